@@ -499,7 +499,7 @@ def _diagnose(
 
 
 def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) -> None:
-    from tapedebug.diagnose._text import format_details, format_diagnosis, paint, wants_colour
+    from tapedebug.diagnose.formatting import format_details, format_diagnosis, paint, wants_colour
 
     colour = wants_colour(sys.stdout)
     lines: list[str] = []
@@ -558,7 +558,7 @@ def _write(diagnoses: list[Diagnosis], run: Run, outputs: Outputs) -> None:
         write_whole(outputs.sarif, _as_text(sarif(run)))
         outputs.wrote(outputs.sarif)
     if outputs.junit:
-        from tapedebug.diagnose._text import format_diagnosis
+        from tapedebug.diagnose.formatting import format_diagnosis
 
         write_whole(outputs.junit, junit(run, [format_diagnosis(diagnosis.trace) for diagnosis in diagnoses]))
         outputs.wrote(outputs.junit)

@@ -198,7 +198,7 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 
 
 def test_every_rule_has_a_page() -> None:
-    from tapedebug.diagnose._rules import RULES
+    from tapedebug.diagnose.rule_table import RULES
 
     pages = {page.stem for page in (ROOT / "docs" / "findings").glob("*.md")} - {"index"}
     assert pages == {rule.id for rule in RULES}

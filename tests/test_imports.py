@@ -74,19 +74,19 @@ MAY_IMPORT = {
 # reads the trace knows no experiments, and what measures knows no rules. In `autograd`, what is run knows
 # nothing of how it is judged, and results are made by checks, not the other way round.
 ABOVE = {
-    "diagnose": {"reading": {"experiments", "rules"}, "experiments": {"rules"}},
+    "diagnose": {"trace_analysis": {"experiments", "rules"}, "experiments": {"rules"}},
     "autograd": {
-        "programs": {"slopes", "sparse", "told", "checks", "tapes"},
-        "slopes": {"sparse", "told", "checks", "tapes"},
-        "sparse": {"told", "checks", "tapes"},
-        "told": {"checks", "tapes"},
+        "subjects": {"finite_diff", "sparse", "results", "checks", "tapes"},
+        "finite_diff": {"sparse", "results", "checks", "tapes"},
+        "sparse": {"results", "checks", "tapes"},
+        "results": {"checks", "tapes"},
         "checks": {"tapes"},
         "tapes": set(),
     },
 }
 
 # what all shelves of a room may use; its other modules are for its callers
-SHARED = {"autograd": {"kinds", "options"}}
+SHARED = {"autograd": {"array_types", "options"}}
 
 # modules that are made of something heavy; nobody may import them when loading
 LATE = {
@@ -167,7 +167,7 @@ def test_climbing_is_seen() -> None:
     assert climbs("from tapedebug.diagnose.rules.overwrite import find", "diagnose", "experiments") == [
         "line 1: tapedebug.diagnose.rules.overwrite.find"
     ]
-    assert climbs("from tapedebug.autograd.gradcheck import gradcheck", "autograd", "programs") == [
+    assert climbs("from tapedebug.autograd.gradcheck import gradcheck", "autograd", "subjects") == [
         "line 1: tapedebug.autograd.gradcheck.gradcheck"
     ]
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import tapedebug as wp
 from tapedebug import _pace
 from tapedebug._pace import OutOfTime, Pace, find_display
-from tapedebug.notebook._line import GONE
+from tapedebug.notebook.progress_line import GONE
 from tests.diagnose.test_diagnosis import recorded
 
 

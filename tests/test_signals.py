@@ -36,7 +36,7 @@ def test_the_suite_hears_it() -> None:
 STAYS = """
 import signal
 import tapedebug as wp
-from tapedebug.autograd.programs.guard import uninterrupted
+from tapedebug.autograd.subjects.isolation import uninterrupted
 from tapedebug.runtime.interrupts import deferred
 
 for holds in (uninterrupted, deferred):

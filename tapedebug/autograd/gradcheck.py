@@ -8,16 +8,16 @@ from typing import Any
 
 from tapedebug._pace import Pace
 from tapedebug._settings import settings_kept
-from tapedebug.autograd.checks.check import Comparison, Plan
-from tapedebug.autograd.checks.complexes import Chosen, complex_names
-from tapedebug.autograd.checks.one_subject import checked, collect
+from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
+from tapedebug.autograd.checks.complex_results import Chosen, complex_names
+from tapedebug.autograd.checks.run_checks import checked, collect
+from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
 from tapedebug.autograd.plots import plot_errors, require_matplotlib
-from tapedebug.autograd.programs.pairs import Mask
-from tapedebug.autograd.programs.subjects import Subject, subject_of
-from tapedebug.autograd.slopes.verdict import Tolerance
-from tapedebug.autograd.told.results import GradcheckResult
-from tapedebug.autograd.told.shown import show
+from tapedebug.autograd.results.gradcheck_result import GradcheckResult
+from tapedebug.autograd.results.show_once import show
+from tapedebug.autograd.subjects.pairs import Mask
+from tapedebug.autograd.subjects.subject import Subject, subject_of
 
 
 @settings_kept

@@ -12,23 +12,23 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._pace import OutOfTime, Pace
 from tapedebug._settings import settings_kept
-from tapedebug.autograd.checks.check import Plan
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.deadline import unchecked
 from tapedebug.autograd.checks.extra import extra_checks
 from tapedebug.autograd.checks.extra.tangents import TangentCheck
-from tapedebug.autograd.checks.one_subject import collect
-from tapedebug.autograd.checks.second_truth import check_against_function
-from tapedebug.autograd.checks.timely import unchecked
-from tapedebug.autograd.kinds import Floats
+from tapedebug.autograd.checks.hvp_reference import check_against_function
+from tapedebug.autograd.checks.run_checks import collect
+from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.options import Options
-from tapedebug.autograd.programs.adjoint_program import AdjointProgram
-from tapedebug.autograd.programs.pairs import is_array
-from tapedebug.autograd.programs.probes import random_directions
-from tapedebug.autograd.programs.program import Port
-from tapedebug.autograd.programs.subjects import Subject, subject_of
-from tapedebug.autograd.slopes.verdict import Tolerance
-from tapedebug.autograd.told.pair_result import PairResult
-from tapedebug.autograd.told.results import GradcheckResult
-from tapedebug.autograd.told.shown import show
+from tapedebug.autograd.results.gradcheck_result import GradcheckResult
+from tapedebug.autograd.results.pair_result import PairResult
+from tapedebug.autograd.results.show_once import show
+from tapedebug.autograd.subjects.adjoint_program import AdjointProgram
+from tapedebug.autograd.subjects.pairs import is_array
+from tapedebug.autograd.subjects.probes import random_directions
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.subject import Subject, subject_of
 
 SECOND = "second derivative"
 

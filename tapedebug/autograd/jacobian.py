@@ -10,12 +10,12 @@ from tapedebug._pace import Pace
 from tapedebug._settings import settings_kept
 from tapedebug.autograd.options import Sample, positive, whole_number
 from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
-from tapedebug.autograd.programs.metadata import FunctionMetadata
-from tapedebug.autograd.programs.pairs import Mask, why_nothing
-from tapedebug.autograd.programs.subjects import Subject, subject_of
-from tapedebug.autograd.sparse.filled import Reference, Request, fill
-from tapedebug.autograd.sparse.jacobians import Jacobians
+from tapedebug.autograd.sparse.assembly import Reference, Request, fill
+from tapedebug.autograd.sparse.jacobian_dict import Jacobians
 from tapedebug.autograd.sparse.matrices import require_scipy
+from tapedebug.autograd.subjects.metadata import FunctionMetadata
+from tapedebug.autograd.subjects.pairs import Mask, why_nothing
+from tapedebug.autograd.subjects.subject import Subject, subject_of
 
 
 @settings_kept

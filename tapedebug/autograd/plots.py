@@ -12,9 +12,9 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug._settings import settings_kept
-from tapedebug.autograd.programs.metadata import FunctionMetadata
-from tapedebug.autograd.programs.program import Place
-from tapedebug.autograd.sparse.jacobians import Key
+from tapedebug.autograd.sparse.jacobian_dict import Key
+from tapedebug.autograd.subjects.metadata import FunctionMetadata
+from tapedebug.autograd.subjects.program import Place
 from tapedebug.lang.types import components
 
 Matrix = np.ndarray[Any, Any]

@@ -11,13 +11,16 @@ from typing import Any
 from tapedebug._errors import GradcheckError
 from tapedebug._pace import OutOfTime, Pace
 from tapedebug._settings import settings_kept
-from tapedebug.autograd.checks.check import Comparison, Plan
+from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
+from tapedebug.autograd.finite_diff.verdict import Tolerance, worst
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
 from tapedebug.autograd.plots import plot_errors, require_matplotlib
-from tapedebug.autograd.programs.executors import handed_out, require_executor
-from tapedebug.autograd.programs.launches import Choice, LaunchCopy, Masks, launch_values, spelled
-from tapedebug.autograd.programs.script import Scene, Script, Writer
-from tapedebug.autograd.slopes.verdict import Tolerance, worst
+from tapedebug.autograd.results.gradcheck_result import Coverage, GradcheckResult, PairResult, PairResults
+from tapedebug.autograd.results.pair_result import entries_of
+from tapedebug.autograd.results.show_once import show
+from tapedebug.autograd.subjects.executors import handed_out, require_executor
+from tapedebug.autograd.subjects.launches import Choice, LaunchCopy, Masks, launch_values, spelled
+from tapedebug.autograd.subjects.repro_script import Scene, Script, Writer
 from tapedebug.autograd.tapes.launch_check import (
     LaunchCheck,
     LaunchWork,
@@ -27,9 +30,6 @@ from tapedebug.autograd.tapes.launch_check import (
     not_reached,
 )
 from tapedebug.autograd.tapes.whole_check import WholeCheck
-from tapedebug.autograd.told.pair_result import entries_of
-from tapedebug.autograd.told.results import Coverage, GradcheckResult, PairResult, PairResults
-from tapedebug.autograd.told.shown import show
 
 
 @settings_kept

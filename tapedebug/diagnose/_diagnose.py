@@ -11,18 +11,18 @@ from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._pace import OutOfTime, Pace
 from tapedebug._settings import settings_kept
-from tapedebug.diagnose._behind import Again, reveal
-from tapedebug.diagnose._blame import blame
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._consumed import allow_for_consumed
-from tapedebug.diagnose._diagnosis import Diagnosis, severity
-from tapedebug.diagnose._latest import keep_latest
-from tapedebug.diagnose._loop import allow_for_start
-from tapedebug.diagnose._rules import apply, apply_across
-from tapedebug.diagnose._settle import settle
-from tapedebug.diagnose._several import joined, losses_for
-from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
-from tapedebug.diagnose.experiments._replay import Replay
+from tapedebug.diagnose.attribute_causes import settle
+from tapedebug.diagnose.blame import blame
+from tapedebug.diagnose.diagnosis import Diagnosis, severity
+from tapedebug.diagnose.experiments.replay import Replay
+from tapedebug.diagnose.latest import keep_latest
+from tapedebug.diagnose.multi_tape import joined, losses_for
+from tapedebug.diagnose.optimizer_gradient import allow_for_consumed
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_table import apply, apply_across
+from tapedebug.diagnose.tape_loop import allow_for_start
+from tapedebug.diagnose.target import Loss, find_leaves, find_seeds, find_target
+from tapedebug.diagnose.unmask import Again, reveal
 from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
 
 def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True) -> Case:
     """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
-    from tapedebug.trace._record import record_with_arrays
+    from tapedebug.trace.recording import record_with_arrays
 
     recorded = record_with_arrays(tape)
     trace = recorded.trace
@@ -200,7 +200,7 @@ def _summarise(case: Case, recorded: Recorded, seeds: Mapping[Any, Any], pace: P
     trace = recorded.trace
     size = {info.id: info.stop - info.start for info in trace.arrays}
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
-        from tapedebug.trace._values import add_summaries
+        from tapedebug.trace.replayed_values import add_summaries
 
         try:
             pace.begin("summarising values")

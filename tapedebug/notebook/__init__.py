@@ -37,17 +37,17 @@ def load_widget() -> type[TapeDebugger]:
 
 def latest_panel() -> TapeDebugger | None:
     """Return the panel that was opened last by showing something, or None."""
-    from tapedebug.notebook._panels import latest
+    from tapedebug.notebook._open_panels import latest
 
     return latest()
 
 
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext tapedebug``: the magics, and the connection for the JupyterLab extension."""
-    from tapedebug.notebook._cells import cells
-    from tapedebug.notebook._gate import gate
-    from tapedebug.notebook._next import next_cell
+    from tapedebug.notebook._cell_sources import cells
+    from tapedebug.notebook.execution_lock import gate
     from tapedebug.notebook.magics import install
+    from tapedebug.notebook.record_next_cell import next_cell
 
     install(ipython)
     gate.install(ipython)

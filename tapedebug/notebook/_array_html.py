@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.trace._summary import summarise
+from tapedebug.trace.summaries import summarise
 
 if TYPE_CHECKING:
     from tapedebug.trace.model import Histogram, Summary

@@ -8,7 +8,7 @@ from tapedebug._errors import GradcheckError
 from tapedebug._pace import Pace
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.sparse.jacobians import Jacobians
+    from tapedebug.autograd.sparse.jacobian_dict import Jacobians
     from tapedebug.runtime import Tape
 
 
@@ -42,9 +42,9 @@ def jacobian_of_launch(
     """
     from tapedebug.autograd.options import whole_number
     from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
-    from tapedebug.autograd.programs.launches import LaunchCopy, launch_values
-    from tapedebug.autograd.sparse.filled import Request, fill
+    from tapedebug.autograd.sparse.assembly import Request, fill
     from tapedebug.autograd.sparse.matrices import require_scipy
+    from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
 
     whole_number("jacobian", "max_outputs_per_var", max_outputs_per_var)
     if sparse:

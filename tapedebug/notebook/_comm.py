@@ -14,13 +14,13 @@ from uuid import uuid4
 
 from tapedebug._errors import TapeError
 from tapedebug.notebook import _shell
-from tapedebug.notebook._answers import answer_later
-from tapedebug.notebook._checks import CheckRunner, checked_tapes, describe, write_report
-from tapedebug.notebook._gate import gate
-from tapedebug.notebook._marks import cell_marks
-from tapedebug.notebook._mask import check_mask
-from tapedebug.notebook._next import next_cell
-from tapedebug.notebook._subject import Subject, default_mask, remember, subject_of, tape_row
+from tapedebug.notebook._cell_marks import cell_marks
+from tapedebug.notebook.check_runner import CheckRunner, checked_tapes, describe, write_report
+from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.pair_mask import check_mask
+from tapedebug.notebook.panel_source import Subject, default_mask, remember, subject_of, tape_row
+from tapedebug.notebook.queries import answer_later
+from tapedebug.notebook.record_next_cell import next_cell
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape

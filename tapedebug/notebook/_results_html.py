@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.slopes.compared import Compared
-    from tapedebug.autograd.sparse.jacobians import Jacobians
+    from tapedebug.autograd.finite_diff.compared_entries import Compared
+    from tapedebug.autograd.sparse.jacobian_dict import Jacobians
 
 MOST_SHOWN = 12
 """Jacobians with pictures."""
@@ -35,8 +35,8 @@ def jacobians_html(found: Jacobians) -> str:
 
 
 def _jacobian(key: Any, matrix: Any, names: tuple[str, str], shapes: Any) -> Iterator[str]:
-    from tapedebug.autograd.told.heatmap import Blocks, heat_map
-    from tapedebug.autograd.told.pair_result import Layout
+    from tapedebug.autograd.results.heatmap import Blocks, heat_map
+    from tapedebug.autograd.results.pair_result import Layout
 
     title = f"d {names[1][:200]} / d {names[0][:200]}"
     layout = Layout(*shapes)
@@ -62,8 +62,8 @@ def _jacobian(key: Any, matrix: Any, names: tuple[str, str], shapes: Any) -> Ite
 
 def _entries(matrix: Any) -> Compared | None:
     """The entries that were evaluated, as a check has them; None where there are too many."""
+    from tapedebug.autograd.finite_diff.compared_entries import Compared
     from tapedebug.autograd.plots import matrix_of
-    from tapedebug.autograd.slopes.compared import Compared
 
     if hasattr(matrix, "tocoo"):
         stored = matrix.tocoo()
@@ -99,7 +99,7 @@ def _facts(compared: Compared, reduced: bool) -> Iterator[str]:
 
 def check_html(result: Any) -> str:
     """Return an `EndToEnd` or a `HessianCheck`: its verdict, and the numbers that it rests on."""
-    from tapedebug.autograd.told.html import badge
+    from tapedebug.autograd.results.html import badge
 
     inputs = getattr(result, "inputs", None)
     if inputs is None:
@@ -129,6 +129,6 @@ def _table(rows: list[str]) -> str:
 
 
 def _styled(parts: list[str]) -> str:
-    from tapedebug.autograd.told.html_style import STYLE
+    from tapedebug.autograd.results.html_style import STYLE
 
     return f'<style>{STYLE}</style><div class="td-check">{"".join(parts)}</div>'

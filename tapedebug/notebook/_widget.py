@@ -15,14 +15,14 @@ import traitlets
 from comm.base_comm import BaseComm
 
 from tapedebug._errors import GradcheckError, TapedebugError
-from tapedebug.notebook import _panels, _shell, _siblings
-from tapedebug.notebook._answers import answer_later
-from tapedebug.notebook._checks import CheckRunner, describe, write_report
-from tapedebug.notebook._gate import gate
-from tapedebug.notebook._mask import check_mask
-from tapedebug.notebook._selection import SelectionError, check_selection, still_there
-from tapedebug.notebook._subject import Subject, default_mask, subject_of
+from tapedebug.notebook import _open_panels, _shell, panel_sync
+from tapedebug.notebook.check_runner import CheckRunner, describe, write_report
 from tapedebug.notebook.display import bundle_of, saved_answers
+from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.pair_mask import check_mask
+from tapedebug.notebook.panel_source import Subject, default_mask, subject_of
+from tapedebug.notebook.queries import answer_later
+from tapedebug.notebook.selection import SelectionError, check_selection, still_there
 
 STATIC = Path(__file__).parent.parent / "static"
 
@@ -96,7 +96,7 @@ class TapeDebugger(anywidget.AnyWidget):
         self._display_ids: list[str] = []
         # the validators of `mask` and `selection` need the trace, so it is there before any trait is set
         self._runner = CheckRunner(subject, self._report)
-        self._runner.learn(_siblings.found_elsewhere(subject))
+        self._runner.learn(panel_sync.found_elsewhere(subject))
         # a program that runs a notebook keeps all that widgets send: the tape again, and the front end
         unheard = {"comm": _Unheard()} if _shell.is_batch() else {}
         super().__init__(
@@ -108,12 +108,12 @@ class TapeDebugger(anywidget.AnyWidget):
         )
         self._own_layout = self.layout
         self._show_subject(subject)
-        _siblings.opened(self)
+        panel_sync.opened(self)
         self.on_msg(self._heard)
         shell = _shell.current()
         if shell is not None:
             gate.install(shell)
-            _siblings.follow(shell)
+            panel_sync.follow(shell)
 
     def run(self, mask: Iterable[Any] | None = None) -> list[dict[str, Any]]:
         """Check the pairs that are switched on, as *Run* does, and wait for the results.
@@ -180,7 +180,7 @@ class TapeDebugger(anywidget.AnyWidget):
         mask, selection = self.mask, self.selection
         self._runner.adopt(subject)
         with self.hold_sync():
-            fitting = _siblings.that_fit(mask, subject.source)
+            fitting = panel_sync.that_fit(mask, subject.source)
             self.mask = default_mask(subject.head) if mask and not fitting else fitting
             self.selection = still_there(selection, subject)
             self.checks = self._runner.checks
@@ -195,8 +195,8 @@ class TapeDebugger(anywidget.AnyWidget):
             runner.cancel()
             self._runner = CheckRunner(Subject(runner.subject.source, None), _nothing)
             self._display_ids.clear()
-            _siblings.closed(self)
-            _panels.forget(self)
+            panel_sync.closed(self)
+            _open_panels.forget(self)
         super().close()
         layout = getattr(self, "_own_layout", None)
         if layout is not None:
@@ -239,10 +239,10 @@ class TapeDebugger(anywidget.AnyWidget):
 
     @traitlets.observe("checks")
     def _judge(self, _: Any = None) -> None:
-        self.set_trait("verdict", _siblings.judgement(self._runner.subject.source.verdict, self.checks))
+        self.set_trait("verdict", panel_sync.judgement(self._runner.subject.source.verdict, self.checks))
 
     def _show_subject(self, subject: Subject) -> None:
-        self._passes = _siblings.passes_of(subject)
+        self._passes = panel_sync.passes_of(subject)
         with self.hold_sync():  # in one message: one is nothing without the other
             self.set_trait("head", subject.head)
             self.set_trait("columns", subject.packed.columns)
@@ -280,7 +280,7 @@ class TapeDebugger(anywidget.AnyWidget):
                 self.set_trait(name, value)
         if changes.get("running") is False:
             self._update_saved()
-            _siblings.share(self)
+            panel_sync.share(self)
 
     def _learn(self, checks: list[dict[str, Any]]) -> None:
         """Another panel of this tape has results."""
@@ -291,7 +291,7 @@ class TapeDebugger(anywidget.AnyWidget):
 
     def _look_for_passes(self) -> None:
         """After another reverse pass the adjoints that the front end has are those of the one before."""
-        passes = _siblings.passes_of(self._runner.subject)
+        passes = panel_sync.passes_of(self._runner.subject)
         if passes != self._passes:
             self._passes = passes
             self.send({"type": "passes", "passes": passes})

@@ -9,7 +9,7 @@ from typing import Any
 
 from tapedebug.notebook import _shell
 from tapedebug.notebook._html import trace_html
-from tapedebug.notebook._subject import Subject, subject_of
+from tapedebug.notebook.panel_source import Subject, subject_of
 from tapedebug.report import Room, answered, embed_answers
 
 TRACE_MIME = "application/vnd.tapedebug.trace+json"
@@ -37,7 +37,7 @@ def tape_bundle(obj: Any, include: Any = None, exclude: Any = None) -> Bundle:
     text = _plain(obj)
     if not _shell.in_notebook():
         return {"text/plain": text}, {}
-    from tapedebug.notebook._panels import open_panel
+    from tapedebug.notebook._open_panels import open_panel
 
     if _shell.is_batch():
         subject = subject_of(obj)
@@ -57,7 +57,7 @@ def marimo_view(obj: Any) -> Any:
 
     marimo asks for it by `_display_`, and shows widgets by itself.
     """
-    from tapedebug.notebook._panels import open_panel
+    from tapedebug.notebook._open_panels import open_panel
 
     try:
         return open_panel(obj)
@@ -141,7 +141,7 @@ def saved_answers(subject: Subject, checks: Sequence[dict[str, Any]]) -> list[di
 
 
 def _static_html(obj: Any) -> str:
-    from tapedebug.autograd.sparse.jacobians import Jacobians
+    from tapedebug.autograd.sparse.jacobian_dict import Jacobians
     from tapedebug.runtime import array, indexedarray
 
     if isinstance(obj, array | indexedarray):

@@ -17,15 +17,15 @@ from IPython.core.magic_arguments import magic_arguments
 
 from tapedebug._config import debugging
 from tapedebug.autograd import gradcheck_tape, jacobian
-from tapedebug.autograd.programs.script import release_tape
+from tapedebug.autograd.subjects.repro_script import release_tape
 from tapedebug.diagnose import diagnose
 from tapedebug.notebook import _completion, _shell
 from tapedebug.notebook._cell import CellCode
-from tapedebug.notebook._cleared import clear_gradients
+from tapedebug.notebook._clear_gradients import clear_gradients
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
-from tapedebug.notebook._subject import made_in, remember
+from tapedebug.notebook.panel_source import made_in, remember
 from tapedebug.runtime import Tape
 from tapedebug.runtime.config import MODES, TRACKS
 
@@ -246,10 +246,10 @@ class TapeMagics(Base):
         remember(tape, found)
 
     def _show(self, tape: Tape, given: argparse.Namespace) -> None:
-        from tapedebug.notebook._panels import open_panel
+        from tapedebug.notebook._open_panels import open_panel
 
         if not _shell.in_notebook():
-            from tapedebug.notebook._subject import subject_of, text_of
+            from tapedebug.notebook.panel_source import subject_of, text_of
 
             print(text_of(subject_of(tape)))
             if given.panel:  # later cells may use its traits, also where the notebook runs as a program

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug._atomic import require_place, write_whole
-from tapedebug.report._answers import Room, embed_answers
 from tapedebug.report._assets import load_assets
+from tapedebug.report._embedded_answers import Room, embed_answers
 from tapedebug.report._page import build_page
 from tapedebug.report._redact import Redactor
-from tapedebug.report._reduce import Json, reduce_trace
+from tapedebug.report._report_source import Subject, subjects_of
 from tapedebug.report._sentences import sentences
-from tapedebug.report._subject import Subject, subjects_of
-from tapedebug.trace._pack import Packed, seal
+from tapedebug.report._size_limits import Json, reduce_trace
+from tapedebug.trace.packing import Packed, seal
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from tapedebug.trace._decode import TraceError as TraceError
 from tapedebug.trace._file import load_trace as load_trace
-from tapedebug.trace._json import trace_from_json as trace_from_json
-from tapedebug.trace._pack import Packed as Packed
-from tapedebug.trace._pack import pack as pack
-from tapedebug.trace._pack import seal as seal
-from tapedebug.trace._record import Recorded as Recorded
-from tapedebug.trace._record import record as record
-from tapedebug.trace._record import record_with_arrays as record_with_arrays
-from tapedebug.trace._sequences import find_sequences as find_sequences
-from tapedebug.trace._sequences import scope_names as scope_names
-from tapedebug.trace._sequences import sequences_of as sequences_of
-from tapedebug.trace._sequences import sequences_within as sequences_within
-from tapedebug.trace._sequences import without_numbers as without_numbers
-from tapedebug.trace._summary import summarise as summarise
+from tapedebug.trace.json_codec import trace_from_json as trace_from_json
 from tapedebug.trace.model import Access as Access
 from tapedebug.trace.model import Argument as Argument
 from tapedebug.trace.model import ArrayInfo as ArrayInfo
@@ -37,3 +25,15 @@ from tapedebug.trace.model import Summary as Summary
 from tapedebug.trace.model import TapeInfo as TapeInfo
 from tapedebug.trace.model import Trace as Trace
 from tapedebug.trace.model import Version as Version
+from tapedebug.trace.packing import Packed as Packed
+from tapedebug.trace.packing import pack as pack
+from tapedebug.trace.packing import seal as seal
+from tapedebug.trace.recording import Recorded as Recorded
+from tapedebug.trace.recording import record as record
+from tapedebug.trace.recording import record_with_arrays as record_with_arrays
+from tapedebug.trace.repeats import find_sequences as find_sequences
+from tapedebug.trace.repeats import scope_names as scope_names
+from tapedebug.trace.repeats import sequences_of as sequences_of
+from tapedebug.trace.repeats import sequences_within as sequences_within
+from tapedebug.trace.repeats import without_numbers as without_numbers
+from tapedebug.trace.summaries import summarise as summarise

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 import numpy as np
 
 from tapedebug._atomic import written_whole
-from tapedebug.trace._collector import collector_paused
 from tapedebug.trace._decode import TraceError, describe, shortened
-from tapedebug.trace._json import trace_from_json
+from tapedebug.trace.gc_pause import collector_paused
+from tapedebug.trace.json_codec import trace_from_json
 
 if TYPE_CHECKING:
     from tapedebug.trace.model import Content, Trace

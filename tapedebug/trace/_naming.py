@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._names import find_names
 from tapedebug._ranges import range_key
-from tapedebug.trace._callsites import argument_texts
+from tapedebug.trace.call_sites import argument_texts
 from tapedebug.trace.model import Launch
 
 if TYPE_CHECKING:

@@ -354,7 +354,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as JSON-compatible data."""
-        from tapedebug.trace._json import encode
+        from tapedebug.trace.json_codec import encode
 
         data: dict[str, Any] = encode(self)
         return data
@@ -493,19 +493,19 @@ class Trace:
             KeyError: There is no such array, or the trace does not hold the values; the message says what it
                 holds.
         """
-        from tapedebug.trace._contents import find_content
+        from tapedebug.trace.dense_values import find_content
 
         return find_content(self, "value", array, version)
 
     def adjoints(self, array: int | str, version: int | None = None) -> np.ndarray[Any, Any]:
         """Return the adjoints of all values of a version; as `values` does."""
-        from tapedebug.trace._contents import find_content
+        from tapedebug.trace.dense_values import find_content
 
         return find_content(self, "adjoint", array, version)
 
     def to_json(self) -> dict[str, Any]:
         """Return the trace as data that `json.dumps` takes (schema: ``docs/trace.md``)."""
-        from tapedebug.trace._json import encode
+        from tapedebug.trace.json_codec import encode
 
         return {"format": FORMAT, "schema": SCHEMA, **encode(self)}
 

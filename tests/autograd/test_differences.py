@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tapedebug.autograd.slopes.differences import Slope, slope
+from tapedebug.autograd.finite_diff.richardson import Slope, slope
 
 
 def default(values: np.ndarray) -> np.ndarray:

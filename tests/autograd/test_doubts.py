@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import gradcheck
-from tapedebug.autograd.programs.shadowed import ShadowProgram
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 
 QUIET = {"show_summary": False, "raise_exception": False}
 

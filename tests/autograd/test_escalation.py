@@ -8,12 +8,12 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import gradcheck
-from tapedebug.autograd.checks import check as checking
-from tapedebug.autograd.checks.check import Plan
-from tapedebug.autograd.checks.combined import Combined
-from tapedebug.autograd.programs.subjects import subject_of
-from tapedebug.autograd.slopes.verdict import Tolerance
+from tapedebug.autograd.checks import adjoint_check as checking
+from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.random_projection import Combined
+from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.sparse.pattern import Pattern
+from tapedebug.autograd.subjects.subject import subject_of
 from tests.autograd import kernels as k
 
 QUIET: dict[str, Any] = {"show_summary": False, "raise_exception": False}

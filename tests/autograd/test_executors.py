@@ -16,7 +16,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck_tape
-from tapedebug.autograd.programs import portable
+from tapedebug.autograd.subjects import pickling
 from tapedebug.runtime.state import state
 from tests._processes import ROOT
 from tests.autograd import kernels as k
@@ -315,14 +315,14 @@ def test_threads_share_one_process_many_times() -> None:
 
 def test_what_is_in_a_module_goes_by_its_name() -> None:
     for thing in (k.square, thrice, tripled, adj_tripled, State, wp.vec3, wp):
-        assert portable.loads(portable.dumps(thing, "test"))[1] is thing
+        assert pickling.loads(pickling.dumps(thing, "test"))[1] is thing
 
 
 def test_another_version_of_a_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = portable.dumps(k.square, "test")
+    data = pickling.dumps(k.square, "test")
     monkeypatch.setattr(k, "square", k.cube)
     with pytest.raises(wp.GradcheckError) as caught:
-        portable.loads(data)
+        pickling.loads(data)
     assert caught.value.message == (
         "`square` of the module tests.autograd.kernels is another one for the worker than for the process "
         "that sent it"
@@ -376,7 +376,7 @@ SENDER = """
 import linecache, sys
 from typing import Any
 import tapedebug as wp
-from tapedebug.autograd.programs import portable
+from tapedebug.autograd.subjects import pickling
 
 FACTOR = 4.0
 if __name__ == "__main__":
@@ -387,15 +387,15 @@ if __name__ == "__main__":
     wp.launch(doubled, 1, [half, half])
     [instance] = doubled.instances.values()
     with open(sys.argv[3], "wb") as file:
-        file.write(portable.dumps((pull, Spring, doubled, instance), "test"))
+        file.write(pickling.dumps((pull, Spring, doubled, instance), "test"))
 """
 
 RECEIVER = """
 import sys
 import tapedebug as wp
-from tapedebug.autograd.programs import portable
+from tapedebug.autograd.subjects import pickling
 
-_, (pull, Spring, doubled, instance) = portable.loads(open(sys.argv[1], "rb").read())
+_, (pull, Spring, doubled, instance) = pickling.loads(open(sys.argv[1], "rb").read())
 spring = Spring()
 spring.stiffness, spring.rest = 2.0, wp.vec3(0.0, 0.0, 10.0)
 
@@ -462,7 +462,7 @@ def test_a_lambda_of_map_travels_with_its_tree() -> None:
     with wp.Tape() as tape:
         wp.map(lambda v: v * FACTOR, x)
     [kernel] = [record.kernel for record in tape.records]
-    again = portable.loads(portable.dumps(kernel, "test"))[1]
+    again = pickling.loads(pickling.dumps(kernel, "test"))[1]
     y = wp.zeros_like(x)
     wp.launch(again, 2, [x, y])
     assert y.numpy().tolist() == [3.0, 6.0]
@@ -477,7 +477,7 @@ def test_generic_kernels_and_options_travel() -> None:
     x, y = wp.array([1.0], dtype=wp.float64), wp.zeros(1, dtype=wp.float64)
     wp.launch(generic, 1, [x, y])
     [instance] = generic.instances.values()
-    again = portable.loads(portable.dumps(instance, "test"))[1]
+    again = pickling.loads(pickling.dumps(instance, "test"))[1]
     assert (again.types, again.enable_backward, again.key) == (instance.types, False, instance.key)
     wp.launch(again, 1, [x, y])
     assert y.numpy().tolist() == [2.0]

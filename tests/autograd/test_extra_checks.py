@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck
-from tapedebug.autograd.programs.shadowed import ShadowProgram
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tests.autograd import kernels as k
 
 
@@ -379,7 +379,7 @@ def test_gradients_have_the_dtype_of_their_arrays(dtype: Any) -> None:
 
 
 def test_a_gradient_of_another_dtype_or_shape_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug.autograd.checks.extra.real import RealPass
+    from tapedebug.autograd.checks.extra.tape_backward import RealPass
 
     def broken(self: Any, port: Any) -> Any:
         return wp.zeros(3, dtype=wp.float64)
@@ -454,7 +454,7 @@ def test_check_sparse_nnz_is_the_old_name_of_masked() -> None:
 
 
 def test_the_first_scalars_where_they_are_asked_for() -> None:
-    from tapedebug.autograd.programs.probes import choose
+    from tapedebug.autograd.subjects.probes import choose
 
     assert choose(10, 3, "first").tolist() == [0, 1, 2]
     first = check(k.square, np.arange(1.0, 101.0), max_inputs_per_var=5, sample="first")
@@ -483,7 +483,7 @@ def test_out_of_time_pairs_are_said_to_be_not_checked() -> None:
 
 def test_pairs_that_were_done_in_time_keep_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
     from tapedebug._pace import OutOfTime, Pace
-    from tapedebug.autograd.checks.timely import check_pairs_of
+    from tapedebug.autograd.checks.deadline import check_pairs_of
 
     a, b = k.vector([1.0, 2.0]), k.vector([3.0, 4.0])
 
@@ -492,7 +492,7 @@ def test_pairs_that_were_done_in_time_keep_their_results(monkeypatch: pytest.Mon
             raise OutOfTime("time was up (max_seconds=100)")
         return check_pairs_of(program, pairs, plan, checkpoint, kept)
 
-    monkeypatch.setattr("tapedebug.autograd.checks.timely.check_pairs_of", slow)
+    monkeypatch.setattr("tapedebug.autograd.checks.deadline.check_pairs_of", slow)
     result = gradcheck(
         product, 2, [a, b], [k.vector([0.0, 0.0])], max_seconds=100, show_summary=False, raise_exception=False
     )

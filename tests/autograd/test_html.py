@@ -14,9 +14,9 @@ import pytest
 import tapedebug as wp
 from tapedebug._policy import source_hash
 from tapedebug.autograd import GradcheckResult, gradcheck
-from tapedebug.autograd.slopes.compared import Compared
-from tapedebug.autograd.told.heatmap import BROKEN, LEVELS, MOST, UNKNOWN, Blocks, heat_map, png
-from tapedebug.autograd.told.pair_result import Entry, Layout
+from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.results.heatmap import BROKEN, LEVELS, MOST, UNKNOWN, Blocks, heat_map, png
+from tapedebug.autograd.results.pair_result import Entry, Layout
 from tests.autograd import kernels as k
 
 QUIET: dict[str, Any] = {"raise_exception": False, "show_summary": False}

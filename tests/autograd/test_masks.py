@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import gradcheck, gradcheck_tape, jacobian, jacobian_fd
-from tapedebug.autograd.sparse import filled
+from tapedebug.autograd.sparse import assembly
 from tests.autograd import kernels as k
 
 N = 6
@@ -339,8 +339,8 @@ def test_a_sparse_jacobian_that_nobody_can_trace_is_refused_before_it_fills_memo
     x, y = k.vector(np.ones(size)), k.vector(np.zeros(size))
     mask = [("x", "y[:2]")]
     assert jacobian(k.square, size, [x], [y], mask, sparse=True)["x", "y"].nnz == size
-    monkeypatch.setattr(filled, "traced", lambda program: None)
-    monkeypatch.setattr(filled, "coloured", lambda *args, **options: None)
+    monkeypatch.setattr(assembly, "traced", lambda program: None)
+    monkeypatch.setattr(assembly, "coloured", lambda *args, **options: None)
     with pytest.raises(wp.TapedebugError) as caught:
         jacobian(k.square, size, [x], [y], mask, sparse=True)
     assert str(caught.value) == (

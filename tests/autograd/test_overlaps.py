@@ -98,7 +98,7 @@ def test_elements_that_are_larger_than_their_stride(memory: np.ndarray) -> None:
     ],
 )
 def test_whether_strides_meet(shape: tuple, strides: tuple, met: Any) -> None:
-    from tapedebug.autograd.programs.overlaps import _meeting
+    from tapedebug.autograd.subjects.overlaps import _meeting
 
     found = _meeting(shape, strides, 4)
     offsets = {index: sum(i * s for i, s in zip(index, strides, strict=True)) for index in np.ndindex(*shape)}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd.programs.subjects import subject_of
 from tapedebug.autograd.sparse.pattern import Pattern, traced
+from tapedebug.autograd.subjects.subject import subject_of
 from tests.autograd import sparse_kernels as k
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck, gradcheck_tape
-from tapedebug.autograd.told.results import PairResults
+from tapedebug.autograd.results.gradcheck_result import PairResults
 from tests.autograd import kernels as k
 
 QUIET: dict[str, Any] = {"raise_exception": False, "show_summary": False}

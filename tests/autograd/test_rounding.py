@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import end_to_end
-from tapedebug.autograd.programs.whole import WholeTape
+from tapedebug.autograd.subjects.whole_tape import WholeTape
 
 
 @wp.kernel

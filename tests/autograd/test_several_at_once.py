@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd.programs.pairs import port
-from tapedebug.autograd.programs.program import Port
-from tapedebug.autograd.programs.shadowed import ShadowProgram, rows_of, stacked, tape_shadow
-from tapedebug.autograd.programs.subjects import subject_of
+from tapedebug.autograd.subjects.pairs import port
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram, rows_of, stacked, tape_shadow
+from tapedebug.autograd.subjects.subject import subject_of
 from tapedebug.runtime.replay import batch
 from tapedebug.runtime.state import state
 from tests.autograd.test_random_tapes import record

@@ -7,10 +7,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck
-from tapedebug.autograd.programs.named import entry_name
-from tapedebug.autograd.slopes.compared import Compared
-from tapedebug.autograd.told.evidence import Evidence
-from tapedebug.autograd.told.signature import Signature, signatures, swapped, where
+from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.results.error_patterns import Signature, signatures, swapped, where
+from tapedebug.autograd.results.wrong_entries import Evidence
+from tapedebug.autograd.subjects.entry_names import entry_name
 from tests.autograd import kernels as k
 
 RNG = np.random.default_rng(3)

@@ -11,7 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import FunctionMetadata, jacobian, jacobian_fd
-from tapedebug.autograd.sparse import coloured, filled
+from tapedebug.autograd.sparse import assembly, coloured_jacobian
 from tapedebug.autograd.sparse.pattern import Pattern, forget
 from tests.autograd import kernels
 from tests.autograd import sparse_kernels as k
@@ -20,7 +20,7 @@ from tests.autograd import sparse_kernels as k
 def dense(method: Any, monkeypatch: pytest.MonkeyPatch, *args: Any, **options: Any) -> Any:
     """What is computed row by row, or column by column."""
     with monkeypatch.context() as patch:
-        patch.setattr(filled, "_fill_coloured", lambda *_: False)
+        patch.setattr(assembly, "_fill_coloured", lambda *_: False)
         return method(*args, **options)
 
 
@@ -218,14 +218,14 @@ def test_sparse_without_scipy_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def with_patterns(monkeypatch: pytest.MonkeyPatch, change: Callable[[Pattern], Pattern], times: int) -> None:
     """The first `times` traces are wrong."""
     left = [times]
-    real = coloured.traced
+    real = coloured_jacobian.traced
 
     def traced(program: Any, *, fresh: bool = False) -> Any:
         found = real(program, fresh=fresh)
         left[0] -= 1
         return found if left[0] < 0 else {pair: change(pattern) for pair, pattern in found.items()}
 
-    monkeypatch.setattr(coloured, "traced", traced)
+    monkeypatch.setattr(coloured_jacobian, "traced", traced)
 
 
 def without_one(pattern: Pattern) -> Pattern:
@@ -320,8 +320,8 @@ def test_an_empty_metadata_is_filled() -> None:
 
 def test_what_is_not_there_in_time_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("scipy")
-    monkeypatch.setattr(filled, "AT_ONCE", 2400)  # two rows at a time
-    monkeypatch.setattr(filled, "_fill_coloured", lambda *_: False)
+    monkeypatch.setattr(assembly, "AT_ONCE", 2400)  # two rows at a time
+    monkeypatch.setattr(assembly, "_fill_coloured", lambda *_: False)
     x, y = k.numbers(600), k.nothing(600)
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock.append(clock[-1] + 0.01) or clock[-1])  # type: ignore[func-returns-value]

@@ -11,7 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
-from tapedebug.autograd.programs.guard import uninterrupted, untouched
+from tapedebug.autograd.subjects.isolation import uninterrupted, untouched
 from tapedebug.runtime.memory.buffer import _REGISTRY
 from tapedebug.runtime.replay.batch import Several
 from tapedebug.runtime.replay.shadow import Shadow

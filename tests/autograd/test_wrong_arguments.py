@@ -8,7 +8,7 @@ import pytest
 import tapedebug as wp
 from tapedebug import GradcheckError
 from tapedebug.autograd import end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd
-from tapedebug.autograd.sparse import room
+from tapedebug.autograd.sparse import memory_budget
 from tests.autograd import kernels as k
 
 REQUIRES_GRAD = "set requires_grad=True on the arrays whose gradients are wanted, and name them"
@@ -112,7 +112,7 @@ def test_tangents_and_differences_need_no_adjoint() -> None:
 
 
 def test_a_dense_jacobian_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "available", lambda: 2.0 * 2**30)
+    monkeypatch.setattr(memory_budget, "available", lambda: 2.0 * 2**30)
     x = wp.zeros(300_000, dtype=float, requires_grad=True)
     for function in (jacobian, jacobian_fd):
         assert refused(function, k.square, len(x), [x], [wp.zeros_like(x)]) == (
@@ -126,14 +126,14 @@ def test_free_memory_is_the_least_of_machine_and_container(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 4 kB\n")
-    monkeypatch.setattr(room, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(room, "CGROUP", tmp_path)
-    assert room.available() == 4096
+    monkeypatch.setattr(memory_budget, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory_budget, "CGROUP", tmp_path)
+    assert memory_budget.available() == 4096
     (tmp_path / "memory.max").write_text("3000\n")
     (tmp_path / "memory.current").write_text("1000\n")
-    assert room.available() == 2000
+    assert memory_budget.available() == 2000
     (tmp_path / "memory.max").write_text("max\n")
-    assert room.available() == 4096
+    assert memory_budget.available() == 4096
 
 
 def test_the_dot_product_of_exact_numbers_says_so() -> None:

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from tapedebug.cli import main
-from tapedebug.diagnose._rules import RULES
+from tapedebug.diagnose.rule_table import RULES
 from tapedebug.formats import LEVELS, Run, fails, junit, sarif
 from tapedebug.formats.sarif import TITLES, WRONG
 from tapedebug.trace import Coverage, Finding, Location, TapeInfo, Trace

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tapedebug.cli import main
-from tapedebug.diagnose._text import wants_colour
+from tapedebug.diagnose.formatting import wants_colour
 from tests._processes import ROOT
 from tests.cli.test_run import HEAD, command
 

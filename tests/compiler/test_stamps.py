@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd.tapes.thread import Thread
+from tapedebug.autograd.tapes.thread_interpreter import Thread
 from tapedebug.compiler.stamps import (
     EPOCH_SHIFT,
     NEVER,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.experiments._fixed_tape import fixed_tape
-from tapedebug.trace._record import record_with_arrays
+from tapedebug.diagnose.experiments.patched_tape import fixed_tape
+from tapedebug.trace.recording import record_with_arrays
 
 HERE = Path(__file__)
 
@@ -236,7 +236,7 @@ def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
 
 
 def test_of_a_long_tape_the_coverage_says_what_was_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["tapedebug.diagnose._behind"], "FEW", 2)
+    monkeypatch.setattr(sys.modules["tapedebug.diagnose.unmask"], "FEW", 2)
     tape, *_ = chain(square, alive=False, mode="ignore")
     told = (
         "behind what was found only overwrite, disconnected, duplicate-launch, seed, nonfinite, flat-op were"

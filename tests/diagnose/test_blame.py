@@ -15,8 +15,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._pace import OutOfTime
-from tapedebug.autograd.programs.whole import WholeTape
-from tapedebug.diagnose import Diagnosis, _rules
+from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.diagnose import Diagnosis, rule_table
 from tapedebug.trace import Coverage, Finding, Trace
 from tests._processes import ROOT
 
@@ -85,7 +85,7 @@ def line_of(text: str) -> int:
 @pytest.fixture
 def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule that looks at gradients of the user's own does not find what is wrong."""
-    monkeypatch.setattr(_rules, "RULES", tuple(rule for rule in _rules.RULES if rule.id != "custom-grad"))
+    monkeypatch.setattr(rule_table, "RULES", [rule for rule in rule_table.RULES if rule.id != "custom-grad"])
 
 
 @pytest.mark.usefixtures("unexplained")
@@ -99,7 +99,7 @@ def test_a_gradient_of_the_users_own_that_no_rule_looked_at_is_an_error() -> Non
 
 @pytest.mark.usefixtures("unexplained")
 def test_where_no_rule_finds_a_launch_the_tape_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapedebug.autograd.slopes.parting.first_parting", lambda *a: None)
+    monkeypatch.setattr("tapedebug.autograd.finite_diff.first_divergence.first_parting", lambda *a: None)
     tape, _ = program()
     found = only_error(wp.diagnose(tape))
     assert (found.rule, found.launches) == ("wrong-adjoint", [1])
@@ -122,7 +122,7 @@ def test_where_there_is_no_time_the_entry_is_told_at_its_first_reader(
     def late(*given: Any) -> None:
         raise OutOfTime("time was up after 1 s")
 
-    monkeypatch.setattr("tapedebug.autograd.slopes.parting.first_parting", late)
+    monkeypatch.setattr("tapedebug.autograd.finite_diff.first_divergence.first_parting", late)
     monkeypatch.setattr("tapedebug.autograd.tapes.lockstep.lockstep", late)
     tape, _ = program()
     found = only_error(wp.diagnose(tape))

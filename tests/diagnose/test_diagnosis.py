@@ -14,8 +14,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.diagnose import Diagnosis
-from tapedebug.diagnose._diagnosis import worst_verdict
-from tapedebug.diagnose._text import format_diagnosis
+from tapedebug.diagnose.diagnosis import worst_verdict
+from tapedebug.diagnose.formatting import format_diagnosis
 from tapedebug.trace import trace_from_json
 
 
@@ -336,12 +336,12 @@ def test_prose_is_as_wide_as_the_terminal(
 
 
 def test_a_rule_that_breaks_is_a_gap_and_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug.diagnose import _rules
+    from tapedebug.diagnose import rule_table
 
     def broken(case: Any) -> list[Any]:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(_rules, "RULES", (_rules.Rule("nonfinite", broken), *_rules.RULES[1:]))
+    monkeypatch.setattr(rule_table, "RULES", (rule_table.Rule("nonfinite", broken), *rule_table.RULES[1:]))
     tape, _, loss = recorded("ignore")
     tape.backward(loss)
     diagnosis = wp.diagnose(tape)

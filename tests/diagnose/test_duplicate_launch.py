@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.reading._repeats import ValueNumbers
+from tapedebug.diagnose.trace_analysis.value_numbering import ValueNumbers
 
 HERE = Path(__file__)
 

@@ -228,7 +228,7 @@ def test_a_time_loop_is_sampled_and_the_coverage_says_so(monkeypatch: pytest.Mon
     import importlib
 
     monkeypatch.setattr(
-        importlib.import_module("tapedebug.diagnose.experiments._elements"), "SAMPLED", (3, 5)
+        importlib.import_module("tapedebug.diagnose.experiments.element_accesses"), "SAMPLED", (3, 5)
     )
     x, loss = floats(1, 2, 3, 4), zeros(1)
     with wp.Tape() as tape:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapedebug.diagnose.reading._carrying import NOTHING, SURE, UNSURE
-from tapedebug.diagnose.reading._python_flow import argument_text, elements_of_launch, flows
+from tapedebug.diagnose.trace_analysis.python_flow import argument_text, elements_of_launch, flows
+from tapedebug.diagnose.trace_analysis.value_flow import NOTHING, SURE, UNSURE
 from tapedebug.runtime.tape.record import Stack, call_stack
 
 LEFT: list[Stack] = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose._signature import factor_words, signature
+from tapedebug.diagnose.gradient_pattern import factor_words, signature
 from tests.diagnose.looping import Fit, N, alarms, drag, found, line_of, misfit
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd.tapes import thread as _thread
-from tapedebug.autograd.tapes.thread import Lost, Thread, evaluate
+from tapedebug.autograd.tapes import thread_interpreter as _thread
+from tapedebug.autograd.tapes.thread_interpreter import Lost, Thread, evaluate
 
 
 @wp.func

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.experiments._experiment import relative_errors
+from tapedebug.diagnose.experiments.experiment import relative_errors
 
 
 @wp.kernel

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.reading._arguments import meaning, means
+from tapedebug.diagnose.trace_analysis.argument_names import meaning, means
 
 HERE = Path(__file__)
 

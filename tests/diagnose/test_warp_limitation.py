@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.experiments import _as_warp
+from tapedebug.diagnose.experiments import warp_reverse
 from tapedebug.trace import Finding
 
 HERE = Path(__file__)
@@ -303,7 +303,7 @@ def test_overwrites_are_another_matter() -> None:
 
 
 def test_too_much_memory_is_a_gap_in_the_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_as_warp, "MOST", 8)
+    monkeypatch.setattr(warp_reverse, "MOST", 8)
     tape, loss, gain = ping_pong(3)
     found = wp.diagnose(tape, loss=loss, inputs=[gain], as_warp=True)
     assert not [item for item in found.findings if item.rule == "warp-limitation"]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tapedebug as td
-from tapedebug.diagnose.experiments._experiment import Semantics
-from tapedebug.diagnose.experiments._replay import Replay
-from tapedebug.trace._record import record_with_arrays
+from tapedebug.diagnose.experiments.experiment import Semantics
+from tapedebug.diagnose.experiments.replay import Replay
+from tapedebug.trace.recording import record_with_arrays
 
 pytestmark = pytest.mark.peer
 

@@ -19,7 +19,7 @@ import numpy as np
 
 import tapedebug as wp
 from tapedebug.autograd import assert_gradients, gradcheck
-from tapedebug.autograd.asserted import GradientAssertionError
+from tapedebug.autograd.assertions import GradientAssertionError
 from tests._processes import ROOT
 from tests.gallery.entry import HERE
 

@@ -140,7 +140,7 @@ def test_what_the_cell_itself_does_wrong_has_its_traceback(shell, capsys):
 
 
 def test_an_interrupt_leaves_arrays_as_they_were(shell, monkeypatch):
-    from tapedebug.autograd.checks import check as checks
+    from tapedebug.autograd.checks import adjoint_check as checks
 
     run(shell, "x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)\nx.grad.fill_(7.0)")
     launch = "wp.launch(square, dim=3, inputs=[x], outputs=[y])\n"

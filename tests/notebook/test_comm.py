@@ -5,9 +5,9 @@ import time
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook import _comm, _subject
-from tapedebug.notebook._gate import gate
-from tapedebug.notebook._subject import tape_row
+from tapedebug.notebook import _comm, panel_source
+from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.panel_source import tape_row
 from tests.notebook.conftest import square, total
 from tests.trace.unpacked import unpacked
 
@@ -61,14 +61,14 @@ def test_a_tape_is_called_by_the_variable_that_holds_it_now(front_end, wrong):
     assert tape_row(tape)["name"] == "net"
     del user["net"]
     assert tape_row(tape)["name"] == ""
-    _subject._NAMES[tape] = "net"  # as a panel called it
+    panel_source._NAMES[tape] = "net"  # as a panel called it
     assert tape_row(tape)["name"] == "net"
     user["net"] = other
     assert tape_row(tape)["name"] == "", "another tape is called so now"
 
 
 def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wrong, monkeypatch):
-    monkeypatch.setattr("tapedebug.trace._record.record_with_arrays", None)
+    monkeypatch.setattr("tapedebug.trace.recording.record_with_arrays", None)
     tape, _, _ = wrong
     newer = wp.Tape()
     answer = channel.ask(type="list")
@@ -113,7 +113,7 @@ def test_it_hands_out_a_trace_and_runs_its_checks(channel, wrong):
     assert answer["type"] == "trace"
     assert answer["head"]["tape"]["id"] == tape.id
     columns = dict(zip(answer["columns"], channel.buffers, strict=True))
-    assert unpacked(answer["head"], columns)["versions"] == _subject.subject_of(tape).trace["versions"]
+    assert unpacked(answer["head"], columns)["versions"] == panel_source.subject_of(tape).trace["versions"]
     assert [None, "x", "loss"] in answer["mask"]
     mask = [[None, "x", "loss"], [1, "x", "y"]]
     assert channel.ask(type="run", tape=tape.id, mask=mask) == {"type": "done"}
@@ -315,7 +315,7 @@ def record_again(tape, x, loss):
 
 def test_a_tape_that_was_recorded_again_keeps_no_results_however_many_launches_it_has(channel, wrong):
     tape, x, loss = wrong
-    _subject.remember(tape, wp.diagnose(tape))
+    panel_source.remember(tape, wp.diagnose(tape))
     assert any(check["verdict"] for check in channel.ask(type="trace", tape=tape.id)["checks"])
     launches = len(tape.records)
     record_again(tape, x, loss)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tapedebug.notebook._gate import CellGate
+from tapedebug.notebook.execution_lock import CellGate
 
 
 def in_thread(function):

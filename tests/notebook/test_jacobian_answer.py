@@ -7,10 +7,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import gradcheck
-from tapedebug.notebook import _jacobian_answer, _kept
-from tapedebug.notebook._answers import answer
-from tapedebug.notebook._checks import CheckRunner
-from tapedebug.notebook._subject import Subject, subject_of
+from tapedebug.notebook import jacobian_query, result_cache
+from tapedebug.notebook.check_runner import CheckRunner
+from tapedebug.notebook.panel_source import Subject, subject_of
+from tapedebug.notebook.queries import answer
 from tests.autograd import kernels as k
 
 
@@ -35,9 +35,9 @@ def clipped(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     """What other tests have checked is another test's."""
-    fresh = _kept.KeptPairs()
-    monkeypatch.setattr("tapedebug.notebook._checks.kept", fresh)
-    monkeypatch.setattr(_jacobian_answer, "kept", fresh)
+    fresh = result_cache.KeptPairs()
+    monkeypatch.setattr("tapedebug.notebook.check_runner.kept", fresh)
+    monkeypatch.setattr(jacobian_query, "kept", fresh)
     return fresh
 
 
@@ -284,8 +284,8 @@ def test_memory_is_bounded_and_the_newest_stays(wrong_cube, nothing_kept):
 
 
 def test_what_is_kept_is_answered_while_a_check_runs(wrong_cube):
-    from tapedebug.notebook._answers import answer_later
-    from tapedebug.notebook._gate import gate
+    from tapedebug.notebook.execution_lock import gate
+    from tapedebug.notebook.queries import answer_later
 
     subject, *_ = wrong_cube
     ask(subject, 0, "x", "y")
@@ -306,7 +306,7 @@ def test_what_is_kept_is_answered_while_a_check_runs(wrong_cube):
 
 @pytest.mark.parametrize("question", [{}, {"launch": [0]}, {"launch": 0, "input": {}, "output": []}])
 def test_odd_questions_are_not_taken_for_kept_ones(wrong_cube, question):
-    assert not _jacobian_answer.is_kept(wrong_cube[0], question)
+    assert not jacobian_query.is_kept(wrong_cube[0], question)
 
 
 @pytest.mark.parametrize("name", ["../widget", None, "lanes"])

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook._cells import Cell, Cells, cells
-from tapedebug.notebook._marks import cell_marks
+from tapedebug.notebook._cell_marks import cell_marks
+from tapedebug.notebook._cell_sources import Cell, Cells, cells
 
 KERNELS = """\
 
@@ -86,7 +86,7 @@ def test_reads_writes_and_the_overwriting_line_are_marked_at_their_lines(run, fr
 
 def test_a_diagnosis_puts_its_finding_and_its_fix_there(run, front_end):
     tape, _ = record(run, front_end)
-    from tapedebug.notebook._subject import remember
+    from tapedebug.notebook.panel_source import remember
 
     remember(tape, wp.diagnose(tape, loss=front_end.user_ns["loss"], progress=False))
     marks = [mark for at in of(cell_marks([tape]), "kernels")["lines"] for mark in at["marks"]]
@@ -196,13 +196,13 @@ def test_lines_are_counted_as_people_see_them():
 def test_files_and_long_tapes_that_nobody_diagnosed_have_none(wrong, monkeypatch):
     tape, _, _ = wrong
     assert cell_marks([tape]) == []
-    monkeypatch.setattr("tapedebug.notebook._marks.MOST_LAUNCHES", 0)
-    monkeypatch.setattr("tapedebug.trace._record.record_with_arrays", None)
+    monkeypatch.setattr("tapedebug.notebook._cell_marks.MOST_LAUNCHES", 0)
+    monkeypatch.setattr("tapedebug.trace.recording.record_with_arrays", None)
     assert cell_marks([tape]) == []
 
 
 def test_what_is_remembered_has_an_end(monkeypatch, run):
-    monkeypatch.setattr("tapedebug.notebook._cells.MOST_CELLS", 2)
+    monkeypatch.setattr("tapedebug.notebook._cell_sources.MOST_CELLS", 2)
     for number in range(4):
         run(f"{number}", f"c{number}")
     assert len(cells._cells) == 2

@@ -8,7 +8,7 @@ import pytest
 import traitlets
 
 import tapedebug as wp
-from tapedebug.notebook import _panels, latest_panel
+from tapedebug.notebook import _open_panels, latest_panel
 from tests.notebook.conftest import square, total
 
 WHOLE = [None, "x", "loss"]
@@ -109,7 +109,7 @@ def test_an_array_that_is_not_on_the_tape(panel):
 
 
 def test_of_many_names_the_nearest_are_shown():
-    from tapedebug.notebook._selection import _named
+    from tapedebug.notebook.selection import _named
 
     names = [f"x{i}" for i in range(40)] + ["velocity"]
     assert _named(names, "velocty").startswith("velocity, ")
@@ -236,7 +236,7 @@ def test_a_closed_panel_says_so_and_keeps_nothing_alive(front_end):
     y = wp.zeros(3, dtype=float, requires_grad=True)
     with wp.Tape() as tape:
         wp.launch(square, dim=3, inputs=[x], outputs=[y])
-    panel = _panels.open_panel(tape)
+    panel = _open_panels.open_panel(tape)
     panel.run([(0, "x", "y")])
     alive = weakref.ref(tape)
     del tape

@@ -5,10 +5,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook import _values_answer
-from tapedebug.notebook._answers import answer
-from tapedebug.notebook._subject import Subject, subject_of
-from tapedebug.trace import _moments
+from tapedebug.notebook import values_query
+from tapedebug.notebook.panel_source import Subject, subject_of
+from tapedebug.notebook.queries import answer
+from tapedebug.trace import version_values
 
 
 @wp.struct
@@ -118,7 +118,7 @@ def test_it_says_what_a_launch_changed(doubled):
 def test_going_on_does_not_start_over(doubled, monkeypatch):
     tape, _ = doubled
     subject = subject_of(tape)
-    monkeypatch.setattr(_moments, "AROUND", 0)
+    monkeypatch.setattr(version_values, "AROUND", 0)
     ask(subject, "x", 1)
     moments = subject.memo["moments"]
     ran = []
@@ -216,7 +216,7 @@ def test_what_becomes_nan_has_no_size_but_a_place():
     assert change["at"] == [1] or change["largest"] is not None
     assert data["first"]["nan"] == [0]
     alone = {"x": np.array([1.0, 2.0]), "y": np.array([np.nan, 2.0])}
-    assert _values_answer._largest(alone["x"], alone["y"], np.array([True, False])) == (None, [0])
+    assert values_query._largest(alone["x"], alone["y"], np.array([True, False])) == (None, [0])
 
 
 def test_large_arrays_come_in_windows_with_an_overview():
@@ -243,7 +243,7 @@ def test_large_arrays_come_in_windows_with_an_overview():
     + [((4, 5, 200), 3, (20, 64, 1)), ((), 0, (1, 1, 1)), ((3, 3, 2), 2, (3, 3, 1))],
 )
 def test_overviews_fit_a_picture(shape, dimensions, picture):
-    from tapedebug.notebook._values_overview import overview_of
+    from tapedebug.notebook.values_overview import overview_of
 
     values = np.random.default_rng(0).standard_normal(shape)
     low, high, bad = overview_of(values, dimensions)
@@ -252,7 +252,7 @@ def test_overviews_fit_a_picture(shape, dimensions, picture):
 
 
 def test_an_overview_counts_what_is_not_finite():
-    from tapedebug.notebook._values_overview import overview_of
+    from tapedebug.notebook.values_overview import overview_of
 
     values = np.zeros(1024)
     values[[0, 1, 2]] = np.nan, np.inf, -np.inf
@@ -319,7 +319,7 @@ def test_a_custom_function_ends_the_way_back_and_says_so():
 
 def test_a_replay_that_takes_too_long_is_ended(doubled, monkeypatch):
     tape, x = doubled
-    monkeypatch.setattr(_moments, "monotonic", iter(range(0, 10_000, 100)).__next__)
+    monkeypatch.setattr(version_values, "monotonic", iter(range(0, 10_000, 100)).__next__)
     now = x.numpy().copy()
     with pytest.raises(TapedebugError, match="took longer than 10 s"):
         ask(tape, "x", 3)
@@ -328,7 +328,7 @@ def test_a_replay_that_takes_too_long_is_ended(doubled, monkeypatch):
 
 def test_little_is_kept(doubled, monkeypatch):
     tape, _ = doubled
-    monkeypatch.setattr(_moments, "KEPT", 30)
+    monkeypatch.setattr(version_values, "KEPT", 30)
     subject = subject_of(tape)
     for version in (4, 0, 2, 3, 1):
         ask(subject, "x", version)

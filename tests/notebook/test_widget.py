@@ -7,8 +7,8 @@ import pytest
 import traitlets
 
 import tapedebug as wp
-from tapedebug.notebook import _checks, latest_panel
-from tapedebug.notebook._gate import gate
+from tapedebug.notebook import check_runner, latest_panel
+from tapedebug.notebook.execution_lock import gate
 from tests.trace.unpacked import unpacked
 
 WHOLE = [None, "x", "loss"]
@@ -297,9 +297,9 @@ def test_those_who_wait_for_a_check_are_told_its_tape(panel, monkeypatch):
 
 def test_progress_is_told_no_faster_than_it_can_be_seen(wrong):
     told = []
-    from tapedebug.notebook._subject import subject_of
+    from tapedebug.notebook.panel_source import subject_of
 
-    runner = _checks.CheckRunner(subject_of(wrong[0]), lambda **changes: told.append(changes))
+    runner = check_runner.CheckRunner(subject_of(wrong[0]), lambda **changes: told.append(changes))
     for step in range(1000):
         runner._progressed(step / 1000)
     assert sum("progress" in changes for changes in told) <= 2
@@ -326,7 +326,7 @@ def test_running_a_cell_again_closes_the_panels_it_had_shown(front_end):
 
 def test_of_cells_without_an_id_the_newest_panels_stay_open(front_end):
     """They may have been edited and run again, which nobody tells the kernel."""
-    from tapedebug.notebook import _panels
+    from tapedebug.notebook import _open_panels
     from tapedebug.notebook.display import tape_bundle
 
     tape, shown = wp.Tape(), []
@@ -336,9 +336,9 @@ def test_of_cells_without_an_id_the_newest_panels_stay_open(front_end):
         tape_bundle(tape)
         shown.append(latest_panel())
 
-    for number in range(_panels.MOST_UNKNOWN + 2):
+    for number in range(_open_panels.MOST_UNKNOWN + 2):
         show(number, f"tape  # {number}")
-    assert [panel.comm is None for panel in shown] == [True, True] + _panels.MOST_UNKNOWN * [False]
+    assert [panel.comm is None for panel in shown] == [True, True] + _open_panels.MOST_UNKNOWN * [False]
     show("again", "tape  # 2")
     assert [panel.comm is None for panel in shown[:4]] == [True, True, True, False], "the same text"
     for panel in shown:
@@ -346,12 +346,12 @@ def test_of_cells_without_an_id_the_newest_panels_stay_open(front_end):
 
 
 def test_values_are_summarised_only_where_that_is_quick(wrong, monkeypatch):
-    from tapedebug.notebook import _subject
+    from tapedebug.notebook import panel_source
 
     tape, _, _ = wrong
-    assert any(version["value"] for version in _subject.subject_of(tape).trace["versions"])
-    monkeypatch.setattr(_subject, "MOST_SUMMARISED", 16)
-    assert not any(version["value"] for version in _subject.subject_of(tape).trace["versions"])
+    assert any(version["value"] for version in panel_source.subject_of(tape).trace["versions"])
+    monkeypatch.setattr(panel_source, "MOST_SUMMARISED", 16)
+    assert not any(version["value"] for version in panel_source.subject_of(tape).trace["versions"])
 
 
 def told_of(panel, name):
@@ -362,7 +362,7 @@ def told_of(panel, name):
 
 
 def test_each_result_is_told_as_soon_as_it_is_there(panel, monkeypatch):
-    monkeypatch.setattr(_checks, "BETWEEN_RESULTS", 0.0)
+    monkeypatch.setattr(check_runner, "BETWEEN_RESULTS", 0.0)
     panel.mask = [(1, "x", "y"), (3, "y", "loss"), WHOLE]
     told = told_of(panel, "checks")
     press(panel, "run")
@@ -375,7 +375,7 @@ def test_each_result_is_told_as_soon_as_it_is_there(panel, monkeypatch):
 def test_a_result_is_not_held_back_while_a_slow_one_goes_on(panel, monkeypatch):
     from tapedebug.autograd import check_pairs
 
-    monkeypatch.setattr(_checks, "BETWEEN_RESULTS", 0.05)
+    monkeypatch.setattr(check_runner, "BETWEEN_RESULTS", 0.05)
     entered, go = threading.Event(), threading.Event()
 
     def slow(tape, mask, *, each, progress, **options):
@@ -410,7 +410,7 @@ def test_a_pair_can_be_run_by_itself_and_the_mask_stays(panel):
 
 
 def test_a_run_beats_also_while_it_says_nothing_else(panel, monkeypatch):
-    monkeypatch.setattr(_checks, "BETWEEN_BEATS", 0.02)
+    monkeypatch.setattr(check_runner, "BETWEEN_BEATS", 0.02)
     monkeypatch.setattr("tapedebug.autograd.check_pairs", lambda *_, **__: time.sleep(0.3) or [])
     beats = told_of(panel, "beat")
     press(panel, "run")
@@ -438,9 +438,9 @@ def test_an_error_keeps_what_is_done_and_says_so(panel, monkeypatch):
 
 
 def test_the_status_says_how_long_it_will_take(wrong):
-    from tapedebug.notebook._subject import subject_of
+    from tapedebug.notebook.panel_source import subject_of
 
-    runner = _checks.CheckRunner(subject_of(wrong[0]), lambda **_: None)
+    runner = check_runner.CheckRunner(subject_of(wrong[0]), lambda **_: None)
     runner._asked = [[1, "x", "y"], [3, "y", "loss"]]
     assert runner._standing(0.5, 0.5) == "Checking 2 pairs, 0 done …"
     assert runner._standing(0.25, 4.0) == "Checking 2 pairs, 0 done, about 12 s left …"

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook import _answers as kinds
 from tapedebug.notebook import display
-from tapedebug.notebook._subject import live_tape_of, subject_of
+from tapedebug.notebook import queries as kinds
+from tapedebug.notebook.panel_source import live_tape_of, subject_of
 from tapedebug.report import Room, _assets, embed_answers, report
 from tapedebug.trace import trace_from_json
 from tests.report.pages import Page, bundle

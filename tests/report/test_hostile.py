@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tapedebug.report import _assets, _reduce, diff, report
+from tapedebug.report import _assets, _size_limits, diff, report
 from tapedebug.trace import TraceError
 from tests.report.pages import Page, bundle
 
@@ -73,7 +73,7 @@ def test_names_of_prototypes_and_marks_that_turn_text_stay_what_they_are(net: Js
 def test_more_findings_than_anybody_reads_are_cut_to_the_worst(
     net: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(_reduce.MOST_ROWS, "findings", 10)
+    monkeypatch.setitem(_size_limits.MOST_ROWS, "findings", 10)
     error, note = net["findings"]
     net["findings"] = [{**note, "id": i} for i in range(100_000)] + [{**error, "id": 100_000}]
     path = report(net, tmp_path / "out.html")

@@ -18,7 +18,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.report import BundleError, _assets, _page, report, unused_path
 from tapedebug.report._page import embed_json
-from tapedebug.trace import TraceError, _pack, trace_from_json
+from tapedebug.trace import TraceError, packing, trace_from_json
 from tests.report import pages
 from tests.report.pages import Page
 from tests.trace.unpacked import unsealed
@@ -155,7 +155,7 @@ def test_long_things_are_cut_and_said_to_be(
     net["arrays"][0]["label"] = "x" * 1_000_000
     net["findings"][0]["evidence"]["elements"] = list(range(1000))
     net["kernels"][1]["adjoint"] = "a = 1\n" * 100_000
-    monkeypatch.setattr(_pack, "MOST_EXACT", 5)
+    monkeypatch.setattr(packing, "MOST_EXACT", 5)
     text, page = write(net, tmp_path)
     assert len(text) < 300_000
     (trace,) = page.payload()["traces"]

@@ -12,7 +12,7 @@ import pytest
 from tapedebug.report import _assets, diff, report
 from tapedebug.report._sentences import compared, sentences
 from tapedebug.trace import trace_from_json
-from tapedebug.trace._pack import pack
+from tapedebug.trace.packing import pack
 from tests.report import pages
 from tests.report.pages import Page
 

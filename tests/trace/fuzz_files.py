@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import tapedebug as wp
-from tapedebug.diagnose._text import format_diagnosis
-from tapedebug.report._reduce import reduce_trace
+from tapedebug.diagnose.formatting import format_diagnosis
+from tapedebug.report._size_limits import reduce_trace
 from tapedebug.trace import Trace, TraceError, load_trace, pack
 from tapedebug.visualize import Options, to_dot
 

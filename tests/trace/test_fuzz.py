@@ -21,7 +21,7 @@ def test_a_seed_is_one_file() -> None:
 
 
 def test_the_fuzzer_finds_what_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapedebug.trace._json.validate", lambda trace: None)
+    monkeypatch.setattr("tapedebug.trace.json_codec.validate", lambda trace: None)
     with pytest.raises(AssertionError, match=r"^seed \d+: (IndexError|KeyError|ValueError|TypeError): "):
         fuzz(0, 1000)
 

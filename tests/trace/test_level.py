@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tapedebug.diagnose import Diagnosis
-from tapedebug.diagnose._text import format_diagnosis
+from tapedebug.diagnose.formatting import format_diagnosis
 from tapedebug.notebook._html import trace_html
 from tapedebug.trace import Coverage, Finding, TapeInfo, Trace
 from tapedebug.trace.level import LEVEL_SIGNS, gradient_words, level_of

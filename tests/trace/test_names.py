@@ -9,8 +9,8 @@ from typing import Any
 
 from tapedebug._names import find_names
 from tapedebug._source import Span
-from tapedebug.trace._callsites import argument_texts
 from tapedebug.trace._labels import choose_labels
+from tapedebug.trace.call_sites import argument_texts
 
 
 class Thing:

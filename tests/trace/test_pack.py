@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.trace import Trace, _pack, pack, seal, trace_from_json
+from tapedebug.trace import Trace, pack, packing, seal, trace_from_json
 from tapedebug.trace._columns import ColumnWriter
-from tapedebug.trace._pack import Packed, seal_columns
+from tapedebug.trace.packing import Packed, seal_columns
 from tests._large import make_large, record_large
 from tests.trace.make_fixtures import FOLDER
 from tests.trace.unpacked import _numbers, unpacked, unsealed
@@ -92,7 +92,7 @@ def test_large_traces_are_less_exact_and_say_so(monkeypatch: pytest.MonkeyPatch)
     trace = fixture("net")
     assert trace.versions[0].value is not None
     trace.versions[0].value.norm = 1e300
-    monkeypatch.setattr(_pack, "MOST_EXACT", 5)
+    monkeypatch.setattr(packing, "MOST_EXACT", 5)
     head, columns = pack(trace)
     assert head["notes"] == [
         "Histograms of values were left out: there are 23 versions of arrays, more than 5."

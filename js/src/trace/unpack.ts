@@ -1,5 +1,5 @@
 /**
- * The packed form of a trace → checked columns. Written by `tapedebug/trace/_pack.py`, described in `docs/trace.md`.
+ * The packed form of a trace → checked columns. Written by `tapedebug/trace/packing.py`, described in `docs/trace.md`.
  *
  * What arrives may have been damaged on the way, or be made by somebody who wants a browser to hang: lengths must fit each
  * other (else it is no trace), and every index is looked at once, in a linear pass (one that points nowhere becomes a problem

@@ -1,4 +1,4 @@
-/** The answer to `{type: "values"}`, checked: what a version of an array held. Written by `tapedebug/notebook/_values_answer.py`. */
+/** The answer to `{type: "values"}`, checked: what a version of an array held. Written by `tapedebug/notebook/values_query.py`. */
 import { readSummary } from "./head.js";
 import { isRecord, Reader } from "./reader.js";
 import { type Answer, Unanswered } from "./store.js";
@@ -56,7 +56,7 @@ export interface VersionValues {
   readonly picture: Picture;
 }
 
-/** Vectors of up to so many components are drawn as one line each, others by their norm. As in `_values_overview.py`. */
+/** Vectors of up to so many components are drawn as one line each, others by their norm. As in `values_overview.py`. */
 const LINES = 4;
 const MOST_CELLS = 1 << 20;
 

@@ -2,7 +2,7 @@
  * The one colour map of all pictures: blue above zero, amber below, in proportion to the largest of both sides; zero is the
  * colour of the page, so that a pattern shows. What is never negative (norms, times, sizes) has its blue half, an error the same
  * steps in red. `--td-ramp` and `--td-ramp-minus` are its ends, also for the legends and for the lanes.
- * `tapedebug/autograd/told/heatmap.py` draws with the same steps.
+ * `tapedebug/autograd/results/heatmap.py` draws with the same steps.
  */
 
 export type Rgb = readonly [number, number, number];

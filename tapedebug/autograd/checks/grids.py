@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tapedebug.autograd.checks.alone import settled
-from tapedebug.autograd.checks.systematic import systematic_note
-from tapedebug.autograd.kinds import Bools, Checkpoint, Floats
-from tapedebug.autograd.programs.probes import Probes, seeds_of_all_kinds
-from tapedebug.autograd.programs.program import Pairs, Port, Program
-from tapedebug.autograd.slopes.comparison import Comparison, Grid, Sparse
-from tapedebug.autograd.slopes.matrix import adjoints, fine_for, references
-from tapedebug.autograd.slopes.verdict import AGREE, SUSPECT, Codes, Reference, judge
+from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
+from tapedebug.autograd.checks.bias import systematic_note
+from tapedebug.autograd.checks.entry_recheck import settled
+from tapedebug.autograd.finite_diff.comparison import Comparison, Grid, Sparse
+from tapedebug.autograd.finite_diff.jacobian_entries import adjoints, fine_for, references
+from tapedebug.autograd.finite_diff.verdict import AGREE, SUSPECT, Codes, Reference, judge
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.results.messages import describe
 from tapedebug.autograd.sparse.pattern import Pattern
-from tapedebug.autograd.told.messages import describe
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.subjects.probes import Probes, seeds_of_all_kinds
+from tapedebug.autograd.subjects.program import Pairs, Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.check import Plan
+    from tapedebug.autograd.checks.adjoint_check import Plan
 
 Pair = tuple[Port, Port]
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tapedebug.autograd.checks.alone import Alone, alone
-from tapedebug.autograd.checks.combined import Combined
+from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
+from tapedebug.autograd.checks.entry_recheck import Alone, alone
 from tapedebug.autograd.checks.grids import columns_of, compare_grids, grid_result, rows_of
-from tapedebug.autograd.kinds import Checkpoint, Floats, Indices
-from tapedebug.autograd.programs.probes import Probes
-from tapedebug.autograd.programs.program import Pairs, Port, Program
-from tapedebug.autograd.slopes.comparison import Comparison
-from tapedebug.autograd.slopes.verdict import AGREE
-from tapedebug.autograd.told.messages import describe
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.checks.random_projection import Combined
+from tapedebug.autograd.finite_diff.comparison import Comparison
+from tapedebug.autograd.finite_diff.verdict import AGREE
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.results.messages import describe
+from tapedebug.autograd.subjects.probes import Probes
+from tapedebug.autograd.subjects.program import Pairs, Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.check import Plan
+    from tapedebug.autograd.checks.adjoint_check import Plan
 
 SAMPLE = 32  # rows, and columns, that are evaluated one by one beside the combinations
 SLIGHT = 1e-7  # relative error of a float64 adjoint that is none of rounding

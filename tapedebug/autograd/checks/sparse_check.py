@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Bools, Checkpoint, Floats, Indices
-from tapedebug.autograd.programs.probes import SEED, random_directions, seeds_of_all_kinds
-from tapedebug.autograd.programs.program import Port, Program
-from tapedebug.autograd.slopes.comparison import Sparse
-from tapedebug.autograd.slopes.differences import TINY, Slope, first_step
-from tapedebug.autograd.slopes.explain import (
+from tapedebug.autograd.array_types import Bools, Checkpoint, Floats, Indices
+from tapedebug.autograd.finite_diff.comparison import Sparse
+from tapedebug.autograd.finite_diff.float32_noise import (
     SCALES,
     Evidence,
     further_inputs,
@@ -29,13 +26,16 @@ from tapedebug.autograd.slopes.explain import (
     scaled_pulls,
     weigh,
 )
-from tapedebug.autograd.slopes.matrix import along, fine_for, plainly
-from tapedebug.autograd.slopes.verdict import SUSPECT, WRONG, Codes, Reference, judge
+from tapedebug.autograd.finite_diff.jacobian_entries import along, fine_for, plainly
+from tapedebug.autograd.finite_diff.richardson import TINY, Slope, first_step
+from tapedebug.autograd.finite_diff.verdict import SUSPECT, WRONG, Codes, Reference, judge
 from tapedebug.autograd.sparse.colouring import Compression, compress
 from tapedebug.autograd.sparse.pattern import Pattern, Patterns
+from tapedebug.autograd.subjects.probes import SEED, random_directions, seeds_of_all_kinds
+from tapedebug.autograd.subjects.program import Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.check import Plan
+    from tapedebug.autograd.checks.adjoint_check import Plan
 
 Pair = tuple[Port, Port]
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tapedebug.autograd.checks.alone import Alone, alone
+from tapedebug.autograd.array_types import Bools, Checkpoint, Floats, Indices
+from tapedebug.autograd.checks.bias import systematic_note
+from tapedebug.autograd.checks.entry_recheck import Alone, alone
 from tapedebug.autograd.checks.sparse_check import Judged
-from tapedebug.autograd.checks.systematic import systematic_note
-from tapedebug.autograd.kinds import Bools, Checkpoint, Floats, Indices
-from tapedebug.autograd.slopes.comparison import Sparse
-from tapedebug.autograd.slopes.explain import SPREAD
-from tapedebug.autograd.slopes.halving import halve
-from tapedebug.autograd.slopes.verdict import AGREE, UNDECIDABLE, WRONG, Codes, Reference
-from tapedebug.autograd.told.messages import describe
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.finite_diff.bisect import halve
+from tapedebug.autograd.finite_diff.comparison import Sparse
+from tapedebug.autograd.finite_diff.float32_noise import SPREAD
+from tapedebug.autograd.finite_diff.verdict import AGREE, UNDECIDABLE, WRONG, Codes, Reference
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.results.messages import describe
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.check import Plan
+    from tapedebug.autograd.checks.adjoint_check import Plan
 
 AT_ONCE = 16  # doubtful entries whose rows and columns are evaluated in one go
 BUDGET = 1 << 18  # outputs of that many columns, at most

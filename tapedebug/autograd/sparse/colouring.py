@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Bools, Floats, Indices
-from tapedebug.autograd.sparse._painting import kernels
+from tapedebug.autograd.array_types import Bools, Floats, Indices
+from tapedebug.autograd.sparse._colouring_kernels import kernels
 from tapedebug.autograd.sparse.pattern import Pattern
 
 By = Literal["rows", "columns", "fewest"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
-from tapedebug.autograd.kinds import Floats, Indices
-from tapedebug.autograd.programs.program import Port
+from tapedebug.autograd.array_types import Floats, Indices
+from tapedebug.autograd.sparse.memory_budget import require_room
 from tapedebug.autograd.sparse.pattern import Pattern
-from tapedebug.autograd.sparse.room import require_room
+from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import numpy_dtype
 
 NO_PLACES: Indices = np.zeros(0, np.int64)

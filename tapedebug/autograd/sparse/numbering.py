@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Indices
+from tapedebug.autograd.array_types import Indices
 from tapedebug.lang import types
 
 

@@ -19,11 +19,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Indices
-from tapedebug.autograd.programs.program import Port, Program
-from tapedebug.autograd.programs.shadowed import ShadowProgram
-from tapedebug.autograd.sparse.boolean import Entries, TooMany, joined, none, product, sorted_once
+from tapedebug.autograd.array_types import Indices
+from tapedebug.autograd.sparse.boolean_matrix import Entries, TooMany, joined, none, product, sorted_once
 from tapedebug.autograd.sparse.numbering import Numbering, Unknown
+from tapedebug.autograd.subjects.program import Port, Program
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.replay.traced_accesses import Visits, accesses, deciding

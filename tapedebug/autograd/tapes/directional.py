@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Checkpoint, Floats
-from tapedebug.autograd.programs.probes import random_directions, shape_index
-from tapedebug.autograd.programs.program import Port
-from tapedebug.autograd.programs.whole import WholeTape
-from tapedebug.autograd.slopes.differences import MAX_STEPS, Slope, slope
-from tapedebug.autograd.slopes.noise import computational_noise
-from tapedebug.autograd.slopes.verdict import Verdict
+from tapedebug.autograd.array_types import Checkpoint, Floats
+from tapedebug.autograd.finite_diff.noise import computational_noise
+from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, Slope, slope
+from tapedebug.autograd.finite_diff.verdict import Verdict
+from tapedebug.autograd.subjects.probes import random_directions, shape_index
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.whole_tape import WholeTape
 
 ENTRIES = 6  # single entries that are displaced, the largest of the gradient
 FEW = 12  # inputs of up to this size are displaced entry by entry

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from tapedebug._settings import settings_kept
-from tapedebug.autograd.kinds import Checkpoint
-from tapedebug.autograd.programs.program import Port
-from tapedebug.autograd.programs.shadowed import UNMATCHED
-from tapedebug.autograd.programs.whole import WholeTape, whole_tape
-from tapedebug.autograd.slopes.transpose import DotProduct, dot_test
-from tapedebug.autograd.slopes.verdict import Verdict, worst
+from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
+from tapedebug.autograd.finite_diff.verdict import Verdict, worst
+from tapedebug.autograd.results.gradcheck_result import Coverage
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.shadow_program import UNMATCHED
+from tapedebug.autograd.subjects.whole_tape import WholeTape, whole_tape
 from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negligible, probe_input
 from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of, unconfirmed
-from tapedebug.autograd.tapes.joint import BANDS, MANY, SAMPLE, Together
+from tapedebug.autograd.tapes.joint_directions import BANDS, MANY, SAMPLE, Together
 from tapedebug.autograd.tapes.reference import ALIKE, Reference, reference_of
-from tapedebug.autograd.told.results import Coverage
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
 LISTED = 4  # inputs that the summary names

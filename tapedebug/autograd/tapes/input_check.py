@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Floats
-from tapedebug.autograd.programs.named import entry_name
-from tapedebug.autograd.programs.program import Port
-from tapedebug.autograd.programs.whole import WholeTape
-from tapedebug.autograd.slopes.verdict import Verdict, worst
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.finite_diff.verdict import Verdict, worst
+from tapedebug.autograd.results.messages import kink_words
+from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
-from tapedebug.autograd.tapes.entry_hunt import EntryHunt, refutes, sure_of
-from tapedebug.autograd.tapes.float32_bar import SPREAD, Rounding, rounding_of, scatter_nearby
+from tapedebug.autograd.tapes.entry_bisection import EntryHunt, refutes, sure_of
+from tapedebug.autograd.tapes.float32_error_bar import SPREAD, Rounding, rounding_of, scatter_nearby
 from tapedebug.autograd.tapes.reference import Departure, Reference
 from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve
-from tapedebug.autograd.told.messages import kink_words
 
 MARGIN = 3.0  # of what random directions show: what the gradient as a whole may be off
 ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32

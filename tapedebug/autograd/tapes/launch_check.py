@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapedebug._pace import Pace
-from tapedebug.autograd.checks.check import Plan
-from tapedebug.autograd.checks.one_subject import checked
-from tapedebug.autograd.programs.launches import LaunchCopy, spelled
-from tapedebug.autograd.programs.pairs import differentiable, is_array, obstacle
-from tapedebug.autograd.programs.subjects import Subject, named_ports
-from tapedebug.autograd.slopes.comparison import Comparison
-from tapedebug.autograd.slopes.transpose import DotProduct
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.run_checks import checked
+from tapedebug.autograd.finite_diff.comparison import Comparison
+from tapedebug.autograd.finite_diff.dot_product_test import DotProduct
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.subjects.launches import LaunchCopy, spelled
+from tapedebug.autograd.subjects.pairs import differentiable, is_array, obstacle
+from tapedebug.autograd.subjects.subject import Subject, named_ports
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Checkpoint, Floats
-from tapedebug.autograd.programs.aliases import first_of_each, meeting, overlapping, same, unique
-from tapedebug.autograd.programs.launches import LaunchCopy
-from tapedebug.autograd.programs.pairs import is_array, port
-from tapedebug.autograd.programs.probes import random_directions, sizes_of
-from tapedebug.autograd.programs.reopened import reopened
-from tapedebug.autograd.programs.shadowed import ShadowProgram, launch_shadow
-from tapedebug.autograd.programs.whole import WholeTape, meant_of
-from tapedebug.autograd.tapes.launch_alone import (
+from tapedebug.autograd.array_types import Checkpoint, Floats
+from tapedebug.autograd.subjects.aliases import first_of_each, meeting, overlapping, same, unique
+from tapedebug.autograd.subjects.launches import LaunchCopy
+from tapedebug.autograd.subjects.pairs import is_array, port
+from tapedebug.autograd.subjects.probes import random_directions, sizes_of
+from tapedebug.autograd.subjects.rerecord import reopened
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow
+from tapedebug.autograd.subjects.whole_tape import WholeTape, meant_of
+from tapedebug.autograd.tapes.single_launch import (
     DUST,
     Argument,
     Cause,

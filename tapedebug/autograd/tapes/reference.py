@@ -17,16 +17,16 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug._source import display_file
-from tapedebug.autograd.kinds import Checkpoint, Floats, Indices
-from tapedebug.autograd.programs.named import entry_name
-from tapedebug.autograd.programs.probes import shape_index, sizes_of
-from tapedebug.autograd.programs.program import Port
-from tapedebug.autograd.programs.reopened import derived_tape
-from tapedebug.autograd.programs.shadowed import tape_shadow
-from tapedebug.autograd.programs.whole import WholeTape
+from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
+from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.probes import shape_index, sizes_of
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.rerecord import derived_tape
+from tapedebug.autograd.subjects.shadow_program import tape_shadow
+from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.tapes.custom_gradients import functions_off
 from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
-from tapedebug.autograd.tapes.float32_bar import SCALES, SPREAD
-from tapedebug.autograd.tapes.own_gradients import functions_off
+from tapedebug.autograd.tapes.float32_error_bar import SCALES, SPREAD
 
 ALIKE = 8.0
 """Roundings of its dtype by which an entry may differ: constants in a gradient are rounded, too."""

@@ -25,13 +25,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tapedebug.autograd.kinds import Floats
-from tapedebug.autograd.programs.probes import flat_index, random_directions, sizes_of
-from tapedebug.autograd.programs.program import Port
-from tapedebug.autograd.programs.whole import WholeTape
-from tapedebug.autograd.slopes.differences import RATIO, slope
-from tapedebug.autograd.slopes.noise import computational_noise
-from tapedebug.autograd.slopes.verdict import Verdict
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.finite_diff.noise import computational_noise
+from tapedebug.autograd.finite_diff.richardson import RATIO, slope
+from tapedebug.autograd.finite_diff.verdict import Verdict
+from tapedebug.autograd.subjects.probes import flat_index, random_directions, sizes_of
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import LEAST, TREMBLING, Gradients, Probe
 
 MINOR = 1e-2  # of the gradient: what rounding may do to one that agrees, as in checks of single kernels

@@ -10,18 +10,24 @@ from typing import Any
 import numpy as np
 
 from tapedebug._pace import OutOfTime, Pace
-from tapedebug.autograd.checks.check import Plan
-from tapedebug.autograd.programs.launches import spelled
-from tapedebug.autograd.programs.named import entry_name
-from tapedebug.autograd.programs.whole import Names, WholeTape, whole_tape
-from tapedebug.autograd.programs.written import written_by
-from tapedebug.autograd.slopes.verdict import worst
+from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.finite_diff.verdict import worst
+from tapedebug.autograd.results.gradcheck_result import (
+    Coverage,
+    Entry,
+    GradcheckResult,
+    PairResult,
+    PairResults,
+)
+from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.launches import spelled
+from tapedebug.autograd.subjects.whole_tape import Names, WholeTape, whole_tape
+from tapedebug.autograd.subjects.write_sites import written_by
+from tapedebug.autograd.tapes.custom_gradients import CHECK, check_own_gradients
 from tapedebug.autograd.tapes.end_to_end import EndToEnd, end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck
-from tapedebug.autograd.tapes.launch_alone import Argument, Wrong
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
-from tapedebug.autograd.tapes.own_gradients import CHECK, check_own_gradients
-from tapedebug.autograd.told.results import Coverage, Entry, GradcheckResult, PairResult, PairResults
+from tapedebug.autograd.tapes.single_launch import Argument, Wrong
 
 WHOLE = "the whole tape"
 LOCKSTEP = "in lockstep"

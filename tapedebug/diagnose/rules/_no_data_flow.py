@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._came_back import came_back, tells_apart
-from tapedebug.diagnose.experiments._experiment import HostRead
-from tapedebug.diagnose.reading._graph import Node, is_float
-from tapedebug.diagnose.reading._reach import Reach
-from tapedebug.diagnose.rules._border import framework
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import HostRead
+from tapedebug.diagnose.experiments.numpy_roundtrip import came_back, tells_apart
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rules._interop import framework
+from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
+from tapedebug.diagnose.trace_analysis.reachability import Reach
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "disconnected"

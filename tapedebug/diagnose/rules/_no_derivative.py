@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tapedebug._source import Span
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.reading._source import code_at
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.kernel_source import code_at
 from tapedebug.trace import Location
 
 SINGULAR = {
@@ -70,7 +70,7 @@ def _operations(kernel: Any) -> Iterator[tuple[str, Span]]:
 
 def _is_alive_beside(replay: Any, array: Any) -> bool:
     """Return whether the gradient of an array is not 0 where its values are displaced a little."""
-    from tapedebug.diagnose.experiments._replay import perturbed
+    from tapedebug.diagnose.experiments.replay import perturbed
 
     shadow = replay.twin()
     values = shadow.forward(stop=0).values(array)

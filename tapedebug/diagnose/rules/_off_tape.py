@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._signature import EXACT, Signature, factor_words
-from tapedebug.diagnose.experiments._reported import Reported, began_from, reported, slopes_along
-from tapedebug.diagnose.reading._compensated import divides_step
-from tapedebug.diagnose.reading._passes import at
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.host_objective import Reported, began_from, reported, slopes_along
+from tapedebug.diagnose.gradient_pattern import EXACT, Signature, factor_words
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.count_scaling import divides_step
+from tapedebug.diagnose.trace_analysis.gradient_history import at
 from tapedebug.trace import ArrayInfo, Event, Finding
 from tapedebug.trace.model import Severity
 

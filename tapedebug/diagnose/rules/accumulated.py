@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Values
-from tapedebug.diagnose.reading import _passes as passes
-from tapedebug.diagnose.reading._passes import Story, at
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis.gradient_history import Story, at
 from tapedebug.trace import Event, Finding, Trace
 from tapedebug.trace.model import Severity
 
@@ -49,8 +49,8 @@ class Found:
 
 def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     """Return a finding for each line that runs a pass on gradients that should have been zero."""
-    groups = passes.grouped(cases, lambda story, case: _look(story, case.trace), lambda found: found.event)
-    return passes.told(groups, _finding)
+    groups = history.grouped(cases, lambda story, case: _look(story, case.trace), lambda found: found.event)
+    return history.told(groups, _finding)
 
 
 def _look(story: Story, trace: Trace) -> list[Found]:
@@ -61,9 +61,9 @@ def _look(story: Story, trace: Trace) -> list[Found]:
         if before is None or not event.numbers.get("norm_before"):
             continue
         meanwhile = story.between(before.clock, event.clock)
-        if passes.touched(meanwhile):
+        if history.touched(meanwhile):
             continue  # who scales a gradient between passes, as momentum does, means to keep it
-        steps = passes.updates(meanwhile)
+        steps = history.updates(meanwhile)
         reads = [item for item in meanwhile if item.kind == "read"]
         seen = [item for item in meanwhile if item.kind == "write" and item.how != "fill_"]
         if steps:
@@ -77,7 +77,7 @@ def _look(story: Story, trace: Trace) -> list[Found]:
     return found
 
 
-def _finding(group: passes.Group[Found]) -> Finding:
+def _finding(group: history.Group[Found]) -> Finding:
     case, first = group.case, group.found[0]
     right = {} if case.experiment.blocked else case.experiment.gradients()
     facts = {found.story.info.label: _facts(found, right) for found in group.found}
@@ -94,7 +94,7 @@ def _finding(group: passes.Group[Found]) -> Finding:
         rule=RULE,
         severity=severity,
         message=message,
-        launches=passes.first_reader(case.trace, chosen.story.info.id),
+        launches=history.first_reader(case.trace, chosen.story.info.id),
         arrays=[label, *others],
         call_site=first.event.call_site,
         evidence={
@@ -135,7 +135,7 @@ def _severity(found: Found, off: float) -> Severity:
         return "info"  # nobody looked at it
     if found.why == "updated" and found.update is not None:
         read = found.read
-        return "error" if read is None or passes.one_step(read, found.update) else "warning"
+        return "error" if read is None or history.one_step(read, found.update) else "warning"
     return "error" if reads else "warning"
 
 

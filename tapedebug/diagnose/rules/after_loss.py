@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Values, relative_errors
-from tapedebug.diagnose.reading._graph import Node, overlaps
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Values, relative_errors
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.dependencies import Node, overlaps
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
 RULE = "after-loss"

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._adjoint_lines import adjoint_line, own_name
-from tapedebug.diagnose.experiments._bypassed import bypassed
-from tapedebug.diagnose.experiments._dead_ends import threads_of
-from tapedebug.diagnose.experiments._departures import departed
-from tapedebug.diagnose.experiments._launch_check import Slope, launch_slopes, values_before
-from tapedebug.diagnose.experiments._slopes import place_of
-from tapedebug.diagnose.reading._growth import sampled
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line, own_name
+from tapedebug.diagnose.experiments.bypassed_gradients import bypassed
+from tapedebug.diagnose.experiments.launch_check import Slope, launch_slopes, values_before
+from tapedebug.diagnose.experiments.local_derivatives import place_of
+from tapedebug.diagnose.experiments.partly_wrong_gradients import departed
+from tapedebug.diagnose.experiments.zero_grad_paths import threads_of
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.calls import Call, Partial
+    from tapedebug.autograd.tapes.custom_gradient_calls import Call, Partial
     from tapedebug.compiler.function import Function
     from tapedebug.compiler.ir import Custom
-    from tapedebug.diagnose.experiments._experiment import Flow
+    from tapedebug.diagnose.experiments.experiment import Flow
 
 RULE = "custom-grad"
 LAUNCHES = 3
@@ -100,8 +100,8 @@ def _has_own(case: Case, launch: Launch) -> bool:
 
 def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
     """The calls in a few threads of a launch."""
-    from tapedebug.autograd.tapes.arithmetic import Lost
-    from tapedebug.autograd.tapes.calls import CallsOf
+    from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf
+    from tapedebug.autograd.tapes.rule_evaluation import Lost
 
     replay = case.replay
     assert replay is not None

@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Experiment
-from tapedebug.diagnose.reading._graph import Edge, Node, has_adjoint, is_float
-from tapedebug.diagnose.reading._reach import Reach
-from tapedebug.diagnose.reading._source import code_at
-from tapedebug.diagnose.rules._border_findings import crossings
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Experiment
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rules._interop_findings import crossings
 from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
-from tapedebug.diagnose.rules._not_asked import integer_inputs, nothing_asked
-from tapedebug.diagnose.rules._zero_slope import zero_slopes
+from tapedebug.diagnose.rules._no_requires_grad import integer_inputs, nothing_asked
+from tapedebug.diagnose.rules._zero_gradient import zero_slopes
+from tapedebug.diagnose.trace_analysis.dependencies import Edge, Node, has_adjoint, is_float
+from tapedebug.diagnose.trace_analysis.kernel_source import code_at
+from tapedebug.diagnose.trace_analysis.reachability import Reach
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Values, relative_errors
-from tapedebug.diagnose.reading._graph import is_float
-from tapedebug.diagnose.reading._repeats import Repeats, ValueNumbers
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Values, relative_errors
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.dependencies import is_float
+from tapedebug.diagnose.trace_analysis.value_numbering import Repeats, ValueNumbers
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 

@@ -11,12 +11,19 @@ import math
 from collections import Counter
 from typing import Any
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._profile import Passage, Profile
-from tapedebug.diagnose.experiments._slopes import Slope, slopes
-from tapedebug.diagnose.reading._graph import read_by
-from tapedebug.diagnose.reading._growth import Growth, alternates, growths, largest, table, tangent_rate
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.adjoint_profile import Passage, Profile
+from tapedebug.diagnose.experiments.local_derivatives import Slope, slopes
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.adjoint_growth import (
+    Growth,
+    alternates,
+    growths,
+    largest,
+    table,
+    tangent_rate,
+)
+from tapedebug.diagnose.trace_analysis.dependencies import read_by
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -248,7 +255,7 @@ def _local(passage: Passage, param: int) -> float:
 
 def _followed(case: Case, launch: Launch, param: int) -> tuple[Slope | None, int]:
     """The steepest operation in the threads that look promising, and how often they go through a loop."""
-    from tapedebug.autograd.tapes.arithmetic import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import Lost
 
     flow = case.experiment.flow(launch.index, "versions")
     total = math.prod(launch.dim)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._dead_ends import TINY
-from tapedebug.diagnose.experiments._ties import find_tie
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.kinks import find_tie
+from tapedebug.diagnose.experiments.zero_grad_paths import TINY
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.trace import Check, Finding
 
 RULE = "flat-op"

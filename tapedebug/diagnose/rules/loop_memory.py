@@ -6,8 +6,8 @@ thread is reversed. That is no mistake, but somebody who looks for memory should
 
 from __future__ import annotations
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "loop-memory"

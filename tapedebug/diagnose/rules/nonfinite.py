@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Consume, Experiment, Flow, Values
-from tapedebug.diagnose.reading._growth import Growth, overflowing
-from tapedebug.diagnose.rules._birth import Birth, explain, location_of, snippet_of
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Consume, Experiment, Flow, Values
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rules._nonfinite_origin import Birth, explain, location_of, snippet_of
+from tapedebug.diagnose.trace_analysis.adjoint_growth import Growth, overflowing
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread import Culprit
+    from tapedebug.autograd.tapes.thread_interpreter import Culprit
 
 RULE = "nonfinite"
 GROWN = 1e4
@@ -173,7 +173,7 @@ def _bad_places(values: Mapping[int, Values]) -> dict[int, Values]:
 
 def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
     """Run threads until one shows the operation."""
-    from tapedebug.autograd.tapes.arithmetic import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import Lost
 
     until = time.monotonic() + SECONDS
     for index in _candidates(birth, flow):

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.reading import _passes as passes
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
 if TYPE_CHECKING:
-    from tapedebug.diagnose.experiments._replay import Replay
+    from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.runtime.tape.earlier_recordings import Recording
 
 RULE = "not-reset"
@@ -122,8 +122,8 @@ def _updated(case: Case, replay: Replay, array: int, left: Recording) -> bool:
     """True if an optimiser's step, and not other data, came between the recordings."""
     if array not in replay.leaves:
         return False
-    story = passes.story_of(case.trace, array)
-    return bool(passes.updates(story.between(left.ended, case.trace.tape.began)))
+    story = history.story_of(case.trace, array)
+    return bool(history.updates(story.between(left.ended, case.trace.tape.began)))
 
 
 def _sum(case: Case, replay: Replay, loss: int) -> Sum | None:

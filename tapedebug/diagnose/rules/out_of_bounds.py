@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import BoundsError
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._contents import loss_without
-from tapedebug.diagnose.experiments._elements import OUTSIDE, Outside, element_words, location_of, place_words
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.element_accesses import (
+    OUTSIDE,
+    Outside,
+    element_words,
+    location_of,
+    place_words,
+)
+from tapedebug.diagnose.experiments.memory_effects import loss_without
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -115,7 +121,7 @@ def _judged(
 
 def _owner(case: Case, a: Any, at: int) -> str:
     """Which element of which array lies at a byte of a buffer."""
-    from tapedebug.diagnose.experiments._elements import element_of
+    from tapedebug.diagnose.experiments.element_accesses import element_of
     from tapedebug.lang import types
 
     replay, arrays = case.elements.replay, case.trace.arrays

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._apart import NOTICED, WRONG, off, told
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._overwrite_study import Study
-from tapedebug.diagnose.experiments._replay import Replay
-from tapedebug.diagnose.experiments._structs import find_changed_structs
-from tapedebug.diagnose.experiments._touches import Shared, shared_elements
-from tapedebug.diagnose.experiments._unrecorded import find_unrecorded
-from tapedebug.diagnose.reading._graph import differentiable
-from tapedebug.diagnose.reading._overwritten import Group, group_overwrites
-from tapedebug.diagnose.reading._source import flat_call
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.changed_structs import find_changed_structs
+from tapedebug.diagnose.experiments.overlap import Shared, shared_elements
+from tapedebug.diagnose.experiments.overwrite_effect import Study
+from tapedebug.diagnose.experiments.replay import Replay
+from tapedebug.diagnose.experiments.unrecorded_writes import find_unrecorded
+from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, off, told
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.dependencies import differentiable
+from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
+from tapedebug.diagnose.trace_analysis.overwrites import Group, group_overwrites
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._effect import Effect
-from tapedebug.diagnose.experiments._elements import (
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.effect import Effect
+from tapedebug.diagnose.experiments.element_accesses import (
     Meeting,
     Side,
     element_of,
@@ -21,8 +20,8 @@ from tapedebug.diagnose.experiments._elements import (
     location_of,
     place_words,
 )
-from tapedebug.diagnose.experiments._orders import SCALE, Orders
-from tapedebug.diagnose.experiments._schedules import (
+from tapedebug.diagnose.experiments.thread_order import SCALE, Orders
+from tapedebug.diagnose.experiments.thread_schedules import (
     COPIED,
     Places,
     at_once,
@@ -30,6 +29,7 @@ from tapedebug.diagnose.experiments._schedules import (
     shuffled,
     together,
 )
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 

@@ -6,9 +6,9 @@ saves them nor may count again, unless a replay function of the user's says wher
 
 from __future__ import annotations
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._apart import NOTICED
-from tapedebug.diagnose._case import Case
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.gradient_diff import NOTICED
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.diagnose.rules.warp_limitation import (
     Group,
     as_run,

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._signature import EXACT, Signature, factor_words, signature
-from tapedebug.diagnose.experiments import _seeded as seeds_of
-from tapedebug.diagnose.experiments._experiment import Values
-from tapedebug.diagnose.reading._graph import differentiable
-from tapedebug.diagnose.reading._passes import at
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments import seeds as seeds_of
+from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.gradient_pattern import EXACT, Signature, factor_words, signature
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.diagnose.rules._off_tape import off_tape
+from tapedebug.diagnose.trace_analysis.dependencies import differentiable
+from tapedebug.diagnose.trace_analysis.gradient_history import at
 from tapedebug.trace import ArrayInfo, Event, Finding, Launch
 from tapedebug.trace.model import Severity
 

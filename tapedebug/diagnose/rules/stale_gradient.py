@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._moved import Moved, Relation, moved_by, relation
-from tapedebug.diagnose.reading import _passes as passes
-from tapedebug.diagnose.reading._passes import Story, at
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.optimizer_step import Moved, Relation, moved_by, relation
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis.gradient_history import Story, at
 from tapedebug.trace import Event, Finding
 from tapedebug.trace.model import Severity
 
@@ -57,7 +57,7 @@ class Found:
         """The read and the write are one step, not perhaps a print and a reset."""
         if self.relation is not None:
             return self.relation.name == "multiple" or self.relation.rests
-        same = passes.same_line(self.read.call_site, self.update.call_site)
+        same = history.same_line(self.read.call_site, self.update.call_site)
         return self.read.how in ("optimiser", "launch") or same
 
 
@@ -68,7 +68,7 @@ def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     def look(story: Story, case: Case) -> list[Found]:
         return [*_look(story, case), *early.get((id(case), story.info.id), ())]
 
-    return passes.told(passes.grouped(cases, look, lambda found: found.read), _finding)
+    return history.told(history.grouped(cases, look, lambda found: found.read), _finding)
 
 
 def _look(story: Story, case: Case) -> list[Found]:
@@ -79,7 +79,7 @@ def _look(story: Story, case: Case) -> list[Found]:
         early = story.between(tape.began, own[0].clock)
         found += [
             Found(story, own[0], "before backward", read, update)
-            for read, update in passes.updates(early)
+            for read, update in history.updates(early)
             if update.clock > tape.ended
         ][:1]
     for event in own:
@@ -87,7 +87,7 @@ def _look(story: Story, case: Case) -> list[Found]:
         gradient = [item for item in later if item.of == "gradient"]
         if len(gradient) < 2 or gradient[0].kind != "zero" or gradient[1].kind != "read":
             continue  # read first, or never
-        steps = [step for step in passes.updates(later) if step[0] is gradient[1]]
+        steps = [step for step in history.updates(later) if step[0] is gradient[1]]
         found += [Found(story, event, "after zero", read, update, gradient[0]) for read, update in steps]
     return found
 
@@ -97,20 +97,20 @@ def _copied_early(cases: Sequence[Case]) -> dict[tuple[int, int], list[Found]]:
     places: dict[Any, dict[tuple[int, str], Found]] = {}
     own: list[tuple[Case, Found]] = []
     for case, following in zip(cases, [*cases[1:], None], strict=True):
-        for story in passes.stories(case):
+        for story in history.stories(case):
             of_tape = {event.clock for event in story.passes(case.trace)}
             for event in story.passes():  # those of tapes that are gone tell of the same line
                 found = _copied(story, event, case, following)
                 if found is None:
                     continue
-                same = places.setdefault(passes.site_key(found.read.call_site), {})
+                same = places.setdefault(history.site_key(found.read.call_site), {})
                 same.setdefault((event.clock, story.info.label), found)
                 if event.clock in of_tape:
                     own.append((case, found))
     related = {place: _relation(list(found.values())) for place, found in places.items()}
     kept: dict[tuple[int, int], list[Found]] = {}
     for case, found in own:
-        found.relation = related[passes.site_key(found.read.call_site)]
+        found.relation = related[history.site_key(found.read.call_site)]
         if found.relation is not None:
             kept.setdefault((id(case), found.story.info.id), []).append(found)
     return kept
@@ -153,7 +153,7 @@ def _relation(found: Sequence[Found]) -> Relation | None:
     return every
 
 
-def _finding(group: passes.Group[Found]) -> Finding | None:
+def _finding(group: history.Group[Found]) -> Finding | None:
     case = group.case
     right = {} if case.experiment.blocked else case.experiment.gradients()
     facts = {}
@@ -177,7 +177,7 @@ def _finding(group: passes.Group[Found]) -> Finding | None:
         rule=RULE,
         severity=severity,
         message=message,
-        launches=passes.first_reader(case.trace, chosen.story.info.id),
+        launches=history.first_reader(case.trace, chosen.story.info.id),
         arrays=[label, *others],
         call_site=chosen.read.call_site,
         evidence={

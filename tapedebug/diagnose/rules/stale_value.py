@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._apart import off
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Change, relative_errors
-from tapedebug.diagnose.experiments._outside import Write, change_by, gradients_seeing, outside_writes
-from tapedebug.diagnose.rules._meanwhile import written_meanwhile
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Change, relative_errors
+from tapedebug.diagnose.experiments.stale_operands import Write, change_by, gradients_seeing, outside_writes
+from tapedebug.diagnose.gradient_diff import off
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rules._external_writes import written_meanwhile
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 

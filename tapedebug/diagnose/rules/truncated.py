@@ -16,11 +16,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._apart import off
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import relative_errors
-from tapedebug.diagnose.experiments._horizon import (
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.cross_tape import (
     Edge,
     Horizon,
     carried,
@@ -32,8 +29,11 @@ from tapedebug.diagnose.experiments._horizon import (
     measure,
     with_handed,
 )
-from tapedebug.diagnose.experiments._seeded import seeded
-from tapedebug.diagnose.reading import _passes as passes
+from tapedebug.diagnose.experiments.experiment import relative_errors
+from tapedebug.diagnose.experiments.seeds import seeded
+from tapedebug.diagnose.gradient_diff import off
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.trace import Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -145,7 +145,7 @@ def _collecting(one: Case, other: Case) -> list[Any]:
         own = one.rerun.recorded.id_of(a)
         if own is None or own not in one.experiment.leaves:
             continue
-        story = passes.story_of(other.trace, leaf)
+        story = history.story_of(other.trace, leaf)
         first, second = story.passes(one.trace), story.passes(other.trace)
         if not first or not second:
             continue
@@ -154,19 +154,19 @@ def _collecting(one: Case, other: Case) -> list[Any]:
         if any(e.of == "values" and e.kind == "write" for e in meanwhile):
             continue
         last = max(first[-1], second[-1], key=lambda event: event.clock)
-        added_up = not passes.touched(meanwhile) and bool(last.numbers.get("norm_before"))
+        added_up = not history.touched(meanwhile) and bool(last.numbers.get("norm_before"))
         if added_up or _taken(story, meanwhile, end):
             found.append(a)
     return found
 
 
-def _taken(story: passes.Story, meanwhile: list[Event], end: int) -> bool:
+def _taken(story: history.Story, meanwhile: list[Event], end: int) -> bool:
     """Return whether the gradient of each of two passes was read, and the input updated after both."""
     zeros = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "zero"]
     reads = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "read"]
     if not zeros or not reads or min(reads) > zeros[-1]:
         return False
-    return bool(passes.updates(story.between(end, None)))
+    return bool(history.updates(story.between(end, None)))
 
 
 def _finding(row: Row) -> tuple[Case, Finding] | None:
@@ -236,7 +236,7 @@ def _words(row: Row, position: int, dropped: list[Edge], names: str) -> str:
         f"{after.trace.name} reads the {state} that {_wrote(before, edge)} of {before.trace.name} wrote."
     )
     handed = [each for each in row.links[position] if each.handed]
-    at = passes.at(last_pass(before))
+    at = history.at(last_pass(before))
     if handed:
         given = words.listed(after.trace.arrays[each.target].label for each in handed)
         kept = words.listed(after.trace.arrays[each.target].label for each in dropped)
@@ -248,7 +248,7 @@ def _words(row: Row, position: int, dropped: list[Edge], names: str) -> str:
     if zeros and not edge.copied:
         return (
             f"{text} No gradient flows back from tape to tape: that of {state} was zeroed"
-            f"{passes.at(zeros[-1])} before the pass of {before.trace.name}{at}."
+            f"{history.at(zeros[-1])} before the pass of {before.trace.name}{at}."
         )
     return f"{text} No gradient flows back from tape to tape."
 
@@ -257,9 +257,9 @@ def _were_zeroed(row: Row) -> bool:
     """Return whether the gradients of parameters were zeroed between the passes, and summed elsewhere."""
     case = row.cases[0]
     numbers = [case.rerun.recorded.id_of(a) for a in row.params]
-    stories = [passes.story_of(case.trace, number) for number in numbers if number is not None]
+    stories = [history.story_of(case.trace, number) for number in numbers if number is not None]
     clocks = sorted(event.clock for each in row.cases if (event := last_pass(each)) is not None)
-    return any(passes.touched(story.between(clocks[0], clocks[-1])) for story in stories if clocks)
+    return any(history.touched(story.between(clocks[0], clocks[-1])) for story in stories if clocks)
 
 
 def _confirmed(horizon: Horizon) -> bool:
@@ -316,7 +316,7 @@ def _fix(row: Row, before: Case, after: Case, dropped: list[Edge], names: str) -
     zeros = _zeros(before, after, dropped[0])
     if zeros and not dropped[0].copied and not row.handed:
         return (
-            f"zero the gradient of {names} alone, not that of the state{passes.at(zeros[-1])}; where it is "
+            f"zero the gradient of {names} alone, not that of the state{history.at(zeros[-1])}; where it is "
             f"truncated on purpose, call {state}.grad.zero_() there"
         )
     if row.again or row.handed:

@@ -12,12 +12,12 @@ import math
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Values
-from tapedebug.diagnose.experiments._extended import Result, can_go_on, extended
-from tapedebug.diagnose.experiments._solves import Motion, measure, reasons, same_every_round
-from tapedebug.diagnose.reading._rounds import Rounds, alike, in_larger_steps, loops
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.experiments.extended_loop import Result, can_go_on, extended
+from tapedebug.diagnose.experiments.fixed_point import Motion, measure, reasons, same_every_round
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.loops import Rounds, alike, in_larger_steps, loops
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "unconverged"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._contents import contents_matter
-from tapedebug.diagnose.experiments._effect import Effect
-from tapedebug.diagnose.experiments._elements import (
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.effect import Effect
+from tapedebug.diagnose.experiments.element_accesses import (
     Meeting,
     element_of,
     element_words,
     location_of,
     place_words,
 )
+from tapedebug.diagnose.experiments.memory_effects import contents_matter
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.reading._arguments import Given, crossed, given_arguments, means, tells
-from tapedebug.diagnose.reading._graph import differentiable
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.argument_names import Given, crossed, given_arguments, means, tells
+from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import ArrayInfo, Finding, Launch, Location
 
 RULE = "unused"

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._dead_ends import FINITE, DeadEnd, threads_of
-from tapedebug.diagnose.experiments._profile import Profile
-from tapedebug.diagnose.experiments._replay import perturbed
-from tapedebug.diagnose.experiments._slopes import SATURATING, Slope, slopes
-from tapedebug.diagnose.reading._growth import Growth, growths, largest, table
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.adjoint_profile import Profile
+from tapedebug.diagnose.experiments.local_derivatives import SATURATING, Slope, slopes
+from tapedebug.diagnose.experiments.replay import perturbed
+from tapedebug.diagnose.experiments.zero_grad_paths import FINITE, DeadEnd, threads_of
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.adjoint_growth import Growth, growths, largest, table
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -233,7 +233,7 @@ def _suspects(case: Case, profile: Profile, loop: Growth | None) -> list[Launch]
 
 def _saturated(case: Case, launch: Launch) -> tuple[Launch, Slope] | None:
     """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
-    from tapedebug.autograd.tapes.arithmetic import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import Lost
 
     if launch.kernel is None:
         return None

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._apart import NOTICED, WRONG, furthest, off, told
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Semantics, Values, relative_errors
-from tapedebug.diagnose.experiments._unrecorded import find_commands
-from tapedebug.diagnose.reading import _source
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Semantics, Values, relative_errors
+from tapedebug.diagnose.experiments.unrecorded_writes import find_commands
+from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, furthest, off, told
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis import kernel_source
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
@@ -266,7 +266,7 @@ def _while(limit: Limit, location: Location) -> tuple[str, str]:
 
 
 def _array(limit: Limit, location: Location) -> tuple[str, str]:
-    code = _source.code_at(location).strip()
+    code = kernel_source.code_at(location).strip()
     return (
         f"`{code}` at {words.place(location)} changes elements in place, and its reverse needs what they "
         "held. Here that is kept, so the gradient is right. Warp's reverse pass reads what they hold after it"
@@ -274,7 +274,7 @@ def _array(limit: Limit, location: Location) -> tuple[str, str]:
 
 
 def _part(limit: Limit, location: Location) -> tuple[str, str]:
-    code = _source.code_at(location).strip()
+    code = kernel_source.code_at(location).strip()
     return (
         f"`{code}` at {words.place(location)} assigns a part of a variable anew. Here that is a new value, "
         "so the gradient is right. Warp changes the variable, whose adjoint goes to what the part held "

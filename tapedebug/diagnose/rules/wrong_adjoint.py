@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._source import display_file
-from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._case import Case
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
 from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.slopes.parting import Parting
-    from tapedebug.diagnose.experiments._replay import Replay
+    from tapedebug.autograd.finite_diff.first_divergence import Parting
+    from tapedebug.diagnose.experiments.replay import Replay
 
 RULE = "wrong-adjoint"
 MAY_DIFFER = "gradient (func_grad)"
@@ -24,7 +24,7 @@ MAY_DIFFER = "gradient (func_grad)"
 
 def find(case: Case) -> list[Finding]:
     """Return the first launch of the reverse pass whose adjoint is wrong, where nothing else explains it."""
-    from tapedebug.autograd.slopes.parting import first_parting
+    from tapedebug.autograd.finite_diff.first_divergence import first_parting
 
     replay = case.replay
     explained = any(finding.severity == "error" for finding in case.trace.findings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tapedebug.report._diff.align import MOST_CELLS, Run
 from tapedebug.report._diff.launches import align_launches
 from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, Parting
-from tapedebug.report._subject import answered, trace_of
+from tapedebug.report._report_source import answered, trace_of
 from tapedebug.trace import ArrayInfo, Check, Finding, Launch, Summary, Trace, Version
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.report._diff.align import Run
 
 if TYPE_CHECKING:
-    from tapedebug.report._subject import Subject
+    from tapedebug.report._report_source import Subject
     from tapedebug.trace import Finding, Trace
     from tapedebug.trace.model import Verdict
 
@@ -132,7 +132,7 @@ class Diff:
         """
         from tapedebug.report._diff.data import to_data
         from tapedebug.report._report import write_report
-        from tapedebug.report._subject import answered
+        from tapedebug.report._report_source import answered
 
         subjects = self._subjects or (answered(self.before), answered(self.after))
         data = to_data(self, [subject.head for subject in subjects], redact=redact_source)

@@ -121,7 +121,7 @@ class Recorded:
         Raises:
             TapeError: None is called so.
         """
-        recorded = _room("trace._record").record_with_arrays(self)
+        recorded = _room("trace.recording").record_with_arrays(self)
         labels = [info.label for info in recorded.trace.arrays]
         if label not in labels:
             raise TapeError(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tapedebug._pace import OutOfTime
-from tapedebug.autograd.checks.check import Plan
+from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.deadline import unchecked
 from tapedebug.autograd.checks.extra.batched import check_batched_adjoints, check_batched_tangents
 from tapedebug.autograd.checks.extra.dtypes import check_dtypes
 from tapedebug.autograd.checks.extra.tangents import check_tangents
 from tapedebug.autograd.checks.extra.undefined import check_undefined
-from tapedebug.autograd.checks.timely import unchecked
-from tapedebug.autograd.kinds import Checkpoint
 from tapedebug.autograd.options import Options
-from tapedebug.autograd.programs.program import Pairs
-from tapedebug.autograd.programs.shadowed import ShadowProgram
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.subjects.program import Pairs
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 
 Check = Callable[[ShadowProgram, Pairs, Plan, Checkpoint | None], list[PairResult]]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tapedebug.autograd.checks.check import Plan
-from tapedebug.autograd.kinds import Checkpoint, Floats
-from tapedebug.autograd.programs.named import entry_name
-from tapedebug.autograd.programs.probes import random_directions, shape_index
-from tapedebug.autograd.programs.program import Pairs, Port
-from tapedebug.autograd.programs.shadowed import ShadowProgram
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.array_types import Checkpoint, Floats
+from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.probes import random_directions, shape_index
+from tapedebug.autograd.subjects.program import Pairs, Port
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 
 ADJOINT, TANGENT = "batched adjoint", "batched tangent"
 COUNT = 5  # at once: more than one register holds, and no multiple of one

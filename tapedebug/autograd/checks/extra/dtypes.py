@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tapedebug.autograd.checks.check import Plan
-from tapedebug.autograd.checks.extra.real import RealPass, obstacle_to_real
-from tapedebug.autograd.checks.timely import unchecked
-from tapedebug.autograd.kinds import Checkpoint
-from tapedebug.autograd.programs.program import Pairs
-from tapedebug.autograd.programs.shadowed import ShadowProgram
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.deadline import unchecked
+from tapedebug.autograd.checks.extra.tape_backward import RealPass, obstacle_to_real
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.subjects.program import Pairs
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.lang.types import type_name
 
 NAME = "gradient dtype"

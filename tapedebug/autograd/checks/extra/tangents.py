@@ -8,16 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tapedebug.autograd.checks.check import LARGEST, SAMPLE, Plan
-from tapedebug.autograd.checks.timely import unchecked
-from tapedebug.autograd.kinds import Bools, Checkpoint, Floats
-from tapedebug.autograd.programs.probes import Probes, random_directions
-from tapedebug.autograd.programs.program import Pairs, Port, Program
-from tapedebug.autograd.programs.shadowed import ShadowProgram
-from tapedebug.autograd.slopes.comparison import Grid
-from tapedebug.autograd.slopes.explain import LOST, MARGIN, SAMPLES, minor_of
-from tapedebug.autograd.slopes.matrix import differences, fine_for
-from tapedebug.autograd.slopes.verdict import (
+from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
+from tapedebug.autograd.checks.adjoint_check import LARGEST, SAMPLE, Plan
+from tapedebug.autograd.checks.deadline import unchecked
+from tapedebug.autograd.finite_diff.comparison import Grid
+from tapedebug.autograd.finite_diff.float32_noise import LOST, MARGIN, SAMPLES, minor_of
+from tapedebug.autograd.finite_diff.jacobian_entries import differences, fine_for
+from tapedebug.autograd.finite_diff.verdict import (
     AGREE,
     SUSPECT,
     UNDECIDABLE,
@@ -27,8 +24,11 @@ from tapedebug.autograd.slopes.verdict import (
     Reference,
     judge,
 )
-from tapedebug.autograd.told.messages import describe
-from tapedebug.autograd.told.results import PairResult
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.results.messages import describe
+from tapedebug.autograd.subjects.probes import Probes, random_directions
+from tapedebug.autograd.subjects.program import Pairs, Port, Program
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 
 NAME = "tangent"
 DIRECTIONS = 3  # random ones, of `fast_mode`

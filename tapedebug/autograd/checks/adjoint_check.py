@@ -1,0 +1,229 @@
+"""Compare the adjoint of a program with differences of its float64 twin, pair by pair.
+
+How much is evaluated of a Jacobian depends on what it costs: a small one whole, a sparse one by groups of
+rows and columns that do not meet (all entries, by a few runs), any other by random combinations of all
+entries, with a closer look where one of them misses.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.checks.grids import columns_of, compare_grids, grid_result, rows_of
+from tapedebug.autograd.checks.large import check_large
+from tapedebug.autograd.checks.sparse_check import SparseCheck, compressible
+from tapedebug.autograd.checks.sparse_result import sparse_result
+from tapedebug.autograd.finite_diff.comparison import Comparison as Comparison
+from tapedebug.autograd.finite_diff.nondeterminism import unsteady
+from tapedebug.autograd.finite_diff.verdict import Tolerance
+from tapedebug.autograd.options import Options, positive, whole_number
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.results.messages import note_swaps
+from tapedebug.autograd.sparse.pattern import Pattern, traced
+from tapedebug.autograd.subjects.program import Pairs, Port, Program
+
+LARGEST = 1 << 23  # entries of one Jacobian that is evaluated whole (64 MiB as float64, several times)
+SAMPLE = 256  # entries of a variable that are evaluated of a larger one
+SMALL = 1 << 12  # entries up to which a Jacobian is evaluated whole, whatever is known of it
+WHOLE = 1 << 18  # entries up to which it is where no sparsity is known
+WORK = 1 << 26  # values that its runs compute, at most
+
+Pair = tuple[Port, Port]
+Route = Literal["grid", "sparse", "large"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to check: see `gradcheck`.
+
+    Attributes:
+        eps: The largest step.
+        tolerance: The documents' tolerances.
+        max_inputs, max_outputs: How many scalars of each input and output are evaluated; all if <= 0.
+        dense: So many random directions (3 at least) are compared too, of all entries, where only some are
+            evaluated one by one.
+        options: What else was asked.
+    """
+
+    eps: float
+    tolerance: Tolerance
+    max_inputs: int = -1
+    max_outputs: int = -1
+    dense: int = 0
+    options: Options = field(default_factory=Options)
+
+    def checked(self) -> Plan:
+        """Itself.
+
+        Raises:
+            GradcheckError: The step, a tolerance or a limit is none.
+        """
+        positive(self.eps)
+        self.tolerance.checked()
+        whole_number("gradcheck", "max_inputs_per_var", self.max_inputs)
+        whole_number("gradcheck", "max_outputs_per_var", self.max_outputs)
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `gradcheck` that it is made of."""
+        return {
+            "eps": self.eps,
+            "atol": self.tolerance.atol,
+            "rtol": self.tolerance.rtol,
+            "max_inputs_per_var": self.max_inputs,
+            "max_outputs_per_var": self.max_outputs,
+            **asdict(self.options),
+        }
+
+
+def check_pairs_of(
+    program: Program,
+    pairs: Pairs,
+    plan: Plan,
+    checkpoint: Checkpoint | None = None,
+    kept: list[Comparison] | None = None,
+    *,
+    each: Callable[[PairResult], Any] | None = None,
+) -> list[PairResult]:
+    """Check each of `pairs`; see `Plan` for how.
+
+    What was compared is appended to `kept`, for plots. `each` is called with every result as soon as it is
+    there; what is returned may say more, by comparison with the others.
+    """
+    if not pairs.chosen:
+        return []
+    began = time.perf_counter()
+    work = _Check(program, pairs, plan, checkpoint)
+    work.each = each
+    work.run()
+    if kept is not None:
+        kept.extend(work.compared[pair] for pair in pairs.chosen if pair in work.compared)
+    shared = (time.perf_counter() - began) / len(pairs.chosen)
+    return note_swaps([replace(work.results[pair], seconds=shared) for pair in pairs.chosen])
+
+
+class _Check:
+    """The results of all pairs of one program, found by three routes."""
+
+    def __init__(self, program: Program, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None) -> None:
+        self.program = program
+        self.pairs = pairs
+        self.plan = plan
+        self.checkpoint = checkpoint
+        self.unsteady = unsteady(program, pairs, plan.options.nondet_tol, checkpoint)
+        self.patterns = self._patterns()
+        self.results: dict[Pair, PairResult] = {}
+        self.compared: dict[Pair, Comparison] = {}
+        self.notes: dict[Pair, tuple[str, ...]] = {}
+        self.each: Callable[[PairResult], Any] | None = None
+        self.began = time.perf_counter()
+
+    def run(self) -> None:
+        """Check all pairs."""
+        routes: dict[Route, list[Pair]] = {"sparse": [], "grid": [], "large": []}
+        sparse = set(compressible(self.patterns, [p for p in self.pairs.chosen if p in self.patterns]))
+        for pair in self.pairs.chosen:
+            routes[self._route(pair, pair in sparse)].append(pair)
+        for pair in self._sparse(routes["sparse"]):
+            routes[self._route(pair, False)].append(pair)
+        self._grids(routes["grid"])
+        for pair in routes["large"]:
+            self._keep(
+                pair,
+                *check_large(self.program, *pair, self.plan, self.checkpoint, self.unsteady.get(pair, "")),
+            )
+
+    def _patterns(self) -> dict[Pair, Pattern]:
+        """Where entries can be, of pairs for which it matters."""
+        options = self.plan.options
+        if options.fast_mode or not (options.masked or any(self._is_big(p) for p in self.pairs.chosen)):
+            return {}
+        found = traced(self.program)
+        if found is None:
+            return {}
+        return {pair: _restricted(found[pair], *pair) for pair in self.pairs.chosen if pair in found}
+
+    def _is_big(self, pair: Pair) -> bool:
+        source, target = pair
+        return not self._is_limited and len(source.positions) * len(target.positions) > SMALL
+
+    @property
+    def _is_limited(self) -> bool:
+        """Whether some entries were asked for, and no combinations of all."""
+        return not self.plan.dense and (self.plan.max_inputs > 0 or self.plan.max_outputs > 0)
+
+    def _route(self, pair: Pair, is_sparse: bool) -> Route:
+        options = self.plan.options
+        rows, columns = len(pair[1].positions), len(pair[0].positions)
+        if options.fast_mode:
+            return "large"
+        if is_sparse and not self._is_limited and (options.masked or rows * columns > SMALL):
+            return "sparse"
+        if self._is_limited:
+            return "grid"
+        runs, values = rows + 4 * columns, pair[0].size + pair[1].size
+        if rows * columns <= SMALL or (rows * columns <= WHOLE and runs * values <= WORK):
+            return "grid"
+        return "large" if options.reference == "float64" else "grid"
+
+    # -- routes ---------------------------------------------------------------------------------------
+
+    def _sparse(self, chosen: list[Pair]) -> list[Pair]:
+        """Check pairs by groups; return those of which the sparsity turned out to be incomplete."""
+        if not chosen:
+            return []
+        work = SparseCheck(
+            self.program, {pair: self.patterns[pair] for pair in chosen}, self.plan, self.checkpoint
+        )
+        for pair, judged in work.judged().items():
+            unsteady = self.unsteady.get(pair, "")
+            self._keep(pair, *sparse_result(judged, self.plan, self.checkpoint, unsteady))
+        for pair, row in work.incomplete.items():
+            del self.patterns[pair]
+            source, target = pair
+            self.notes[pair] = (
+                f"{source.label} → {target.label}: {target.name} depends on more than was traced "
+                f"(at flat index {row}), so the traced sparsity was not used",
+            )
+        return list(work.incomplete)
+
+    def _grids(self, chosen: list[Pair]) -> None:
+        pairs = Pairs(chosen)
+        rows = {port: rows_of(port, self.plan) for port in pairs.outputs()}
+        columns = {port: columns_of(port, self.plan) for port in pairs.inputs()}
+        grids = compare_grids(self.program, pairs, rows, columns, self.plan, self.checkpoint)
+        for pair, grid in zip(chosen, grids, strict=True):
+            masked = self.plan.options.masked
+            notes = self.notes.get(pair, ())
+            if masked and pair not in self.patterns:
+                notes += (f"{pair[0].label} → {pair[1].label}: masked=True left nothing out: "
+                          "no sparsity could be traced",)  # fmt: skip
+            found = grid_result(
+                grid, self.plan, self.checkpoint, unsteady=self.unsteady.get(pair, ""), notes=notes,
+                pattern=self.patterns.get(pair) if masked else None,
+            )  # fmt: skip
+            self._keep(pair, *found)
+
+    def _keep(self, pair: Pair, compared: Comparison | None, result: PairResult) -> None:
+        if compared is not None:
+            self.compared[pair] = compared
+        notes = (*self.notes.get(pair, ()), *result.notes)
+        if self.plan.options.reference == "float32":
+            notes += (
+                f"{pair[0].label} → {pair[1].label}: compared with one float32 difference at "
+                f"eps={self.plan.eps:g}, which has no error bar",
+            )
+        seconds = time.perf_counter() - self.began
+        self.results[pair] = replace(result, notes=tuple(dict.fromkeys(notes)), seconds=seconds)
+        if self.each is not None:
+            self.each(self.results[pair])
+
+
+def _restricted(pattern: Pattern, source: Port, target: Port) -> Pattern:
+    if target.only is not None:
+        pattern = pattern.only_rows(target.only)
+    return pattern if source.only is None else pattern.only_columns(source.only)

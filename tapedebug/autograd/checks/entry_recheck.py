@@ -1,0 +1,68 @@
+"""Some entries of a Jacobian by themselves: by unit seeds of their rows and differences of their columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Bools, Checkpoint, Indices
+from tapedebug.autograd.finite_diff.comparison import Grid
+from tapedebug.autograd.finite_diff.float32_noise import explain_suspects
+from tapedebug.autograd.finite_diff.jacobian_entries import adjoints, fine_for, references
+from tapedebug.autograd.finite_diff.verdict import SUSPECT, WRONG, Codes, judge
+from tapedebug.autograd.subjects.probes import Probes
+from tapedebug.autograd.subjects.program import Port, Program
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.checks.adjoint_check import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """Entries at the crossings of some rows and columns, compared one by one.
+
+    Attributes:
+        grid: The entries.
+        codes: The verdict of each.
+        rounding: Which agree but for float32 rounding.
+    """
+
+    grid: Grid
+    codes: Codes
+    rounding: Bools
+
+
+def alone(
+    program: Program,
+    source: Port,
+    target: Port,
+    rows: Indices,
+    columns: Indices,
+    plan: Plan,
+    checkpoint: Checkpoint | None = None,
+) -> Alone:
+    """Compare the entries in `rows` and `columns` of the Jacobian of `target` with respect to `source`."""
+    down = Probes(target.size, rows, np.zeros((0, target.size)))
+    across = Probes(source.size, columns, np.zeros((0, source.size)))
+    found = references(
+        program, source, [target], across, {target: down},
+        kind=plan.options.reference, eps=plan.eps, enough=fine_for(plan.tolerance), checkpoint=checkpoint,
+    )[target]  # fmt: skip
+    pulled = adjoints(program, target, down, [source], columns={source: across}, checkpoint=checkpoint)[
+        source
+    ]
+    grid = Grid(program, source, target, down, across, pulled.values, pulled.sizes, found, plan.tolerance)
+    codes = judge(grid.ad, found, plan.tolerance, source.rounding)
+    return Alone(grid, codes, settled(grid, codes, plan, checkpoint))
+
+
+def settled(grid: Grid, codes: Codes, plan: Plan, checkpoint: Checkpoint | None) -> Bools:
+    """Turn each SUSPECT of `codes` into a verdict, in place; where float32 rounding explains an entry."""
+    if not (codes == SUSPECT).any():
+        return np.zeros(codes.shape, dtype=bool)
+    if plan.options.reference == "float32":  # as the documents have it: what differs is wrong
+        codes[codes == SUSPECT] = WRONG
+        return np.zeros(codes.shape, dtype=bool)
+    return explain_suspects(grid, codes, checkpoint)

@@ -1,0 +1,113 @@
+"""A real reverse pass, `Tape.backward` on arrays: not a replay, but what a user's program does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.subjects.isolation import apart
+from tapedebug.autograd.subjects.pairs import is_array
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
+from tapedebug.lang.types import numpy_dtype, value_shape
+from tapedebug.runtime.launch.launch import address_of, launch_dims, resolve
+from tapedebug.runtime.memory.array import array, make
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.memory.factory import zeros_like
+from tapedebug.runtime.memory.transfer import copy
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tape import Tape
+
+ONE_AT_A_TIME = threading.RLock()
+"""A process has one tape that records, and workers of an executor may be threads of it."""
+
+
+class RealPass:
+    """The records of a program again, on a tape of their own, with private copies of all arrays.
+
+    Args:
+        program: What to run, from the values that it begins with.
+        without: Outputs that get no gradient: their `.grad` is None.
+    """
+
+    def __init__(self, program: ShadowProgram, without: Collection[Port] = ()) -> None:
+        self.program = program
+        shadow = program.standing()
+        self.records = shadow.records
+        self._begin = {buffer: mine.data for buffer, mine in shadow.space.buffers.items()}
+        self._without = {id(port.array) for port in without}
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._arrays: dict[int, array] = {}
+
+    def run(self, seeds: Mapping[Port, Floats]) -> dict[Port, array]:
+        """Forward and backward; the gradient array of each input."""
+        with ONE_AT_A_TIME, apart():
+            tape = Tape(on_overwrite="preserve")
+            with tape:
+                for record in self.records:
+                    self._again(record, tape)
+            for port in (*self.program.inputs, *self.program.outputs):
+                tape.tracker.include(self.mine(port.array))
+            grads = {self.mine(p.array): self._shaped(p, seed) for p, seed in seeds.items()}
+            tape.backward(grads=grads)
+            return {p: self._gradient(p) for p in self.program.inputs}
+
+    def mine(self, a: array) -> array:
+        """The private array that stands for one of the user's."""
+        if id(a) not in self._arrays:
+            if a.buffer not in self._buffers:
+                memory = self._buffers[a.buffer] = Buffer.allocate(a.buffer.nbytes)
+                memory.data[:] = self._begin[a.buffer]
+            memory = self._buffers[a.buffer]
+            mine = make(
+                memory, memory.address + a.ptr - a.buffer.address, a.dtype, a.shape, a.strides, like=a
+            )
+            if id(a) in self._without:
+                mine.requires_grad = False
+            self._arrays[id(a)] = mine
+        return self._arrays[id(a)]
+
+    def _gradient(self, port: Port) -> array:
+        mine = self.mine(port.array)
+        return mine.grad if mine.grad is not None else zeros_like(mine)  # no launch uses it
+
+    def _shaped(self, port: Port, seed: Floats) -> Any:
+        return seed.reshape(port.shape).astype(numpy_dtype(port.array.dtype).base)
+
+    def _again(self, record: Record, tape: Tape) -> None:
+        args = tuple(self.mine(a) if is_array(a) else a for a in record.args)
+        if record.kind == "copy":
+            copy(args[0], args[1])
+        elif record.kind == "fill":
+            value = np.frombuffer(record.value, dtype=numpy_dtype(args[0].dtype).base)
+            args[0].fill_(value.reshape(value_shape(args[0].dtype)) if value.size > 1 else value[0])
+        else:
+            plan, given = resolve(record.kernel, args, flat=True)
+            sizes, threads, slots = launch_dims(record.kernel, record.dim)
+            packed = plan.packed(slots, *given)
+            again = Record(record.index, plan, given, sizes, threads, packed, record.site, None)
+            watched = tape.tracker.before(again)
+            plan.forward_run(False)(0, threads, address_of(packed))  # which prints nothing
+            if watched:
+                tape.tracker.after(again)
+            tape.records.append(again)
+
+
+def obstacle_to_real(program: ShadowProgram) -> str | None:
+    """Why the records can not run again as they did; None where they can."""
+    shadow = program.standing()
+    if shadow.uncovered:
+        return shadow.uncovered[0]
+    if not shadow.records:
+        return "nothing was launched"
+    if state.moment is not None:
+        return "the arrays are those of another time"
+    outside = [record.index for record in shadow.records if shadow.written_outside(record.index)]
+    if outside:
+        return f"something outside of the tape wrote before record {outside[0]}"
+    return None

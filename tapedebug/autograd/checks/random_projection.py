@@ -1,0 +1,198 @@
+"""A Jacobian too large to evaluate: random combinations of all its entries, in float64.
+
+Differences along a few random directions give the combination of each row, to nine digits; so does the
+tangent. Adjoints of a few random seeds give the combination of each column, once in float32 and once as its
+twin. One wrong entry shows in them, however many there are: in the inner product of seeds and directions
+(adjoint against differences), in one output (tangent against differences), or in one input (the gradient in
+float32 against its twin). The entry is then found by halving, and judged by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
+from tapedebug.autograd.finite_diff.bisect import Hunt
+from tapedebug.autograd.finite_diff.float32_noise import SPREAD, moved_inputs, scaled_pulls
+from tapedebug.autograd.finite_diff.richardson import Slope
+from tapedebug.autograd.subjects.probes import random_directions, seeds_of_all_kinds
+from tapedebug.autograd.subjects.program import Port, Program
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.checks.adjoint_check import Plan
+
+DIRECTIONS = 3
+ROUNDING = 1e-11  # of the sum of absolute values of its terms: what a float64 sum may be off
+SHARE = 0.4  # of `atol`: what an entry may be off without a closer look
+UNKNOWN = 0.5  # share of outputs whose tangent differs from differences: it leaves something out
+
+
+@dataclass
+class Combined:
+    """Random combinations of the entries of one Jacobian.
+
+    Args:
+        program: What is differentiated.
+        source: The input.
+        target: The output.
+        plan: How to check.
+        checkpoint: Called after each run.
+    """
+
+    program: Program
+    source: Port
+    target: Port
+    plan: Plan
+    checkpoint: Checkpoint | None = None
+
+    def suspects(self) -> Iterator[tuple[int, int]]:
+        """Row and column of entries that may be wrong, or at a kink, by what the combinations show."""
+        hunt = Hunt(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
+        excess = self.error - self.allowed
+        if (~(excess <= 0)).any():
+            seed, direction = np.unravel_index(
+                int(np.argmax(np.nan_to_num(excess, nan=np.inf))), excess.shape
+            )
+            yield hunt.entry(self.seeds[seed], self.directions[direction])
+        row = self._row_of_tangent()
+        if row is not None:
+            unit = np.zeros(self.target.size)
+            unit[row[0]] = 1.0
+            yield hunt.entry(unit, self.directions[row[1]])
+        column = self._column_of_rounding()
+        if column is not None:
+            yield hunt.row_of_rounding(self.seeds[column[0]], column[1]), column[1]
+        bent = np.flatnonzero(self.mine & ~self.smooth)
+        if len(bent):
+            yield int(bent[0]), hunt.column_of_kink(int(bent[0]), self.directions[0])
+
+    # -- directions, and what outputs do along them ---------------------------------------------------
+
+    @cached_property
+    def directions(self) -> Floats:
+        """(DIRECTIONS, columns), scaled like the values of the input."""
+        values = self.program.values(self.source)
+        finite = np.isfinite(values)
+        size = np.where(finite, np.abs(values), 0.0)
+        typical = float(np.sqrt(np.mean(size**2))) or 1.0
+        count = max(DIRECTIONS, self.plan.dense)
+        found = random_directions(self.source.size, count, np.maximum(size, 0.01 * typical)) * finite
+        return found * self._within(self.source)
+
+    @cached_property
+    def slopes(self) -> Slope:
+        """Differences of the outputs along `directions`, (DIRECTIONS, rows)."""
+        hunt = Hunt(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
+        return hunt.slopes(self.directions)
+
+    @cached_property
+    def smooth(self) -> Bools:
+        """(rows,), outputs of which differences along all directions are known to some digits."""
+        found = self.slopes
+        with np.errstate(all="ignore"):
+            size = np.abs(found.value)
+            fine = found.bar <= 1e-3 * np.maximum(size, size[np.isfinite(size)].max(initial=0.0))
+        smooth: Bools = (fine & ~found.kink & np.isfinite(found.value)).all(axis=0)
+        return smooth
+
+    @cached_property
+    def mine(self) -> Bools:
+        """(rows,), outputs that are asked for."""
+        return self._within(self.target)
+
+    @staticmethod
+    def _within(port: Port) -> Bools:
+        inside = np.zeros(port.size, dtype=bool)
+        inside[port.positions] = True
+        return inside
+
+    # -- seeds, and their adjoints --------------------------------------------------------------------
+
+    @cached_property
+    def seeds(self) -> Floats:
+        """Seeds (·, rows) of either sign, all negative, large; outputs of all magnitudes count alike."""
+        size = np.abs(self.slopes.value[0])
+        known = self.smooth & self.mine
+        typical = float(np.sqrt(np.mean(size[known] ** 2))) if known.any() else 1.0
+        weight = 1.0 / np.maximum(size, 0.01 * (typical or 1.0))
+        kinds = np.concatenate(
+            [random_directions(self.target.size, 1) * weight, seeds_of_all_kinds(self.target.size)]
+        )
+        return np.where(known, kinds, 0.0)
+
+    @cached_property
+    def exact(self) -> Floats:
+        """The adjoints of `seeds` by the float64 twin, (·, columns)."""
+        return self.program.pull_many({self.target: self.seeds}, double=True)[self.source]
+
+    @cached_property
+    def error(self) -> Floats:
+        """How far ⟨seed, J direction⟩ by the twin is off differences, (seeds, directions)."""
+        values = np.where(self.smooth & self.mine, self.slopes.value, 0.0)
+        with np.errstate(all="ignore"):
+            error: Floats = np.abs(self.exact @ self.directions.T - self.seeds @ values.T)
+        return error
+
+    @cached_property
+    def allowed(self) -> Floats:
+        """How far it may be."""
+        bars = np.where(self.smooth & self.mine, self.slopes.bar, 0.0)
+        with np.errstate(all="ignore"):
+            terms = np.abs(self.exact) @ np.abs(self.directions).T
+            allowed: Floats = np.abs(self.seeds) @ bars.T + ROUNDING * terms
+        return allowed
+
+    # -- single rows and columns ----------------------------------------------------------------------
+
+    def _row_of_tangent(self) -> tuple[int, int] | None:
+        """An output, and a direction, along which the tangent is not what differences are."""
+        tangents = self.program.push_many({self.source: self.directions})[self.target]
+        if self.checkpoint is not None:
+            self.checkpoint()
+        found, known = self.slopes, self.smooth & self.mine
+        with np.errstate(all="ignore"):
+            error = np.abs(tangents - found.value)
+            size = np.where(known, np.abs(found.value), 0.0).max(initial=0.0)
+            missed = known & (error > 2 * found.bar + 1e-9 * np.abs(found.value) + ROUNDING * size)
+            ranked = np.where(missed, error / np.maximum(np.abs(found.value), 1e-300), -1.0)
+        if not missed.any() or missed.any(axis=0).sum() > max(1.0, UNKNOWN * known.sum()):
+            return None
+        direction, row = np.unravel_index(int(np.argmax(ranked)), ranked.shape)
+        return int(row), int(direction)
+
+    def _column_of_rounding(self) -> tuple[int, int] | None:
+        """A seed and an input of which the gradient differs from its twin by more than float32 rounding."""
+        pulled = self.program.pull_many({self.target: self.seeds})[self.source]
+        least = np.array([np.abs(seed[seed != 0]).min(initial=np.inf) for seed in self.seeds])[:, None]
+        with np.errstate(all="ignore"):
+            error = np.abs(pulled - self.exact)
+            floor = SHARE * self.plan.tolerance.atol * least + self.source.rounding * np.abs(self.exact)
+            missed = ~(error <= floor) & self._within(self.source)
+            if missed.any():  # the usual way out comes first: what rounding does is dear to measure
+                floor = floor + self._rounding(pulled)
+                missed &= ~(error <= floor)
+        if not missed.any():
+            return None
+        ranked = np.where(missed, np.nan_to_num(error - floor, nan=np.inf), -1.0)
+        seed, column = np.unravel_index(int(np.argmax(ranked)), ranked.shape)
+        return int(seed), int(column)
+
+    def _rounding(self, pulled: Floats) -> Floats:
+        """What float32 rounding may do to the adjoints of `seeds`."""
+        found = np.zeros(pulled.shape)
+        moved = moved_inputs(self.program)
+        for line, seed in enumerate(self.seeds):
+            scaled, rounded = (each[self.source] for each in scaled_pulls(self.program, self.target, seed))
+            found[line] = SPREAD * np.abs(scaled - pulled[line]).max(axis=0)
+            found[line] += SPREAD * np.abs(rounded - self.exact[line]).max(axis=0)
+            for at in moved:
+                other = self.program.pull({self.target: seed}, at=at, double=True)[self.source]
+                found[line] += np.abs(other - self.exact[line])
+            if self.checkpoint is not None:
+                self.checkpoint()
+        return found

@@ -1,0 +1,192 @@
+"""The dot-product test: ⟨w, J v⟩ = ⟨Jᵀ w, v⟩, the tangent against the adjoint, with no step size.
+
+Tangent and adjoint are made of the same partial derivatives, so a wrong partial passes. What the reverse pass
+does on its own does not: reversing control flow, finding values that were overwritten, accumulating, zeroing
+what a store replaced. Arrays without `requires_grad` are constant on both sides: whether a chain should have
+been severed there is for differences to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Checkpoint, Floats
+from tapedebug.autograd.subjects.probes import random_directions
+from tapedebug.autograd.subjects.program import Port, distinct
+from tapedebug.autograd.subjects.shadow_program import Consume, ShadowProgram
+
+ROUNDING = 1e-14  # a relative mismatch that float64 rounding explains without looking
+NOISE = 100.0  # times the rounding that was measured: a mismatch beyond it is none
+SCALES = (3.0, 0.7, 1.3)  # the same test in other units: exactly proportional, but for rounding
+
+Vectors = Mapping[Port, Floats]
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """The dot-product test of one launch, function or tape, in float64: evidence, not a verdict.
+
+    Attributes:
+        forward: ⟨w, J v⟩, by the tangent.
+        reverse: ⟨Jᵀ w, v⟩, by the adjoint.
+        mismatch: Their difference, relative to the sum of the absolute values of their terms; NaN where a
+            derivative is not finite.
+        rounding: What of it float64 rounding explains; measured where `mismatch` exceeds 1e-14.
+        launch: Where they differ, the index of the last launch whose reverse pass is not the transpose of its
+            derivative (0 for a kernel that was checked alone); None where they agree.
+        message: Where they differ, a sentence with the numbers; else empty.
+    """
+
+    forward: float
+    reverse: float
+    mismatch: float
+    rounding: float = ROUNDING
+    launch: int | None = None
+    message: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether they are the same but for rounding."""
+        return bool(self.mismatch <= self.rounding)
+
+    def __str__(self) -> str:
+        if self.message:
+            return self.message
+        if not self.agrees:
+            return "dot-product test: the derivatives are not finite"
+        near = f"to {self.mismatch:.0e}" if self.mismatch else "exactly"
+        return f"dot-product test: ⟨w, J v⟩ = ⟨Jᵀ w, v⟩ {near}"
+
+
+def dot_test(program: ShadowProgram, checkpoint: Checkpoint | None = None) -> DotProduct | None:
+    """Test the reverse pass of a program against its tangent.
+
+    Args:
+        program: Its inputs get tangents, its outputs adjoints, all at once.
+        checkpoint: Called often; may raise to cancel.
+
+    Returns:
+        What was found; None where there is nothing to test, or a custom function takes part.
+    """
+    if not program.inputs or not program.outputs:
+        return None
+    with np.errstate(all="ignore"):
+        test = _Test(program, checkpoint)
+        return None if test.there.lost else test.result()
+
+
+def worst_of(tests: Iterable[DotProduct | None]) -> DotProduct | None:
+    """The test with the largest mismatch; None where there was none."""
+    found = [test for test in tests if test is not None]
+    return max(found, key=lambda test: (bool(test.message), test.mismatch), default=None)
+
+
+class _Test:
+    """Two private copies: `there` moves tangents forward, `back` moves adjoints backward."""
+
+    def __init__(self, program: ShadowProgram, checkpoint: Checkpoint | None) -> None:
+        self.program = program
+        self.checkpoint = checkpoint
+        self.there, self.back = program.shadow(), program.shadow().forward(0)
+        self.there.forward_only = True
+        self.last = len(self.back.records)
+        self.consume: Consume = program.consume
+        self.v = {port: self._tangent(port) for port in distinct(program.inputs)}
+        self._push(1.0, self.last)
+        self.w = {port: self._seed(port) for port in distinct(program.outputs)}
+
+    def _tangent(self, port: Port) -> Floats:
+        size = np.abs(self.program.values(port))
+        typical = float(np.sqrt(np.mean(size**2))) or 1.0
+        direction: Floats = random_directions(port.size, 1, np.maximum(size, 0.01 * typical))[0]
+        return direction
+
+    def _seed(self, port: Port) -> Floats:
+        """Such that outputs of all magnitudes count alike."""
+        dot = self.there.tangent(port.array)
+        typical = float(np.sqrt(np.mean(dot**2))) if np.isfinite(dot).all() else 0.0
+        direction: Floats = random_directions(port.size, 2, 1 / typical if typical else 1.0)[1]
+        return direction
+
+    def _push(self, scale: float, stop: int) -> None:
+        self.there.push(_shaped(self.v, scale), stop=stop, detached=True)
+
+    def _pull(self, scale: float, stop: int) -> None:
+        self.back.backward(_shaped(self.w, scale), consume=self.consume, stop=stop)
+
+    def inner(self, cut: int, scale: float = 1.0) -> tuple[float, float]:
+        """⟨adjoints, tangents⟩ before record `cut`: the same everywhere, or an adjoint is no transpose."""
+        self._push(scale, cut)
+        self._pull(1 / scale, cut)
+        if self.checkpoint is not None:
+            self.checkpoint()
+        return self.there.inner(self.back)
+
+    def result(self) -> DotProduct:
+        forward, forward_size = self.inner(self.last)
+        reverse, reverse_size = self.inner(0)
+        size = max(forward_size, reverse_size)
+        mismatch = abs(forward - reverse) / size if size else 0.0
+        rounding = self._rounding(forward, reverse) / size if mismatch > ROUNDING else 0.0
+        rounding = max(ROUNDING, NOISE * rounding)
+        if not mismatch > rounding:
+            return DotProduct(forward, reverse, mismatch, rounding)
+        launch, overwritten = self.program.launch, False
+        if launch is None:
+            overwritten = self._only_overwritten(forward, rounding * size)
+            launch = self._guilty(forward, rounding * size)
+        message = (
+            f"dot-product test: ⟨w, J v⟩ = {forward:.6g}, ⟨Jᵀ w, v⟩ = {reverse:.6g}, "
+            f"relative mismatch {mismatch:.1g}: {self._told(launch, overwritten)}"
+        )
+        return DotProduct(forward, reverse, mismatch, rounding, launch, message)
+
+    def _rounding(self, forward: float, reverse: float) -> float:
+        """How far both products move when tangents and adjoints are rounded otherwise."""
+        ends = [(self.last, forward), (0, reverse)]
+        return max(abs(self.inner(cut, scale)[0] - value) for scale in SCALES for cut, value in ends)
+
+    def _only_overwritten(self, forward: float, allowed: float) -> bool:
+        """True if every adjoint is right for the values that its launch had.
+
+        If one is not, the search for it goes on with these values, so that no launch is blamed for what
+        others overwrote.
+        """
+        if self.consume == "versions":
+            return False
+        self.consume = "versions"
+        if abs(self.inner(0)[0] - forward) > allowed:
+            return False
+        self.consume = self.program.consume
+        return True
+
+    def _guilty(self, forward: float, allowed: float) -> int:
+        """The last record (of those that a bisection meets) over which the inner product changes."""
+        low, high = 0, self.last
+        while high - low > 1:
+            middle = (low + high) // 2
+            if abs(self.inner(middle)[0] - forward) <= allowed:
+                high = middle
+            else:
+                low = middle
+        return low
+
+    def _told(self, launch: int, overwritten: bool) -> str:
+        record = self.back.records[launch if self.program.launch is None else 0]
+        where = self.program.subject if self.program.launch is not None or self.last == 1 else None
+        where = where or f"{'launch' if record.kernel is not None else 'record'} {launch} ({record.name})"
+        if record.kernel is not None and record.plan.active and record.info is None:
+            return f"{where} has no adjoint: enable_backward=False"
+        if self.there.written_outside(record.index):
+            return f"the reverse pass goes on through what was written outside of the tape before {where}"
+        if overwritten:
+            return f"values that the adjoint of {where} needs were overwritten before the reverse pass"
+        return f"the reverse pass of {where} is not the transpose of its derivative"
+
+
+def _shaped(vectors: Vectors, scale: float) -> dict[Any, Floats]:
+    return {port.array: scale * values.reshape(port.shape) for port, values in vectors.items()}

@@ -1,0 +1,239 @@
+"""Is a difference a wrong derivative, or what float32 does to a right one?
+
+The adjoint's float64 twin is the same code with more digits. Where it agrees with the differences the
+derivative is right, and the gradient in float32 is off by rounding, which the conditioning of the kernel
+amplifies (at x = 1, one float32 step of x moves sin(1e4 x) by 1e-3). How much rounding can do is measured:
+the twin's adjoint is evaluated at inputs that differ by one float32 rounding, and with each of its results
+rounded as much as in float32; and the gradient is asked for with seeds that are scaled (a reverse pass is
+linear in them: what scatters is rounding, a wrong factor or term stays as wrong as it is); and the float32
+gradient itself is evaluated at those inputs, where it is rounded otherwise.
+
+Samples of rounding may all lie on one side by chance: of thousands of entries of a chaotic map, some do for
+any few samples. So nothing is called WRONG before `MORE` further samples: a chance of one in two each time is
+one in a million then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
+from tapedebug.autograd.finite_diff.comparison import Grid
+from tapedebug.autograd.finite_diff.jacobian_entries import adjoints
+from tapedebug.autograd.finite_diff.verdict import (
+    AGREE,
+    KINK,
+    SUSPECT,
+    UNDECIDABLE,
+    WRONG,
+    Codes,
+    Reference,
+    Tolerance,
+)
+from tapedebug.autograd.subjects.program import Port, Program
+
+SAMPLES = 4
+MORE = 16  # further samples before an entry is called WRONG
+MARGIN = 4.0
+SCALES = (3.0, 0.7, 1.3)  # no powers of two: those round the same
+SPREAD = 10.0  # times the largest scatter that was seen: what rounding may do
+MINOR = 1e-2  # relative: the default `rtol`
+MOST = 20  # entries that rounding explains, for each that it seems not to
+LOST = 1e-3  # relative error of a float32 forward value that tells of rounding inside the kernel
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the float64 twin says of some entries; all arrays of their shape (s, …) or (…).
+
+    Attributes:
+        exact: The twin's adjoint.
+        moved: (samples, …), the same at inputs that differ by one rounding.
+        single: (samples, …), the gradient in float32 at those inputs.
+        scaled: (len(SCALES), …), the gradient in float32 with scaled seeds, scaled back.
+        rounded: (len(SCALES), …), the twin's with each result rounded; with scaled seeds, scaled back.
+        lost: bool, whether the forward value has lost more digits than rounding of a sound kernel costs.
+        rounding: The relative spacing of the gradient's floating-point numbers.
+    """
+
+    exact: Floats
+    moved: Floats
+    single: Floats
+    scaled: Floats
+    rounded: Floats
+    lost: Bools
+    rounding: float
+
+    def beside(self, moved: Floats, single: Floats) -> Evidence:
+        """The same with further samples."""
+        return replace(
+            self,
+            moved=np.concatenate([self.moved, moved]),
+            single=np.concatenate([self.single, single]),
+        )
+
+
+def minor_of(tolerance: Tolerance, scale: float) -> float:
+    """What float32 rounding may do to an entry of a gradient that agrees, given the largest entry.
+
+    A sum of entries, which is all that an optimiser sees of a Jacobian, is as exact as its largest ones: an
+    entry that is much smaller need not be so exact itself. So what rounding does may be what the tolerance
+    forgives the largest entry, and no more; but an `rtol` finer than the default one (`MINOR`) asks for
+    digits that float32 has only in kernels of good condition: their lack is not the fault of an adjoint.
+    """
+    return tolerance.atol + max(tolerance.rtol, MINOR) * scale
+
+
+def weigh(
+    ad: Floats, reference: Reference, tolerance: Tolerance, found: Evidence, scale: float
+) -> tuple[Codes, Bools]:
+    """Judge entries that miss their tolerance: AGREE, KINK, UNDECIDABLE or WRONG.
+
+    Args:
+        ad: The gradient in float32.
+        reference: Of the same entries.
+        tolerance: What was given.
+        found: What the twin says of them.
+        scale: The largest entry of the Jacobian.
+
+    Returns:
+        The verdicts, and where an entry agrees but for float32 rounding.
+    """
+    with np.errstate(all="ignore"):
+        value = reference.value
+        allowed = tolerance.of(value) + reference.bar
+        moved = np.abs(found.moved - found.exact).max(axis=0)
+        alike = np.abs(found.single - ad).max(axis=0)
+        scatter = np.abs(found.scaled - ad).max(axis=0) + np.abs(found.rounded - found.exact).max(axis=0)
+        floor = (
+            MARGIN * np.maximum(moved, alike)
+            + SPREAD * scatter
+            + MARGIN * found.rounding * np.abs(found.exact)
+        )
+        error = np.abs(ad - value)
+        right = np.abs(found.exact - value) <= allowed
+        explained = right & (error <= allowed + floor)
+        minor = error <= minor_of(tolerance, scale)
+        chaotic = _chaotic(np.abs(found.exact), np.abs(found.exact - value), moved, ~right)
+        crossed = (np.abs(found.moved - ad).min(axis=0) <= allowed) & ~minor
+    verdict = np.full(ad.shape, WRONG, dtype=np.int8)
+    verdict[explained] = UNDECIDABLE
+    verdict[explained & crossed] = KINK
+    verdict[explained & minor] = AGREE
+    verdict[right & ~explained & found.lost] = UNDECIDABLE
+    beyond, within = right & ~explained & np.isfinite(ad), explained & (error > allowed)
+    if MOST * beyond.sum() <= within.sum():  # all are sums of the same roundings: some lie at the end
+        verdict[beyond] = UNDECIDABLE
+    verdict[chaotic & np.isfinite(ad)] = UNDECIDABLE
+    return verdict, explained & minor
+
+
+def _chaotic(exact: Floats, off: Floats, moved: Floats, among: Bools) -> Bools:
+    """Where the derivative changes altogether within one rounding, so that no difference can follow it."""
+    chaotic: Bools = among & (moved > 0.1 * exact) & (off <= 20 * moved)
+    if 2 * chaotic.sum() > among.sum():  # the others are so by chance: there is one map
+        chaotic |= among & (moved > 0.001 * exact)
+    return chaotic
+
+
+def explain_suspects(pair: Grid, codes: Codes, checkpoint: Checkpoint | None = None) -> Bools:
+    """Turn each SUSPECT of `codes` into AGREE, KINK, UNDECIDABLE or WRONG, in place.
+
+    Returns:
+        Where an entry agrees but for float32 rounding.
+    """
+    forgiven = np.zeros(codes.shape, dtype=bool)
+    moved = moved_inputs(pair.program)
+    lost = pair.rows.spread(lost_digits(pair.program, pair.target).astype(np.float64)) > 0
+    excess = np.where(codes == SUSPECT, np.abs(pair.ad - pair.reference.value), 0.0).max(axis=1)
+    scale = pair.reference.scale
+    for line in np.argsort(-excess):
+        suspect = codes[line] == SUSPECT
+        if not suspect.any():
+            continue
+        found = _row(pair, int(line), moved, bool(lost[line]), checkpoint)
+        given = pair.ad[line], pair.reference.part(line), pair.tolerance
+        verdict, rounding = weigh(*given, found, scale)
+        if (verdict[suspect] == WRONG).any():
+            found = found.beside(*_samples(pair, int(line), further_inputs(pair.program), checkpoint))
+            verdict, rounding = weigh(*given, found, scale)
+        codes[line] = np.where(suspect, verdict, codes[line])
+        forgiven[line] = suspect & rounding
+        if (codes[line] == WRONG).any():
+            codes[codes == SUSPECT] = WRONG  # one wrong row is proof; the others are not worth the time
+    return forgiven
+
+
+def _adjoint(
+    pair: Grid, line: int, at: dict[Port, Floats] | None, double: bool, checkpoint: Checkpoint | None
+) -> Floats:
+    rows = adjoints(
+        pair.program, pair.target, pair.rows, [pair.source], columns={pair.source: pair.columns},
+        positions=[line], double=double, at=at, checkpoint=checkpoint,
+    )  # fmt: skip
+    values: Floats = rows[pair.source].values[0]
+    return values
+
+
+def _samples(
+    pair: Grid, line: int, moved: list[dict[Port, Floats]], checkpoint: Checkpoint | None
+) -> tuple[Floats, Floats]:
+    """A row at inputs that differ by one rounding: by the twin, and in float32."""
+    both = [
+        np.stack([_adjoint(pair, line, at, double, checkpoint) for at in moved]) for double in (True, False)
+    ]
+    return both[0], both[1]
+
+
+def _row(
+    pair: Grid, line: int, moved: list[dict[Port, Floats]], lost: bool, checkpoint: Checkpoint | None
+) -> Evidence:
+    exact = _adjoint(pair, line, None, True, checkpoint)
+    samples, single = _samples(pair, line, moved, checkpoint)
+    scaled, rounded = (
+        pair.columns.apply(pulls[pair.source])
+        for pulls in scaled_pulls(pair.program, pair.target, pair.rows.vector(line))
+    )
+    return Evidence(exact, samples, single, scaled, rounded, np.full(exact.shape, lost), pair.source.rounding)
+
+
+def scaled_pulls(program: Program, target: Port, seed: Floats) -> tuple[dict[Port, Floats], ...]:
+    """Gradients for a scaled seed, scaled back: (len(SCALES), size) for each input.
+
+    Returns:
+        Those in float32, and those of the twin whose results are rounded.
+    """
+    factors = np.array(SCALES)[:, None]
+    pulled = program.pull_many({target: factors * seed})
+    rounded = [program.pull_rounded({target: factor * seed}) for factor in SCALES]
+    stacked = {port: np.stack([each[port] for each in rounded]) for port in pulled}
+    return tuple({port: found[port] / factors for port in pulled} for found in (pulled, stacked))
+
+
+def further_inputs(program: Program) -> list[dict[Port, Floats]]:
+    """`moved_inputs`, others and more of them: for what would be called WRONG."""
+    return moved_inputs(program, MORE, 1)
+
+
+def moved_inputs(program: Program, count: int = SAMPLES, seed: int = 0) -> list[dict[Port, Floats]]:
+    """Inputs that differ from the recorded ones by one float32 rounding, at random."""
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            port: values * (1.0 + port.rounding * signs * rng.uniform(0.5, 1.0, size=values.shape))
+            for port in program.inputs
+            for values in [program.values(port)]
+            for signs in [rng.choice([-1.0, 1.0], size=values.shape)]
+        }
+        for _ in range(count)
+    ]
+
+
+def lost_digits(program: Program, target: Port) -> Bools:
+    """For each output: has its float32 value lost more digits than rounding of a sound kernel costs?"""
+    single, double = program.evaluate({}, single=True)[target], program.evaluate({})[target]
+    with np.errstate(all="ignore"):
+        lost: Bools = ~(np.abs(single - double) <= LOST * np.abs(double))
+    return lost

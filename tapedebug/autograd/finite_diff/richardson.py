@@ -1,0 +1,376 @@
+"""Derivatives by differences with an error bar: step sweep, Richardson extrapolation, left and right slopes.
+
+A difference is only as good as its step: too large and it misses curvature, too small and it drowns in
+rounding. Here the step is swept downward, the central differences are extrapolated to step zero (Ridders,
+Adv. Eng. Software 4 (1982) 75, doi:10.1016/S0141-1195(82)80057-0), and each entry stops where its own error
+estimate is smallest. The functions are evaluated in float64 (the kernel's twin), so that for a smooth
+function 1e-10 relative is usual. Many directions are swept together, and each leaves when it is settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Bools, Floats, Indices
+
+RATIO = 8.0  # between steps; a power of two keeps x ± h exact
+MAX_STEPS = 11  # from 1e-4 down to 1e-13
+EPSILON = float(np.finfo(np.float64).eps)
+GRAIN = 1e-9  # of a value: rounding within a function is less, chaos and jumps are more
+TINY = 2.0**-16  # of the largest step: a value below it has a scale of its own, which that step is far beyond
+NEAR = 2.0**-7  # of such a value: the largest step of a sweep of its own
+AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
+STABLE = 0.02  # one-sided slopes (or jumps) that change less than this from step to step have converged
+HELD = 5  # for so many steps in a row, or a chaotic map would show one by chance in a thousand outputs
+DIGITS = HELD * -math.log10(STABLE)  # as rare by chance: by how many digits slopes agree, in all steps
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Derivatives of m outputs along one direction, at displacement 0: all arrays (m,).
+
+    Of `slopes`, along k directions: all arrays (k, m).
+
+    Attributes:
+        value: float64, the extrapolated central difference; NaN where no step gave a finite one.
+        bar: float64, the error bar of `value`: what is left of truncation, and rounding.
+        left, right: float64, one-sided slopes at the smallest step.
+        kink: bool, where the one-sided slopes differ however small the step, or the function jumps.
+        evaluations: How often the function was called.
+        perhaps: bool, where steps that were too few to tell a kink looked like one, and smaller ones showed
+            nothing; None where nobody asks.
+    """
+
+    value: Floats
+    bar: Floats
+    left: Floats
+    right: Floats
+    kink: Bools
+    evaluations: int
+    perhaps: Bools | None = None
+
+
+def first_step(eps: float, magnitude: float) -> float:
+    """The largest step of the sweep: `eps`, or more where float64 could not resolve it at `magnitude`."""
+    return float(2.0 ** round(math.log2(max(eps, magnitude * 2.0**-27, 1e-300))))
+
+
+def slope(
+    f: Callable[[float], Floats],
+    at_zero: Floats,
+    *,
+    eps: float,
+    magnitude: float,
+    enough: Callable[[Floats], Floats],
+    max_steps: int = MAX_STEPS,
+) -> Slope:
+    """Differentiate `f` at 0.
+
+    Args:
+        f: Maps a displacement to the m outputs there, (m,) float64.
+        at_zero: f(0).
+        eps: The largest step of the sweep (it is rounded to a power of two).
+        magnitude: Of the displaced value: steps far below its float64 resolution are not taken.
+        enough: Maps derivatives (m,) to the error bars (m,) at which the sweep may stop.
+        max_steps: How many steps are tried at most, each `RATIO` times smaller than the last.
+    """
+
+    def both(which: Indices, steps: Floats) -> tuple[Floats, Floats]:
+        h = float(steps[0])
+        return f(h)[None], f(-h)[None]
+
+    found = slopes(
+        both, at_zero, eps=eps, magnitudes=np.array([magnitude]), enough=enough, max_steps=max_steps
+    )
+    return Slope(
+        found.value[0], found.bar[0], found.left[0], found.right[0], found.kink[0], found.evaluations
+    )
+
+
+def slopes(
+    f: Callable[[Indices, Floats], tuple[Floats, Floats]],
+    at_zero: Floats,
+    *,
+    eps: float,
+    magnitudes: Floats,
+    enough: Callable[[Floats], Floats],
+    max_steps: int = MAX_STEPS,
+) -> Slope:
+    """Differentiate along k directions at once.
+
+    A value that is tiny beside `eps` is swept a second time, with steps of its own size.
+
+    Args:
+        f: Maps some directions, by number, and a displacement along each to the outputs there and at the
+            opposite displacements, (·, m) float64 each.
+        at_zero: The outputs without displacement, (m,).
+        eps: See `slope`.
+        magnitudes: (k,), of the displaced values; see `slope`.
+        enough: Maps derivatives (·, m) to error bars, direction by direction; see `slope`.
+        max_steps: See `slope`.
+    """
+    found = _swept(f, at_zero, np.full(len(magnitudes), eps), magnitudes, enough, max_steps)
+    found = _looked_at_from_afar(f, at_zero, found, eps, magnitudes, enough, max_steps)
+    tiny: Indices = np.flatnonzero((magnitudes > 0) & (magnitudes < eps * TINY))
+    if not len(tiny):
+        return found
+
+    def of_tiny(which: Indices, steps: Floats) -> tuple[Floats, Floats]:
+        return f(tiny[which], steps)
+
+    near = _swept(of_tiny, at_zero, magnitudes[tiny] * NEAR, magnitudes[tiny], enough, max_steps)
+    _take_nearer(found, near, tiny, enough)
+    return replace(found, evaluations=found.evaluations + near.evaluations)
+
+
+def _looked_at_from_afar(
+    f: Callable[[Indices, Floats], tuple[Floats, Floats]],
+    at_zero: Floats,
+    found: Slope,
+    eps: float,
+    magnitudes: Floats,
+    enough: Callable[[Floats], Floats],
+    max_steps: int,
+) -> Slope:
+    """`found`, with kinks that only larger steps show: of a function that is rounded on its way."""
+    assert found.perhaps is not None
+    lines: Indices = np.flatnonzero(found.perhaps.any(axis=1))
+    if not len(lines):
+        return found
+
+    def of_lines(which: Indices, steps: Floats) -> tuple[Floats, Floats]:
+        return f(lines[which], steps)
+
+    largest = np.full(len(lines), eps * AFAR)
+    far = _swept(of_lines, at_zero, largest, magnitudes[lines], enough, max_steps)
+    told = far.kink & found.perhaps[lines]
+    for name in ("left", "right", "kink"):
+        whole = getattr(found, name)
+        whole[lines] = np.where(told, getattr(far, name), whole[lines])
+    return replace(found, evaluations=found.evaluations + far.evaluations)
+
+
+def _take_nearer(found: Slope, near: Slope, lines: Indices, enough: Callable[[Floats], Floats]) -> None:
+    """Replace the slopes `lines` of `found` by those of shorter steps, where these are sure or contradict."""
+    with np.errstate(all="ignore"):
+        bar = found.bar[lines]
+        apart = ~(np.abs(near.value - found.value[lines]) <= near.bar + bar)
+        better = (near.bar <= enough(near.value)) | (near.bar <= bar) | (apart & np.isfinite(near.bar))
+    for name in ("value", "bar", "left", "right", "kink"):
+        whole = getattr(found, name)
+        whole[lines] = np.where(better, getattr(near, name), whole[lines])
+
+
+def _swept(
+    f: Callable[[Indices, Floats], tuple[Floats, Floats]],
+    at_zero: Floats,
+    largest: Floats,
+    magnitudes: Floats,
+    enough: Callable[[Floats], Floats],
+    max_steps: int,
+) -> Slope:
+    """`slopes`, where `largest` are the largest steps, (k,)."""
+    total = (len(magnitudes), len(at_zero))
+    unknown = np.full(total, np.nan)
+    no, maybe = np.zeros(total, bool), np.zeros(total, bool)
+    found = Slope(unknown, np.full(total, np.inf), unknown.copy(), unknown.copy(), no, 0, maybe)
+    active: Indices = np.flatnonzero(np.isfinite(magnitudes))
+    if not len(active):
+        return found
+    steps = np.array([first_step(*sizes) for sizes in zip(largest[active], magnitudes[active], strict=True)])
+    least = magnitudes[active] * EPSILON * 16
+    sweep = _Sweep(at_zero, len(active))
+    evaluations = 0
+    with np.errstate(all="ignore"):
+        for number in range(max_steps):
+            up, down = f(active, steps)
+            evaluations += 2 * len(active)
+            sweep.add(steps[:, None], up, down, enough)
+            steps = steps / RATIO
+            done = np.logical_or(sweep.settled, steps < least)
+            if number == max_steps - 1:
+                done[:] = True
+            if not done.any():
+                continue
+            sweep.finish(done, active, found)
+            if done.all():
+                break
+            active, steps, least = active[~done], steps[~done], least[~done]
+            sweep.keep(~done)
+    return replace(found, evaluations=evaluations)
+
+
+class _Sweep:
+    """The state of a sweep along k directions: the extrapolation table's last row, and what is a kink."""
+
+    def __init__(self, at_zero: Floats, count: int) -> None:
+        shape = (count, len(at_zero))
+        self.at_zero = at_zero
+        self.previous: list[Floats] = []
+        self.best = np.full(shape, np.nan)
+        self.bar = np.full(shape, np.inf)
+        self.floor = np.full(shape, np.inf)  # the part of `bar` that is rounding
+        self.noise = np.full(shape, np.inf)  # rounding at the step before
+        self.target = self.bar
+        self.sides: tuple[Floats, Floats] | None = None  # f(h), f(-h) at the step before
+        self.stable = np.zeros(shape, dtype=np.int8)  # for how many steps in a row it looked like a kink
+        self.left = self.right = self.best
+        self.digits = np.zeros(shape)  # by how many it agreed in these steps, together
+        self.corner_left = self.corner_right = self.best  # the slopes that agreed best
+        self.finest = np.zeros(shape)  # and by how many
+        self.lost: Bools = np.zeros(shape, dtype=bool)  # smaller steps show nothing of them, nor of a curve
+        self.seen, self.perhaps = self.lost.copy(), self.lost.copy()  # the same of slopes that agreed by less
+        self.second: Floats | None = None  # f(h) + f(-h) - 2 f(0) at the step before
+        self.grain = np.zeros(shape)  # rounding within the function, where more than its value tells
+        self.still: Bools = np.zeros(shape, dtype=bool)  # outputs that no step has changed
+        self.least = self.bar  # and the slopes that the largest step would have shown
+        self.settled: Bools = np.zeros(count, dtype=bool)
+        self.steps = 0
+
+    def add(self, h: Floats, up: Floats, down: Floats, enough: Callable[[Floats], Floats]) -> None:
+        """Take in f(h) and f(-h), with h of shape (k, 1)."""
+        size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(self.at_zero))
+        noise = (4 * EPSILON * size + 2 * self._grain(up, down, size)) / h
+        row = [(up - down) / (2 * h)]
+        for column, above in enumerate(self.previous, start=1):
+            factor = RATIO ** (2 * column)
+            row.append((factor * row[-1] - above) / (factor - 1))
+            error = 2 * np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - above)) + noise
+            better = error < self.bar
+            self.best = np.where(better, row[-1], self.best)
+            self.bar = np.where(better, error, self.bar)
+            self.floor = np.where(better, noise, self.floor)
+        self._drop_refuted(row, noise)
+        self._hold_still(h, up, down, size)
+        self.target = target = enough(self.best)
+        open_kink = self._look_for_kink(h, up, down, noise, target)
+        self.previous = row
+        self.steps += 1
+        # Rounding grows as steps shrink, unless the values shrink with them (x² beside 0).
+        hopeless = (noise > target) & (noise >= self.noise) & (self.steps >= 3)
+        self.noise = noise
+        unsure = ~(self.bar <= target) & ~hopeless
+        if self.steps > 1:
+            self.settled = np.logical_not(np.logical_or(open_kink, unsure).any(axis=1))
+
+    def _grain(self, up: Floats, down: Floats, size: Floats) -> Floats:
+        """How far the function's own rounding moves it, as where large terms cancel in it.
+
+        The second difference of a smooth function shrinks with the square of the step, until it is rounding.
+        """
+        second = np.abs((up - self.at_zero) + (down - self.at_zero))
+        if self.second is not None:
+            grainy = (second > self.second / 3) & (second <= GRAIN * size)
+            self.grain = np.where(grainy, np.maximum(self.grain, second), self.grain)
+        self.second = second
+        return self.grain
+
+    def _hold_still(self, h: Floats, up: Floats, down: Floats, size: Floats) -> None:
+        """Outputs that do not change in their last bit have no slope that moves them at the largest step."""
+        still = (up == self.at_zero) & (down == self.at_zero)
+        if self.steps == 0:
+            self.still, self.least = still, EPSILON * size / h
+            return
+        self.still &= still
+        self.bar = np.where(self.still, np.minimum(self.bar, self.least), self.bar)
+
+    def _drop_refuted(self, row: list[Floats], noise: Floats) -> None:
+        """Give up estimates that smaller steps contradict: beside a kink, large steps can agree by chance."""
+        if not self.previous:
+            return
+        change = np.abs(row[0] - self.previous[0])  # of a smooth function, 63 times what is left
+        refuted = np.abs(row[0] - self.best) > self.bar + change / 8 + 2 * noise
+        if refuted.any():
+            self.best = np.where(refuted, row[0], self.best)
+            self.bar = np.where(refuted, 2 * change + noise, self.bar)
+
+    def _look_for_kink(self, h: Floats, up: Floats, down: Floats, noise: Floats, target: Floats) -> Bools:
+        """Update `stable`; return where the slopes differ in a way that a smooth function would not show."""
+        right, left = (up - self.at_zero) / h, (self.at_zero - down) / h
+        gap = np.abs(right - left)
+        suspicious: Bools = np.zeros(gap.shape, dtype=bool)
+        if self.sides is not None:
+            last_up, last_down = self.sides
+            # A smooth function's gap is h f'': it shrinks with the step.
+            bent = (gap > np.abs(self.right - self.left) / 3) & (gap > 2 * noise + target)
+            corner = (
+                bent
+                & (np.abs(right - self.right) <= STABLE * gap)
+                & (np.abs(left - self.left) <= STABLE * gap)
+            )
+            # Before a jump, f(h) and f(-h) do not come closer to f(0), however small the step.
+            height = np.maximum(np.abs(up - self.at_zero), np.abs(self.at_zero - down))
+            still = np.maximum(np.abs(up - last_up), np.abs(down - last_down)) <= STABLE * height
+            jump = still & (height > h * (2 * noise + target))
+            suspicious = bent | jump
+            self.stable = np.where(corner | jump, self.stable + 1, 0).astype(np.int8)
+            size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(self.at_zero))
+            straight = np.abs((up - self.at_zero) + (down - self.at_zero)) <= 16 * EPSILON * size
+            self._hold_corner(corner, bent, right, left, straight)
+        self.sides, self.left, self.right = (up, down), left, right
+        return suspicious
+
+    def _hold_corner(self, corner: Bools, bent: Bools, right: Floats, left: Floats, straight: Bools) -> None:
+        """Remember a kink that smaller steps do not show because the function is rounded on its way.
+
+        `acos(cos x)` is |x|, but of a cosine that is rounded to 1 nothing comes back. Two steps show a kink
+        if their slopes agree in many digits. A smooth function that is straight on both sides bends at
+        smaller steps, and that is seen; one that is rounded loses its kink at once.
+        """
+        if not (corner.any() or self.seen.any()):
+            return
+        change = np.maximum(np.abs(right - self.right), np.abs(left - self.left))
+        digits = -np.log10(np.clip(change / np.abs(right - left), 1e-8, 1.0))
+        held = self.digits >= DIGITS
+        self.digits = np.where(corner, self.digits + digits, np.where(held, self.digits, 0.0))
+        finer = corner & (digits > self.finest)
+        self.finest = np.where(finer, digits, self.finest)
+        self.corner_left = np.where(finer, left, self.corner_left)
+        self.corner_right = np.where(finer, right, self.corner_right)
+        # Beside a kink, smaller steps show the slope of one side; what is rounded shows the mean of both.
+        aside = np.abs(right + left - self.corner_left - self.corner_right)
+        nothing = straight & ~corner & (aside <= 0.5 * np.abs(self.corner_right - self.corner_left))
+        self.lost |= held & nothing
+        self.perhaps |= self.seen & nothing
+        curve = ~corner & ~bent & ~nothing & ~self.lost
+        self.digits[curve] = 0.0
+        self.seen = (self.seen | corner) & ~curve
+
+    def keep(self, which: Bools) -> None:
+        """Go on with some of the directions."""
+        self.previous = [row[which] for row in self.previous]
+        self.best, self.bar, self.floor = self.best[which], self.bar[which], self.floor[which]
+        self.target, self.stable = self.target[which], self.stable[which]
+        self.noise = self.noise[which]
+        self.left, self.right = self.left[which], self.right[which]
+        self.corner_left, self.corner_right = self.corner_left[which], self.corner_right[which]
+        self.digits, self.finest, self.lost = self.digits[which], self.finest[which], self.lost[which]
+        self.seen, self.perhaps = self.seen[which], self.perhaps[which]
+        self.grain, self.still, self.least = self.grain[which], self.still[which], self.least[which]
+        if self.second is not None:
+            self.second = self.second[which]
+        if self.sides is not None:
+            self.sides = self.sides[0][which], self.sides[1][which]
+
+    def finish(self, which: Bools, active: Indices, into: Slope) -> None:
+        """Write the slopes along the directions `which`, of those that are `active`."""
+        best, bar, lines = self.best[which], self.bar[which], active[which]
+        lost = self.lost[which]
+        kink = (self.stable[which] >= min(HELD, max(2, self.steps - 3))) | lost
+        # Differences that still scatter at the smallest step, and not by rounding, have not found the slope
+        # (a chaotic map): it may be any multiple of their scatter.
+        scattered = (
+            ~(bar <= np.maximum(self.target[which], 0.1 * np.abs(best)))
+            & (bar > 100 * self.floor[which])
+            & ~kink
+        )
+        into.value[lines], into.bar[lines] = best, np.where(scattered, np.inf, bar)
+        into.left[lines] = np.where(lost, self.corner_left[which], self.left[which])
+        into.right[lines] = np.where(lost, self.corner_right[which], self.right[which])
+        into.kink[lines] = kink
+        assert into.perhaps is not None
+        into.perhaps[lines] = self.perhaps[which] & ~kink

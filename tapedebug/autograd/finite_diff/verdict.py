@@ -1,0 +1,158 @@
+"""The five verdicts, and how one entry of a Jacobian gets its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tapedebug._errors import GradcheckError
+from tapedebug.autograd.array_types import Bools, Floats
+from tapedebug.autograd.options import is_number
+
+Verdict = Literal["AGREE", "KINK", "UNDECIDABLE", "NONDETERMINISTIC", "WRONG"]
+
+VERDICTS: tuple[Verdict, ...] = ("AGREE", "KINK", "UNDECIDABLE", "NONDETERMINISTIC", "WRONG")
+"""From best to worst: a whole gets the worst verdict of its parts."""
+
+AGREE, KINK, UNDECIDABLE, NONDETERMINISTIC, WRONG = range(5)
+SUSPECT = 5  # differs by more than tolerance and error bar: WRONG, unless float32 rounding explains it
+
+Codes = np.ndarray[Any, np.dtype[np.int8]]
+
+FLOAT32_SHARE = 1e-7
+"""Of a pair's largest entry: an error bar below it is finer than float32 gradients can be."""
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of `verdicts`; UNDECIDABLE where there is none, since nothing was checked."""
+    return max(verdicts, key=VERDICTS.index, default="UNDECIDABLE")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What finite differences say of the entries of one Jacobian; all arrays have its shape (m, n), float64.
+
+    Attributes:
+        value, bar: The derivative and its error bar; NaN where the entry was not evaluated.
+        left, right: One-sided slopes.
+        kink: bool, where they differ however small the step.
+        largest: The largest single entry in magnitude, where combinations of entries are among `value`.
+    """
+
+    value: Floats
+    bar: Floats
+    left: Floats
+    right: Floats
+    kink: Bools
+    largest: float | None = None
+
+    def part(self, which: Any) -> Reference:
+        """Some of the entries, by any index that NumPy takes."""
+        return Reference(
+            self.value[which], self.bar[which], self.left[which], self.right[which], self.kink[which],
+            self.scale,
+        )  # fmt: skip
+
+    def beside(self, other: Reference) -> Reference:
+        """These entries and further ones after them; of one dimension."""
+        pairs = zip(self._parts(), other._parts(), strict=True)
+        return Reference(*(np.concatenate(pair) for pair in pairs))  # type: ignore[arg-type]
+
+    def copy(self) -> Reference:
+        """One that can be changed."""
+        return Reference(*(part.copy() for part in self._parts()))  # type: ignore[arg-type]
+
+    def put(self, which: Any, other: Reference) -> None:
+        """Replace some of the entries, by any index that NumPy takes."""
+        for mine, new in zip(self._parts(), other._parts(), strict=True):
+            mine[which] = new
+
+    def _parts(self) -> tuple[Floats | Bools, ...]:
+        return self.value, self.bar, self.left, self.right, self.kink
+
+    @property
+    def scale(self) -> float:
+        """The largest finite entry in magnitude (0 where there is none)."""
+        if self.largest is not None:
+            return self.largest
+        finite = np.abs(self.value[np.isfinite(self.value)])
+        return float(finite.max(initial=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The documents' condition: `|AD - FD| <= atol + rtol * |FD|`."""
+
+    atol: float
+    rtol: float
+
+    def of(self, reference: Floats) -> Floats:
+        """The tolerated difference of each entry."""
+        allowed: Floats = self.atol + self.rtol * np.abs(reference)
+        return allowed
+
+    def checked(self) -> Tolerance:
+        """Itself.
+
+        Raises:
+            GradcheckError: A tolerance is negative, NaN, or no number.
+        """
+        if not all(is_number(tolerance) and tolerance >= 0 for tolerance in (self.atol, self.rtol)):
+            raise GradcheckError(
+                f"tolerances must not be negative; got atol={self.atol!r}, rtol={self.rtol!r}",
+                hint="leave them at atol=1e-3, rtol=1e-2",
+            )
+        return self
+
+
+def judge(ad: Floats, reference: Reference, tolerance: Tolerance, rounding: float = FLOAT32_SHARE) -> Codes:
+    """Give each entry AGREE, KINK, UNDECIDABLE, WRONG or SUSPECT.
+
+    Args:
+        ad: (m, n), the gradient that is checked.
+        reference: Differences of the same entries.
+        tolerance: The tolerances that were given.
+        rounding: The relative spacing of the gradient's floating-point numbers.
+    """
+    # A bar need not be finer than the gradient is, or than the tolerance is at the largest entry.
+    share = min(FLOAT32_SHARE, max(tolerance.rtol, rounding))
+    with np.errstate(all="ignore"):
+        value, bar = reference.value, reference.bar
+        allowed = tolerance.of(value)
+        error = np.abs(ad - value)
+        known = bar <= np.maximum(allowed, share * reference.scale)
+        # Beside larger ones, a derivative of zero is known to no relative precision.
+        vanish = (np.abs(value) <= bar) & (np.abs(ad) <= bar)
+        known |= vanish & (bar <= FLOAT32_SHARE * reference.scale)
+        codes = np.full(ad.shape, UNDECIDABLE, dtype=np.int8)
+        codes[known & (error <= allowed + bar)] = AGREE
+        # No step changed the output in its last bit, and AD says that none does: how fine the bar is does
+        # not matter (beside 1e9, float64 shows no slope below 1e-3).
+        codes[np.isfinite(bar) & (value == 0) & (ad == 0)] = AGREE
+        codes[np.isfinite(bar) & (error > allowed + bar)] = SUSPECT
+        codes[np.isinf(ad) & known] = WRONG
+        kink = reference.kink & ~(
+            (np.abs(ad - reference.left) <= allowed) & (np.abs(ad - reference.right) <= allowed)
+        )
+        low, high = np.minimum(reference.left, reference.right), np.maximum(reference.left, reference.right)
+        between = (ad >= low - allowed) & (ad <= high + allowed)
+        # A function that jumps to the point and on from it (sign) has no slope on either side.
+        lone = np.isfinite(ad) & (bar > 0.5 * np.abs(value)) & (high - low <= 0.05 * np.abs(value))
+        codes[kink] = np.where(between | lone, KINK, WRONG)[kink]
+        codes[np.isnan(ad)] = (
+            WRONG  # "the check succeeds if the autodiff gradients contain no NaN values and …"
+        )
+    return codes
+
+
+def by_atol_alone(ad: Floats, reference: Reference, tolerance: Tolerance, codes: Codes) -> Bools:
+    """Entries that agree only because `atol` forgives a difference that `rtol` would not."""
+    with np.errstate(all="ignore"):
+        error = np.abs(ad - reference.value) - reference.bar
+        relative = error > tolerance.rtol * np.abs(reference.value)
+        visible = error > 10 * FLOAT32_SHARE * reference.scale
+    alone: Bools = (codes == AGREE) & relative & visible
+    return alone

@@ -1,0 +1,368 @@
+"""`check_pairs`: the pairs that somebody switched on in the mask of the panel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import GradcheckError
+from tapedebug._settings import settings_kept
+from tapedebug.autograd.checks.adjoint_check import SMALL, Comparison, Plan, check_pairs_of
+from tapedebug.autograd.finite_diff.compared_entries import MOST as MOST_ENTRIES
+from tapedebug.autograd.finite_diff.verdict import Tolerance
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.results.pair_result import Gradient, Layout
+from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
+from tapedebug.autograd.subjects.pairs import is_array, obstacle, port
+from tapedebug.autograd.subjects.probes import flat_index
+from tapedebug.autograd.subjects.program import IN_PLACE, Port
+from tapedebug.autograd.subjects.repro_script import Script, Writer
+from tapedebug.autograd.subjects.whole_tape import Labels, Names, not_an_input
+from tapedebug.autograd.tapes.end_to_end import end_to_end
+from tapedebug.autograd.tapes.input_check import InputCheck, confirmed
+
+Key = tuple[int | None, str, str]
+Each = Callable[[PairResult], Any]
+
+SINGLE = 48  # entries of each variable that are evaluated one by one; the others are in random combinations
+MORE = 256  # the same, of small Jacobians
+DENSE = 2  # random directions in each variable
+ABOUT = 60  # forward runs that the end-to-end check of one input takes
+
+
+class _Cancelled(Exception):
+    """The caller wants no more."""
+
+
+@dataclass
+class _Progress:
+    """Tells how far the work is, and asks whether to go on."""
+
+    total: int
+    report: Callable[[float], Any] | None
+    cancelled: Callable[[], bool] | None
+    done: int = 0
+    count: int = 1  # pairs that are being checked now
+    steps: int = 1  # checkpoints to expect meanwhile
+    passed: int = 0
+
+    def begin(self, count: int, steps: int) -> None:
+        """So many pairs are next; they will pass about so many checkpoints."""
+        self.count, self.steps, self.passed = count, max(1, steps), 0
+
+    def look(self) -> None:
+        """Raise `_Cancelled` where the caller has cancelled."""
+        if self.cancelled is not None and self.cancelled():
+            raise _Cancelled
+
+    def checkpoint(self) -> None:
+        """One step is done: look, and tell."""
+        self.look()
+        self.passed += 1
+        self._tell(self.done + self.count * min(0.95, self.passed / self.steps))
+
+    def finish(self) -> None:
+        """The pairs that were begun are done."""
+        self.done += self.count
+        self._tell(self.done)
+
+    def _tell(self, done: float) -> None:
+        if self.report is not None:
+            self.report(min(1.0, done / max(1, self.total)))
+
+
+class _Found(dict[Key, PairResult]):
+    """The results so far, told one by one."""
+
+    def __init__(self, each: Each | None) -> None:
+        super().__init__()
+        self._each = each
+
+    def __setitem__(self, key: Key, result: PairResult) -> None:
+        known = self.get(key)
+        super().__setitem__(key, result)
+        if self._each is not None and (known is None or known != result):
+            self._each(result)
+
+
+@settings_kept
+def check_pairs(
+    tape: Any,
+    mask: Sequence[Mapping[str, Any]],
+    *,
+    labels: Labels | None = None,
+    progress: Callable[[float], Any] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    each: Each | None = None,
+    all_entries: bool = False,
+    eps: float = 1e-4,
+    atol: float = 1e-3,
+    rtol: float = 1e-2,
+) -> list[PairResult]:
+    """Check chosen pairs of a tape.
+
+    Pairs of one launch are checked at the values that it was launched with, pairs of the whole tape as by
+    `end_to_end`. Of large arrays a sample of entries is checked one by one, and all of them in random
+    combinations.
+
+    Args:
+        tape: The tape.
+        mask: Entries `{"launch": index or None, "input": name, "output": name}`. Names are those of the
+            kernel's parameters; with `"launch": None`, the whole tape, they are labels of arrays.
+        labels: Names of the tape's arrays; by default those of parameters that they were passed as.
+        progress: Called with the share of the work that is done, 0 to 1.
+        cancelled: Asked often; once it returns True, the results so far are returned.
+        each: Called with each result as soon as it is there; again where what is found later adds to it.
+        all_entries: Evaluate all entries of pairs of launches, not a sample of large ones.
+        eps: See `gradcheck`.
+        atol: See `gradcheck`; of pairs of one launch.
+        rtol: See `gradcheck`; of pairs of one launch.
+
+    Returns:
+        A result for each pair, in the order of the mask; fewer where the check was cancelled.
+
+    Raises:
+        GradcheckError: The mask names a launch or an array that there is not.
+    """
+    names = Names(tape, labels)
+    keys = list(dict.fromkeys(_key(tape, names, entry) for entry in mask))
+    state = _Progress(len(keys), progress, cancelled)
+    limit = -1 if all_entries else SINGLE
+    plan = Plan(eps, Tolerance(atol, rtol), limit, limit, DENSE).checked()
+    found = _Found(each)
+    try:
+        if progress is not None:
+            progress(0.0)
+        _check_launches(tape, keys, plan, state, found)
+        _check_whole(tape, names, keys, state, found, labels)
+    except _Cancelled:
+        pass
+    return [found[key] for key in keys if key in found]
+
+
+def pair_script(tape: Any, pair: PairResult, **options: Any) -> str:
+    """A script that shows one pair of a launch alone, as `GradcheckResult.reproduce` writes it.
+
+    Args:
+        tape: The tape that was checked.
+        pair: What `check_pairs` found.
+        options: Its `eps`, `atol` and `rtol`.
+
+    Raises:
+        GradcheckError: It is no pair of the launch of a kernel, or can not be shown alone.
+    """
+    if pair.launch is None:
+        raise GradcheckError(
+            "no script can be written for the whole tape: an end-to-end check rests on all launches and on "
+            "what was between them",
+            hint="look at the launches one by one: gradcheck_tape(tape) has scripts of those that fail",
+        )
+    record = tape.records[pair.launch]
+    if record.kernel is None:
+        raise GradcheckError(
+            f"no script can be written for launch {record.index}: a {record.kind}, not a kernel"
+        )
+    [(_, values)] = launch_values(tape.tracker, [record])
+    scene = LaunchCopy.of(record, values, [(pair.input, pair.output)]).subject().writer.scene()
+    return Script.of(Writer(lambda: scene), pair, {"eps": 1e-4, "atol": 1e-3, "rtol": 1e-2, **options})()
+
+
+def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
+    launch, source, target = entry["launch"], entry["input"], entry["output"]
+    if launch is None:
+        known, where = names.all(), "the tape"
+    else:
+        if not isinstance(launch, int) or not 0 <= launch < len(tape.records):
+            raise GradcheckError(
+                f"check_pairs: there is no launch {launch!r}; "
+                f"the tape has launches 0 to {len(tape.records) - 1}",
+                hint="give the index of a launch, or None for the whole tape",
+            )
+        record = tape.records[launch]
+        known, where = list(record.plan.names), f"launch {launch} ({record.name})"
+    for name in (source, target):
+        if name not in known:
+            raise GradcheckError(
+                f"check_pairs: {where} has no array {name!r}; it has {', '.join(known) or 'none'}",
+                hint="use one of these names",
+            )
+    return launch, source, target
+
+
+# ------------------------------------------------------------------ single launches
+
+
+def _check_launches(tape: Any, keys: Sequence[Key], plan: Plan, state: _Progress, found: _Found) -> None:
+    by_launch: dict[int, list[Key]] = {}
+    for key in keys:
+        if key[0] is not None:
+            by_launch.setdefault(key[0], []).append(key)
+    records = [tape.records[index] for index in sorted(by_launch)]
+    for record in records:
+        if record.kernel is None:
+            for key in by_launch[record.index]:
+                found[key] = _not_checked(
+                    key, f"launch {record.index} ({record.name})", f"a {record.kind}, not a kernel"
+                )
+            state.begin(len(by_launch[record.index]), 1)
+            state.finish()
+    kernels = [record for record in records if record.kernel is not None]
+    for record, values in launch_values(tape.tracker, kernels, state.look):
+        wanted = by_launch[record.index]
+        state.begin(len(wanted), 1)
+        for key, reason in _impossible(record, wanted).items():
+            found[key] = _not_checked(key, f"launch {record.index} ({record.name})", reason)
+        possible = [key for key in wanted if key not in found]
+        if possible:
+            mask = [(source, target) for _, source, target in possible]
+            subject = LaunchCopy.of(record, values, mask).subject()
+            ports = [*subject.pairs.inputs(), *subject.pairs.outputs()]
+            limited = _limited(plan, subject.pairs.chosen)
+            most = limited.max_inputs if limited.max_inputs > 0 else max(p.size for p in ports)
+            state.begin(len(wanted), sum(min(p.size, most) + DENSE for p in ports))
+
+            def keep(pair: PairResult, index: int = record.index) -> None:
+                named = replace(pair, input=pair.input.removesuffix(IN_PLACE))
+                found[index, named.input, named.output] = named
+
+            kept: list[Comparison] = []
+            for pair in check_pairs_of(
+                subject.program, subject.pairs, limited, state.checkpoint, kept, each=keep
+            ):
+                keep(_with_entries(pair, kept))
+        state.finish()
+
+
+def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:
+    """A result with its entries: of a pair that agrees they are dropped earlier, where they are many."""
+    if pair.compared is not None or pair.layout is None:
+        return pair
+    labels = pair.input, pair.output
+    found = next((c for c in kept if (c.source.label, c.target.label) == labels), None)
+    few = found is not None and found.ad.size <= MOST_ENTRIES
+    return replace(pair, compared=found.compared()) if few and found is not None else pair
+
+
+def _limited(plan: Plan, pairs: Sequence[tuple[Any, Any]]) -> Plan:
+    """How many entries of each variable to evaluate one by one: small Jacobians are looked at whole."""
+    if plan.max_inputs < 0 or any(source.size * target.size > SMALL for source, target in pairs):
+        return plan
+    return replace(plan, max_inputs=MORE, max_outputs=MORE)
+
+
+def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
+    """Why pairs of a launch have no derivative to check."""
+    names = list(record.plan.names)
+    reasons = {}
+    for key in wanted:
+        source, target = names.index(key[1]), names.index(key[2])
+        reason = obstacle(key[1], record.args[source]) or obstacle(key[2], record.args[target])
+        scalar = next(
+            (n for n, p in ((key[1], source), (key[2], target)) if not is_array(record.args[p])), None
+        )
+        if not record.kernel.enable_backward:
+            reason = "the kernel has enable_backward=False"
+        elif scalar is not None:
+            reason = f"{scalar} is no array"
+        elif target not in record.writes:
+            reason = f"the kernel does not write {key[2]}"
+        elif source not in record.reads:
+            reason = f"the kernel does not read {key[1]}"
+        if reason is not None:
+            reasons[key] = reason
+    return reasons
+
+
+def _not_checked(key: Key, subject: str, reason: str) -> PairResult:
+    return PairResult(
+        key[0], subject, key[1], key[2], verdict="UNDECIDABLE", message=f"not checked: {reason}"
+    )
+
+
+# ------------------------------------------------------------------ the whole tape
+
+
+def _check_whole(
+    tape: Any,
+    names: Names,
+    keys: Sequence[Key],
+    state: _Progress,
+    found: _Found,
+    labels: Labels | None,
+) -> None:
+    by_output: dict[str, list[Key]] = {}
+    for key in keys:
+        if key[0] is None:
+            by_output.setdefault(key[2], []).append(key)
+    for output, wanted in by_output.items():
+        target = names.array(output)
+        state.begin(len(wanted), ABOUT * len(wanted))
+        for key in wanted:
+            source = names.array(key[1])
+            reason = obstacle(output, target) or obstacle(key[1], source)
+            reason = reason or not_an_input(tape, key[1], source)
+            if reason is not None:
+                found[key] = _not_checked(key, "the whole tape", reason)
+        possible = [key for key in wanted if key not in found]
+        if possible:
+            began = time.perf_counter()
+            checks = _objective(tape, names, possible, labels, state, found)
+            shared = (time.perf_counter() - began) / len(possible)
+            for key, check in zip(possible, checks, strict=True):
+                found[key] = replace(_pair(key, names, check), seconds=shared)
+        state.finish()
+
+
+def _objective(
+    tape: Any, names: Names, keys: Sequence[Key], labels: Labels | None, state: _Progress, found: _Found
+) -> Sequence[InputCheck]:
+    """The end-to-end check of one output; of an array, of a fixed random combination of its entries."""
+    from tapedebug.autograd.subjects.probes import random_directions
+
+    target, inputs = names.array(keys[0][2]), [names.array(key[1]) for key in keys]
+    shape = port(0, "", target)
+    loss = target if shape.size == 1 else {target: random_directions(shape.size, 1)[0].reshape(shape.shape)}
+    by_array = {id(array): key for array, key in zip(inputs, keys, strict=True)}
+    began = time.perf_counter()
+
+    def keep(check: InputCheck) -> None:
+        key = by_array.get(id(check.array))
+        if key is not None:
+            found[key] = replace(_pair(key, names, check), seconds=time.perf_counter() - began)
+
+    return end_to_end(tape, loss, inputs, labels=labels, checkpoint=state.checkpoint, each=keep).inputs
+
+
+def _pair(key: Key, names: Names, check: InputCheck) -> PairResult:
+    target, source = port(0, key[2], names.array(key[2])), port(0, key[1], names.array(key[1]))
+    return PairResult(
+        launch=None,
+        subject="the whole tape",
+        input=key[1],
+        output=key[2],
+        verdict=check.verdict,
+        max_abs_error=check.max_abs_error,
+        max_rel_error=check.rel_error,
+        message=check.message,
+        entries=check.consumed.size,
+        evaluated=check.consumed.size,
+        layout=Layout.of(target, source),
+        gradient=_gradient(check, target, source),
+    )
+
+
+def _gradient(check: InputCheck, target: Port, source: Port) -> Gradient:
+    size = check.consumed.size
+    fd, bar = np.full(size, np.nan), np.full(size, np.nan)
+    for probe in check.probes:
+        if probe.entry is not None and probe.inputs == 1:
+            place = flat_index(probe.entry, check.consumed.shape)
+            fd[place], bar[place] = probe.fd / probe.unit, probe.bar / probe.unit
+    consumed, reference = check.consumed.ravel(), check.reference.ravel()
+    types = target.array.dtype, source.array.dtype
+    sure = confirmed(check.probes)
+    return Gradient(types, target.size, consumed, reference, sure, fd, bar, check.kink)

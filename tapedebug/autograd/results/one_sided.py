@@ -1,0 +1,89 @@
+"""The slope on the other side of the nearest kink: what a gradient is that took the wrong branch.
+
+Beside a kink a function may be straight: `abs`, `max`, `clamp`, a leaky unit. Where it is, further out, and
+has another slope than here, a kink lies between.
+That may be several times the input away: nobody looks where floats decide how long a loop runs or become
+integers, since a kernel need not end there, nor stay inside of its arrays.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Floats, Indices
+from tapedebug.autograd.subjects.program import Port, Program
+
+MOST_COLUMNS = 8  # inputs that are displaced
+SECONDS = 1.0  # after which nobody looks any more
+DISTANCES = 2.0 ** np.arange(-8, 3.25, 0.25)  # of the size of the input
+STEP = 2.0**-6  # of the distance
+STRAIGHT = 1e-6  # relative difference of two slopes of a straight line, of the largest slope
+OTHER = 1e-3  # from which on slopes differ
+
+
+def slopes_beyond(
+    program: Program,
+    source: Port,
+    target: Port,
+    rows: Indices,
+    columns: Indices,
+    here: Floats,
+    wanted: Floats,
+) -> Floats | None:
+    """Slopes on the other side of kinks, for some entries of a Jacobian.
+
+    Args:
+        program: What is differentiated.
+        source: The input.
+        target: The output.
+        rows: Rows of the entries.
+        columns: Their columns.
+        here: The derivatives.
+        wanted: What to prefer where there is a kink on both sides.
+
+    Returns:
+        (entries,), NaN where there is no kink, or where the function is not straight behind it; None where
+        looking would take too long, or not be safe.
+    """
+    distinct = np.unique(columns)
+    if len(distinct) > MOST_COLUMNS or any(kernel.follows_values for kernel in program.kernels):
+        return None
+    began = time.perf_counter()
+    found = np.full(len(rows), np.nan)
+    for column in distinct:
+        if time.perf_counter() - began > SECONDS:
+            return None
+        mine = columns == column
+        slopes = _slopes(program, source, target, int(column))[:, :, rows[mine]]
+        for entry, line in zip(np.flatnonzero(mine), np.moveaxis(slopes, 2, 0), strict=True):
+            sides = [_beyond(side, here[entry]) for side in line]
+            known = [slope for slope in sides if not np.isnan(slope)]
+            if known:
+                found[entry] = min(known, key=lambda slope: abs(slope - wanted[entry]))
+    return found
+
+
+def _slopes(program: Program, source: Port, target: Port, column: int) -> Floats:
+    """Slopes along one input at distances on both sides, (side, distance, output); NaN where it bends."""
+    values = program.values(source)
+    size = max(abs(float(values[column])), 1e-3 * float(np.sqrt(np.mean(values**2))) or 1.0)
+    steps = size * STEP * DISTANCES
+    places = np.concatenate([sign * size * DISTANCES + end * steps for sign in (-1, 1) for end in (-1, 0, 1)])
+    moved = np.repeat(values[None], len(places), axis=0)
+    moved[:, column] += places
+    with np.errstate(all="ignore"):
+        found = program.evaluate_many({source: moved})[target].reshape(2, 3, len(DISTANCES), -1)
+        left, right = np.diff(found, axis=1).swapaxes(0, 1) / steps[:, None]
+        largest = np.maximum(np.abs(left), np.abs(right)).max(axis=(0, 1))
+        slopes: Floats = np.where(np.abs(right - left) <= STRAIGHT * largest, 0.5 * (left + right), np.nan)
+    return slopes
+
+
+def _beyond(slopes: Floats, here: float) -> float:
+    """The first slope outwards that is another one; NaN where there is none."""
+    known = slopes[np.isfinite(slopes)]
+    largest = max(float(np.abs(known).max(initial=0.0)), abs(here))
+    others = known[np.abs(known - here) > OTHER * largest]
+    return float(others[0]) if len(others) else float("nan")

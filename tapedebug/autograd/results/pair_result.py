@@ -1,0 +1,306 @@
+"""What a check says of one input-output pair: verdict, errors, the worst entry, where it is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapedebug._errors import GradcheckError
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.verdict import VERDICTS, Verdict
+from tapedebug.autograd.finite_diff.wirtinger import Wirtinger
+from tapedebug.autograd.results.error_patterns import Signature
+from tapedebug.autograd.results.table import number
+from tapedebug.autograd.subjects.probes import flat_index
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.write_sites import Written
+
+
+def plain(value: Any) -> Any:
+    """A number as JSON has it: those that are not finite as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much a verdict rests on.
+
+    Attributes:
+        summary: One sentence with the numbers.
+        launches: How many launches there were (1 for a kernel that was checked alone).
+        checked: How many of them were checked.
+        notes: What was not covered, and why; what the agreement rests on.
+    """
+
+    summary: str
+    launches: int
+    checked: int
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *(f"  - {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a Jacobian: where it is, and what the two sides say of it.
+
+    Attributes:
+        output_index, input_index: Of the output and the input, array index followed by the component.
+        ad: The gradient that is checked.
+        fd, bar: The reference and its error bar.
+        left, right: One-sided slopes.
+        output, input: What the two are called: `y[3]`, `x[1].z`.
+    """
+
+    output_index: tuple[int, ...]
+    input_index: tuple[int, ...]
+    ad: float
+    fd: float
+    bar: float
+    left: float = math.nan
+    right: float = math.nan
+    output: str = ""
+    input: str = ""
+
+    def describe(self) -> str:
+        """`d y[3] / d x[1].z: AD 2.0, FD 6.0 ± 1e-09`."""
+        return f"d {self.output} / d {self.input}: AD {self.ad:.6g}, FD {self.fd:.6g} ± {self.bar:.1g}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows and columns of a Jacobian are elements and components.
+
+    Attributes:
+        output_shape, input_shape: Shapes, components last.
+        output_components, input_components: Scalars in one element.
+    """
+
+    output_shape: tuple[int, ...]
+    input_shape: tuple[int, ...]
+    output_components: int = 1
+    input_components: int = 1
+
+    @classmethod
+    def of(cls, target: Port, source: Port) -> Layout:
+        """The layout of d `target` / d `source`."""
+        return cls(target.shape, source.shape, target.components, source.components)
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """The gradient of a whole tape by one input, entry by entry; all arrays are (size,).
+
+    Attributes:
+        types: Of the elements of the output and of the input.
+        outputs: Scalars in the output; of several, it is the gradient of a fixed random combination of them.
+        consumed: What `Tape.backward` gives.
+        reference: The float64 adjoint that sees the values of the forward pass.
+        confirmed: Differences of the loss confirm the reference, wherever they can say anything. Where they
+            do not, only differences count.
+        fd, bar: Differences along single entries, and their error bars; NaN where none was taken.
+        slopes: At a kink, the slopes on the left and on the right.
+    """
+
+    types: tuple[Any, Any]
+    outputs: int
+    consumed: Floats
+    reference: Floats
+    confirmed: bool
+    fd: Floats
+    bar: Floats
+    slopes: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class PairResult:
+    """The verdict on d `output` / d `input`, of one launch or of the whole tape.
+
+    Attributes:
+        launch: Index of the launch on the tape; None for the whole tape, and for a kernel or function that
+            was checked alone.
+        subject: What was differentiated: "kernel square", "launch 3 (square)", "the whole tape".
+        input, output: Names.
+        verdict: The worst of the pair's entries.
+        max_abs_error: Largest `abs(AD - FD)` (NaN where nothing was compared).
+        max_rel_error: Largest `abs(AD - FD) / abs(FD)`, over entries that float32 can tell from zero.
+        message: What is wrong, in a sentence or two with the numbers; empty where all agrees.
+        worst: The entry that the message is about; where all agree, that of the largest absolute error.
+        largest: The entry of the largest absolute error.
+        entries, evaluated: How many entries the Jacobian has, and how many were compared.
+        zeros: How many more are known to be zero: by a traced sparsity, which random products verified.
+        combinations: How many random combinations of all entries were compared, where no entry was by itself.
+        groups: By how many groups of rows, and of columns, that do not meet; None where not by groups.
+        by_atol: How many entries agree only thanks to `atol`.
+        notes: What the verdict rests on.
+        seconds: How long it took, shared evenly between the pairs that were run together.
+        check: What was compared with the reference: "adjoint", "tangent", "batched adjoint" ….
+        compared: The entries that were compared, where they are not too many.
+        layout: How its rows and columns are elements and components.
+        signature: What all wrong entries have in common, where that is something.
+        wirtinger: Derivatives by an input that holds complex numbers (`gradcheck(…, complex=…)`).
+        written: Where the output is written, and where the launch was called.
+        gradient: Of the whole tape, by the input, entry by entry.
+    """
+
+    launch: int | None
+    subject: str
+    input: str
+    output: str
+    verdict: Verdict
+    max_abs_error: float = math.nan
+    max_rel_error: float = math.nan
+    message: str = ""
+    worst: Entry | None = None
+    entries: int = 0
+    evaluated: int = 0
+    zeros: int = 0
+    combinations: int = 0
+    groups: tuple[int, int] | None = None
+    by_atol: int = 0
+    notes: tuple[str, ...] = ()
+    seconds: float = field(default=0.0, compare=False)
+    check: str = "adjoint"
+    compared: Compared | None = field(default=None, compare=False, repr=False)
+    largest: Entry | None = field(default=None, repr=False)
+    layout: Layout | None = field(default=None, compare=False, repr=False)
+    signature: Signature | None = None
+    wirtinger: Wirtinger | None = field(default=None, compare=False, repr=False)
+    written: Written | None = field(default=None, compare=False, repr=False)
+    gradient: Gradient | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def slopes(self) -> tuple[float, float] | None:
+        """The slopes on the left and on the right where the verdict is KINK and they are known."""
+        if self.verdict != "KINK":
+            return None
+        if self.gradient is not None:
+            return self.gradient.slopes
+        known = self.worst is not None and not math.isnan(self.worst.left + self.worst.right)
+        return (self.worst.left, self.worst.right) if self.worst is not None and known else None
+
+    def told(self) -> str:
+        """The verdict and the message, with the line that writes the output and the call of the launch."""
+        where = "" if self.launch is None else f"{self.subject}: "
+        where += "" if self.check == "adjoint" else f"{self.check}: "
+        lines = [] if self.written is None else self.written.lines()
+        return "\n".join([f"{self.verdict}: {where}{self.message}", *lines])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pair as JSON-compatible data.
+
+        Non-finite numbers are the strings "nan", "inf", "-inf"; errors are None where nothing was compared.
+        At a kink, with the slopes on its `left` and `right`.
+        """
+        names = (
+            "launch",
+            "input",
+            "output",
+            "verdict",
+            "max_abs_error",
+            "max_rel_error",
+            "message",
+            "seconds",
+        )
+        data = {name: plain(getattr(self, name)) for name in names}
+        if not self.is_compared:
+            data["max_abs_error"] = data["max_rel_error"] = None
+        if self.slopes is not None:
+            data["left"], data["right"] = (plain(slope) for slope in self.slopes)
+        return data
+
+    @property
+    def is_compared(self) -> bool:
+        """True if anything was compared: single entries, or random combinations of all."""
+        return bool(self.evaluated or self.combinations)
+
+    def row(self) -> tuple[str, ...]:
+        """The pair's line of the summary table."""
+        passed = "PASS" if self.verdict == "AGREE" else f"FAIL ({self.verdict})"
+        absolute, at = number(self.max_abs_error), self.largest
+        if at is None:
+            return (self.input, self.output, absolute, "", "", number(self.max_rel_error), passed)
+        if self.layout is not None:
+            row = flat_index(at.output_index, self.layout.output_shape)
+            absolute += f" at ({row}, {flat_index(at.input_index, self.layout.input_shape)})"
+        return (
+            self.input, self.output, absolute, number(at.ad), number(at.fd), number(self.max_rel_error),
+            passed,
+        )  # fmt: skip
+
+
+ANY: Any = object()
+"""Whatever it is."""
+
+
+class PairResults(tuple[PairResult, ...]):
+    """The results of the pairs, a tuple from which some can be chosen."""
+
+    __slots__ = ()
+
+    def where(
+        self,
+        *,
+        launch: int | Collection[int | None] | None = ANY,
+        input: str | Collection[str] = ANY,
+        output: str | Collection[str] = ANY,
+        verdict: Verdict | Collection[Verdict] = ANY,
+        check: str | Collection[str] = ANY,
+    ) -> PairResults:
+        """Those that have the given values, or one of several for each.
+
+        Args:
+            launch: Index of the launch; None for what is no launch of a tape.
+            input: Name of the input.
+            output: Name of the output.
+            verdict: Of the pair.
+            check: What was compared: "adjoint", "tangent" ….
+
+        Raises:
+            GradcheckError: `verdict` is none.
+        """
+        wanted = {"launch": launch, "input": input, "output": output, "verdict": verdict, "check": check}
+        sets = {name: _several(value) for name, value in wanted.items() if value is not ANY}
+        for one in sets.get("verdict", ()):
+            if one not in VERDICTS:
+                raise GradcheckError(f"{one!r} is no verdict; they are {', '.join(VERDICTS)}")
+        return PairResults(
+            pair for pair in self if all(getattr(pair, name) in values for name, values in sets.items())
+        )
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return PairResults(found) if isinstance(place, slice) else found
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return [value] if value is None or isinstance(value, str | int) else list(value)
+
+
+def entries_of(pairs: Sequence[PairResult]) -> str:
+    """`18 of 18 entries`, and how many more are zero."""
+    entries, evaluated = sum(pair.entries for pair in pairs), sum(pair.evaluated for pair in pairs)
+    zeros = sum(pair.zeros for pair in pairs)
+    text = f"{evaluated} of {entries} entries{_groups_of(pairs)}"
+    combined = [pair for pair in pairs if pair.combinations]
+    if combined:
+        held, runs = sum(pair.entries for pair in combined), sum(pair.combinations for pair in combined)
+        text += f" one by one, {held} in {runs} random combinations"
+    return f"{text}; {zeros} more are zero (traced, verified by random products)" if zeros else text
+
+
+def _groups_of(pairs: Sequence[PairResult]) -> str:
+    """`, by 3 groups of rows and 3 of columns`: by how many runs; the most that a pair took."""
+    groups = {pair.groups for pair in pairs}
+    told = [each for each in groups if each is not None]
+    if not told:
+        return ""
+    rows, columns = (max(counts) for counts in zip(*told, strict=True))
+    most = "up to " if len(groups) > 1 else ""
+    return f", by {most}{rows} group{'s' * (rows != 1)} of rows and {most}{columns} of columns"

@@ -1,0 +1,131 @@
+"""The wrong entries of a Jacobian, as the predicates of `signature` look at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Bools, Floats, Indices
+from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.lang.types import components, float32, value_shape
+
+FINE = 1e-3  # relative difference up to which two numbers are the same
+DUST = 1e-6  # of the largest entry: float32 cannot tell less from zero
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The output or the input: its name, its shape with components last, the positions of all entries."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: Any
+    positions: Indices
+
+    @cached_property
+    def axes(self) -> int:
+        """How many axes count elements; the others count components."""
+        return len(self.shape) - len(value_shape(self.type))
+
+    @cached_property
+    def width(self) -> int:
+        """Scalars in one element."""
+        return components(self.type)
+
+    def at(self, axis: int, index: str) -> str:
+        """`y[:, i]`, or `component i of y` for an axis of components."""
+        if axis >= self.axes:
+            return f"component {index} of {self.name}"
+        return f"{self.name}[{', '.join(index if a == axis else ':' for a in range(self.axes))}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The entries of one Jacobian that were compared, and which of them are wrong.
+
+    Attributes:
+        compared: The entries.
+        wrong: Which of them are wrong.
+        rows, columns: Shape of the output and of the input, components last.
+        output, input: Names.
+        output_type, input_type: Types of their elements.
+        beyond: Slopes on the other side of the nearest kink, NaN where none was found; None where nobody
+            looked.
+    """
+
+    compared: Compared
+    wrong: Bools
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    output: str = "the output"
+    input: str = "the input"
+    output_type: Any = float32
+    input_type: Any = float32
+    beyond: Floats | None = None
+
+    @cached_property
+    def sides(self) -> tuple[Side, Side]:
+        """The output and the input."""
+        return (
+            Side(self.output, self.rows, self.output_type, self.compared.rows),
+            Side(self.input, self.columns, self.input_type, self.compared.columns),
+        )
+
+    @cached_property
+    def ad(self) -> Floats:
+        """The wrong gradients."""
+        return self.compared.ad[self.wrong]
+
+    @cached_property
+    def fd(self) -> Floats:
+        """What they should be."""
+        return self.compared.fd[self.wrong]
+
+    @cached_property
+    def bar(self) -> Floats:
+        """The error bars of `fd`."""
+        return np.where(np.isfinite(self.compared.bar), self.compared.bar, 0.0)[self.wrong]
+
+    @cached_property
+    def row(self) -> Indices:
+        """The rows of the wrong entries."""
+        return self.compared.rows[self.wrong]
+
+    @cached_property
+    def column(self) -> Indices:
+        """The columns of the wrong entries."""
+        return self.compared.columns[self.wrong]
+
+    @cached_property
+    def floor(self) -> float:
+        """What counts as zero beside these entries."""
+        sizes = np.abs(np.concatenate([self.ad, self.fd]))
+        return DUST * float(sizes[np.isfinite(sizes)].max(initial=0.0))
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether both sides of all wrong entries are numbers."""
+        return bool(np.isfinite(self.ad).all() and np.isfinite(self.fd).all())
+
+    def all_close(self, found: Floats, expected: Floats, bar: Floats | float = 0.0) -> bool:
+        """Whether two lists of numbers are the same."""
+        with np.errstate(all="ignore"):
+            return bool((np.abs(found - expected) <= FINE * np.abs(expected) + bar + self.floor).all())
+
+    def lookup(self, rows: Indices, columns: Indices) -> tuple[Floats, Bools]:
+        """FD at places of the Jacobian, and which of them are known."""
+        order, keys = self._sorted
+        wanted = rows * self.compared.shape[1] + columns
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        known = keys[at] == wanted
+        values = np.where(known, self.compared.fd[order[at]], 0.0)
+        return values, known | self.compared.zeros
+
+    @cached_property
+    def _sorted(self) -> tuple[Indices, Indices]:
+        keys = self.compared.rows * self.compared.shape[1] + self.compared.columns
+        order = np.argsort(keys, kind="stable")
+        return order, keys[order]

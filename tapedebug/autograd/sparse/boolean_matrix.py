@@ -1,0 +1,94 @@
+"""Sparse boolean matrices: which rows depend on which columns, as pairs of indices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Indices
+
+MOST = 1 << 22
+"""Entries that any matrix may have; with more, little is gained by knowing where they are."""
+FEW = 32
+"""But so many for each row are few."""
+
+
+class TooMany(Exception):
+    """A matrix would have more entries than are of use."""
+
+
+class Entries(NamedTuple):
+    """Entries of a matrix, (count,) each; in any order, perhaps several times the same."""
+
+    rows: Indices
+    columns: Indices
+
+    def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Entries:
+        """Some of the entries."""
+        return self if chosen.all() else Entries(self.rows[chosen], self.columns[chosen])
+
+
+def none() -> Entries:
+    """A matrix of zeros."""
+    return Entries(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def joined(parts: list[Entries]) -> Entries:
+    """The entries of several matrices."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return none()
+    return Entries(np.concatenate([p.rows for p in parts]), np.concatenate([p.columns for p in parts]))
+
+
+def sorted_once(entries: Entries, width: int) -> Entries:
+    """By rows, then by columns, each once.
+
+    Args:
+        entries: Entries of a matrix.
+        width: How many columns it has.
+
+    Raises:
+        TooMany: They are more than `MOST`, and more than `FEW` for each column.
+    """
+    if not len(entries.rows):
+        return entries
+    keys = entries.rows * width + entries.columns
+    keys.sort()
+    first = np.empty(len(keys), bool)
+    first[0] = True
+    np.not_equal(keys[1:], keys[:-1], out=first[1:])
+    if not first.all():
+        keys = keys[first]
+    if len(keys) > max(MOST, FEW * width):
+        raise TooMany
+    rows = keys // width
+    return Entries(rows, keys - rows * width)
+
+
+def product(left: Entries, right: Entries, size: int) -> Entries:
+    """The product of two matrices.
+
+    Args:
+        left: Its columns are the rows of `right`, in any order.
+        right: Sorted by rows.
+        size: How many rows `right` has.
+
+    Raises:
+        TooMany: It would have too many entries.
+    """
+    counts = np.bincount(right.rows, minlength=size)
+    starts = np.cumsum(counts) - counts
+    many = counts[left.columns]
+    total = int(many.sum())
+    if total > 4 * max(MOST, FEW * size):
+        raise TooMany
+    if not total:
+        return none()
+    if total == len(many) and (many == 1).all():
+        return Entries(left.rows, right.columns[starts[left.columns]])
+    began = np.cumsum(many) - many
+    places = np.arange(total) + np.repeat(starts[left.columns] - began, many)
+    return Entries(np.repeat(left.rows, many), right.columns[places])

@@ -1,0 +1,56 @@
+"""What `jacobian` and `jacobian_fd` return: a dictionary by places, which may be asked by name as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from tapedebug.autograd.subjects.program import Place, Port
+
+Key = tuple[Place, Place]
+
+
+class Jacobians(dict[Key, Any]):
+    """Jacobians by (input, output).
+
+    Keys are the places of arguments among the inputs and among the outputs, `(0, 1)`; a field of a struct has
+    its name there, `("state.q", 0)`. Names are understood for all: `jacobians["x", "y"]`.
+
+    Attributes:
+        runs: How many adjoint runs, tangent runs or differences they took.
+        notes: What a reader should know of how they came about.
+    """
+
+    def __init__(
+        self, found: Mapping[tuple[Port, Port], Any], runs: int = 0, notes: Sequence[str] = ()
+    ) -> None:
+        super().__init__({(i.place, o.place): jacobian for (i, o), jacobian in found.items()})
+        self._inputs: dict[Any, Place] = {source.name: source.place for source, _ in found}
+        self._outputs: dict[Any, Place] = {target.name: target.place for _, target in found}
+        self.runs, self.notes = runs, list(notes)
+        self._names = [(source.name, target.name) for source, target in found]
+        self._shapes = [(o.shape, i.shape, o.components, i.components) for i, o in found]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """How they show themselves in a notebook."""
+        return import_module("tapedebug.notebook.display").static_bundle(self)
+
+    def _placed(self, key: Any) -> Any:
+        if not isinstance(key, tuple) or len(key) != 2:
+            return key
+        return self._inputs.get(key[0], key[0]), self._outputs.get(key[1], key[1])
+
+    def __missing__(self, key: Any) -> Any:
+        placed = self._placed(key)
+        if dict.__contains__(self, placed):
+            return self[placed]
+        known = ", ".join(f"{at} ({i} → {o})" for at, (i, o) in zip(self, self._names, strict=False))
+        raise KeyError(f"there is no Jacobian {key!r}; there are {known or 'none'}")
+
+    def __contains__(self, key: object) -> bool:
+        return dict.__contains__(self, self._placed(key))
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The Jacobian of a pair, by places or names, or `default`."""
+        return dict.get(self, self._placed(key), default)

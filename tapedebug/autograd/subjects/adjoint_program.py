@@ -1,0 +1,131 @@
+"""The reverse pass of a program as a program of its own, `x, w → Jᵀ(x) w`: what second derivatives are of.
+
+Its values are adjoints; its tangents are those of the adjoint, forward over reverse, by a second shadow.
+Adjoints are linear in `w`: tangents by `w` are adjoints of another `w`, and a check of them one of linearity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import GradcheckError
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram, rows_of, stacked
+from tapedebug.lang.types import float64
+from tapedebug.runtime.replay.second_order import SecondShadow
+
+Vectors = dict[Port, Floats]
+
+
+class AdjointProgram:
+    """See the module, and `Program`; it has no reverse pass itself.
+
+    Args:
+        program: The program whose reverse pass it is.
+        tape: What it recorded, of a function; None for a kernel.
+        seeds: The adjoints `w` of its outputs at which derivatives are taken.
+
+    Raises:
+        GradcheckError: A part of the program has no adjoint that is known.
+    """
+
+    launch: int | None = None
+
+    def __init__(self, program: ShadowProgram, tape: Any, seeds: Mapping[Port, Floats]) -> None:
+        self.first, self.tape = program, tape
+        self.subject = f"the gradient of {program.subject}"
+        self.by_seed = {_gradient_of(port): port for port in seeds}
+        self.by_result = {_gradient_of(port): port for port in program.inputs}
+        self.inputs: Sequence[Port] = [*program.inputs, *self.by_seed]
+        self.outputs: Sequence[Port] = list(self.by_result)
+        self._seeds = dict(seeds)
+        self._shadows: dict[tuple[bool, bool], SecondShadow] = {}
+        reasons = self._shadow(False, False).uncovered
+        if reasons:
+            raise GradcheckError(
+                f"{program.subject}: {reasons[0]}: its second derivative is unknown",
+                hint="compute in kernels with an adjoint what depends on the inputs",
+            )
+
+    @property
+    def kernels(self) -> Sequence[Any]:
+        """Those of the program whose reverse pass it is."""
+        return self.first.kernels
+
+    def values(self, port: Port) -> Floats:
+        """The values of an input, (size,) float64."""
+        return self._seeds[self.by_seed[port]] if port in self.by_seed else self.first.values(port)
+
+    def evaluate(self, changes: Mapping[Port, Floats], *, single: bool = False) -> Vectors:
+        """The adjoints at displaced values and seeds; see `Program`."""
+        seeds, at = self._split(changes)
+        found = self.first.pull({**self._seeds, **seeds}, at=at or None, double=not single)
+        return {port: found[source] for port, source in self.by_result.items()}
+
+    def push(
+        self, tangents: Mapping[Port, Floats], *, at: Mapping[Port, Floats] | None = None, double: bool = True
+    ) -> Vectors:
+        """The tangents of the adjoints; see `Program`."""
+        seeds, points = self._split(tangents)
+        moved_seeds, moved = self._split(at or {})
+        shadow = self._shadow(double, bool(moved)).reset()
+        for port, values in moved.items():
+            shadow.set(port.array, values.reshape(port.shape))
+        shadow.push({p.array: v.reshape(p.shape) for p, v in points.items()}, detached=True)
+        given = {**self._seeds, **moved_seeds}
+        shadow.pull({p.array: w.reshape(p.shape) for p, w in given.items()})
+        found = {
+            port: shadow.gradient_tangent(source.array).ravel().astype(np.float64)
+            for port, source in self.by_result.items()
+        }
+        if seeds:
+            linear = self.first.pull(seeds, at=moved or None, double=double)
+            found = {port: found[port] + linear[source] for port, source in self.by_result.items()}
+        return found
+
+    def evaluate_many(
+        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: Any = np.float64
+    ) -> Vectors:
+        """`evaluate`, row by row."""
+        return stacked(self.outputs, [self.evaluate(row, single=single) for row in rows_of(changes)])
+
+    def push_many(
+        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: Any = np.float64
+    ) -> Vectors:
+        """`push`, row by row."""
+        return stacked(self.outputs, [self.push(row, double=double) for row in rows_of(tangents)])
+
+    def pull(self, seeds: Mapping[Port, Floats], **_: Any) -> Vectors:
+        """There is no reverse pass of a reverse pass."""
+        raise NotImplementedError
+
+    pull_many = pull
+    pull_rounded = pull
+
+    def _split(self, given: Mapping[Port, Floats]) -> tuple[Vectors, Vectors]:
+        """What is of adjoints, by output of the program; and what is of its inputs."""
+        seeds = {self.by_seed[port]: v for port, v in given.items() if port in self.by_seed}
+        return seeds, {port: v for port, v in given.items() if port not in self.by_seed}
+
+    def _shadow(self, double: bool, moved: bool) -> SecondShadow:
+        if (double, moved) not in self._shadows:
+            dtype = float64 if double else None
+            if self.tape is not None:
+                self.tape.tracker.catch_up_everywhere()
+                made = SecondShadow(self.tape.tracker, dtype)
+            else:
+                (record,) = self.first.shadow(double=False).records
+                made = SecondShadow.for_launch(record.kernel, record.dim, record.args, dtype=dtype, flat=True)
+            made.pulse = self.first.pulse
+            made.fix_inputs()
+            self._shadows[double, moved] = made
+        return self._shadows[double, moved]
+
+
+def _gradient_of(port: Port) -> Port:
+    return replace(port, name=f"grad {port.name}", label="")

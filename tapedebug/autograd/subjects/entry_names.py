@@ -1,0 +1,39 @@
+"""Names of single entries: `force[3].y`, `frame[0].q.w`, `stress[2][0, 1]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapedebug.autograd.subjects.program import IN_PLACE
+from tapedebug.lang.types import canonical, is_matrix, is_transformation, value_shape
+
+POSE = ("p.x", "p.y", "p.z", "q.x", "q.y", "q.z", "q.w")
+
+
+def component_name(dtype: Any, component: Sequence[int]) -> str:
+    """What to write behind an element for one of its scalars: `.y`, `.q.w`, `[0, 1]`; empty for scalars."""
+    if not component:
+        return ""
+    kind = canonical(dtype)
+    if is_transformation(kind):
+        return f".{POSE[component[0]]}"
+    letters = getattr(kind, "letters", "")
+    if not is_matrix(kind) and len(letters) == kind.length:
+        return f".{letters[component[0]]}"
+    return f"[{', '.join(map(str, component))}]"
+
+
+def entry_name(name: str, index: Sequence[int], dtype: Any) -> str:
+    """The name of one scalar of an array.
+
+    Args:
+        name: Of the array; an in-place mark moves to the end.
+        index: Of the element, followed by the component.
+        dtype: Of the array's elements.
+    """
+    inner = len(value_shape(canonical(dtype)))
+    split = len(index) - inner
+    place = f"[{', '.join(map(str, index[:split]))}]" if split else ""
+    mark = IN_PLACE if name.endswith(IN_PLACE) else ""
+    return f"{name.removesuffix(IN_PLACE)}{place}{component_name(dtype, index[split:])}{mark}"

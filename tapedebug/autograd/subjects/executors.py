@@ -1,0 +1,146 @@
+"""Work that is handed out: to the threads, processes or machines of any `concurrent.futures` executor.
+
+A unit of work is data: what a worker computes from it depends on nothing else, so that results are the same
+to the last bit wherever and in whatever order they are computed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import Any, TypeVar
+
+from tapedebug._errors import GradcheckError, TapedebugError
+from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.subjects.pickling import dumps, loads, settings_of
+
+Unit = TypeVar("Unit")
+Found = TypeVar("Found")
+
+WORKERS = 8  # where an executor does not say how many it has
+ROUNDS = 4  # chunks for each worker, so that slow ones even out
+LARGEST = 32  # units of one chunk
+GLANCE = 0.05  # s between two looks at the time
+
+
+def require_executor(executor: Any, caller: str) -> None:
+    """Refuse what is no executor.
+
+    Raises:
+        GradcheckError: It has no `submit`.
+    """
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise GradcheckError(
+            f"{caller}: executor is one of concurrent.futures; got {executor!r} ({type(executor).__name__})",
+            hint="pass a ThreadPoolExecutor or ProcessPoolExecutor, or client.get_executor() of Dask",
+        )
+
+
+def handed_out(
+    function: Callable[[Unit], Found],
+    units: Iterator[Unit],
+    count: int,
+    executor: Any,
+    *,
+    caller: str,
+    told: Callable[[Unit], str],
+    pulse: Checkpoint,
+) -> Generator[Found, None, None]:
+    """What `function` gives for each of `units`, in their order, computed by the workers of an executor.
+
+    Args:
+        function: Of a module; it is given one unit.
+        units: Data, made when a worker is about to get it: only so many are held as are on their way.
+        count: How many there are.
+        executor: Any of `concurrent.futures`. To threads units go as they are, to all others as bytes.
+        caller: The function that was called, for error messages.
+        told: What messages call a unit.
+        pulse: Called while waiting; may raise to cancel.
+
+    Raises:
+        GradcheckError: A worker or the executor broke down.
+    """
+    workers = int(getattr(executor, "_max_workers", 0) or WORKERS)
+    size = max(1, min(LARGEST, -(-count // (ROUNDS * workers))))
+    waiting: deque[tuple[str, Future[Any]]] = deque()
+    over = threading.Event()
+    try:
+        while True:
+            while len(waiting) < 2 * workers and (chunk := list(islice(units, size))):
+                names = f"{told(chunk[0])}" + (f" to {told(chunk[-1])}" if len(chunk) > 1 else "")
+                waiting.append((names, _submit(executor, function, chunk, caller, over)))
+                pulse()
+            if not waiting:
+                return
+            names, future = waiting[0]
+            while not wait([future], timeout=GLANCE).done:
+                pulse()
+            found = _result(future, names, caller)
+            waiting.popleft()
+            yield from found
+    finally:
+        over.set()
+        running = [future for _, future in waiting if not future.cancel()]
+        if isinstance(executor, ThreadPoolExecutor):
+            wait(running)  # nothing of the check goes on in this process when it has ended
+
+
+def _submit(
+    executor: Any,
+    function: Callable[[Unit], Found],
+    chunk: Sequence[Unit],
+    caller: str,
+    over: threading.Event,
+) -> Future[Any]:
+    try:
+        if isinstance(executor, ThreadPoolExecutor):
+            return executor.submit(_run, function, chunk, over)
+        found: Future[Any] = executor.submit(run_bytes, dumps((function, chunk), caller))
+        return found
+    except RuntimeError as error:
+        if isinstance(error, TapedebugError):
+            raise
+        raise GradcheckError(
+            f"{caller}: the executor takes no work ({error})", hint="pass one that is running"
+        ) from None
+
+
+def _run(
+    function: Callable[[Unit], Found], chunk: Sequence[Unit], over: threading.Event | None = None
+) -> list[Found]:
+    found = []
+    for unit in chunk:
+        if over is not None and over.is_set():
+            break  # nobody waits for it
+        found.append(function(unit))
+    return found
+
+
+def run_bytes(data: bytes) -> list[Any]:
+    """What a worker in another process does."""
+    settings, (function, chunk) = loads(data)
+    with settings_of(settings):
+        return _run(function, chunk)
+
+
+def _result(future: Future[Any], names: str, caller: str) -> list[Any]:
+    try:
+        found: list[Any] = future.result()
+        return found
+    except TapedebugError as error:
+        raise error.with_traceback(None) from None
+    except (BrokenExecutor, CancelledError) as error:
+        why = str(error) or type(error).__name__
+        raise GradcheckError(
+            f"{caller}: the executor broke down over {names} ({why})",
+            hint="see what ended its workers (memory, a crash), or check without executor=",
+        ) from None
+    except Exception as error:
+        raise GradcheckError(
+            f"{caller}: a worker failed over {names}: {type(error).__name__}: {error}",
+            hint="workers need this version of tapedebug and the modules of the kernels, or check without "
+            "executor=",
+        ) from error

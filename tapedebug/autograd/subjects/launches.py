@@ -1,0 +1,327 @@
+"""Launches of a tape as a check takes them: which ones, and each with the values that it ran on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import GradcheckError
+from tapedebug._source import Span
+from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.subjects.pairs import Mask, is_array
+from tapedebug.autograd.subjects.shadow_program import UNMATCHED
+from tapedebug.autograd.subjects.subject import Subject, kernel_subject
+from tapedebug.lang.types import numpy_dtype, value_shape
+from tapedebug.runtime.memory.array import make
+from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer
+from tapedebug.runtime.memory.convert import contiguous_strides
+from tapedebug.runtime.replay.shadow import Shadow
+
+Values = np.ndarray[Any, Any]
+Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None
+"""By kernel key, or by index of a launch (which counts more), the pairs to check."""
+
+
+# ------------------------------------------------------------------ which ones
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which launches of a tape to check, as `gradcheck_tape` was told.
+
+    Attributes:
+        masks: Pairs, by kernel key or by launch.
+        black: Kernels to leave out.
+        white: The only kernels to check, if not empty.
+        backwards: Begin with the last launch.
+        skip: How many launches to leave out at the beginning of that order.
+    """
+
+    masks: Masks = None
+    black: Sequence[str] | None = None
+    white: Sequence[str] | None = None
+    backwards: bool = False
+    skip: int = 0
+
+    def checked(self, records: Sequence[Any]) -> Choice:
+        """Itself.
+
+        Raises:
+            GradcheckError: It names what there is not.
+        """
+        for name, given in (("blacklist_kernels", self.black), ("whitelist_kernels", self.white)):
+            if isinstance(given, str):
+                raise GradcheckError(
+                    f"gradcheck_tape: {name} is a list of keys; got {given!r}", hint=f"write [{given!r}]"
+                )
+            for key in given or ():
+                _require_key(records, name, key)
+        if self.masks is not None and not isinstance(self.masks, Mapping):
+            raise GradcheckError(
+                "gradcheck_tape: input_output_masks is a dictionary from kernel keys (or indices of "
+                f"launches) to lists of pairs; got {self.masks!r}",
+                hint='write {"square": [("x", "y")]}',
+            )
+        for launch in self.masks or ():
+            if isinstance(launch, int) and not isinstance(launch, bool):
+                _require_launch(records, launch)
+            else:
+                _require_key(records, "input_output_masks", launch)
+        if isinstance(self.skip, bool) or not isinstance(self.skip, int):
+            raise GradcheckError(
+                f"gradcheck_tape: skip_to_launch_index is a number of launches; got {self.skip!r}"
+            )
+        if not 0 <= self.skip <= max(0, len(records) - 1):
+            raise GradcheckError(
+                f"gradcheck_tape: skip_to_launch_index={self.skip}, and the tape has "
+                f"{_counted(len(records), 'launch', 'launches')}: nothing would be left to check"
+                if self.skip > 0
+                else f"gradcheck_tape: skip_to_launch_index counts from 0; got {self.skip}",
+                hint="give the place of the first launch to check, in the order in which they are checked",
+            )
+        return self
+
+    def mask(self, record: Any) -> Mask:
+        """The pairs that were asked for of a launch; None for all."""
+        masks = self.masks or {}
+        return masks.get(record.index, masks.get(record.kernel.key))
+
+    def split(self, records: Sequence[Any]) -> tuple[list[Any], list[str]]:
+        """The records to check, in the order of the check, and why others are not."""
+        ordered = list(reversed(records)) if self.backwards else list(records)
+        left: dict[str, list[int]] = {}
+        for record in ordered[: self.skip]:
+            left.setdefault(f"skip_to_launch_index={self.skip}", []).append(record.index)
+        chosen = []
+        for record in ordered[self.skip :]:
+            reason = self._exclusion(record)
+            if reason is None:
+                chosen.append(record)
+            else:
+                left.setdefault(reason, []).append(record.index)
+        return chosen, [f"not checked: {spelled(indices)}: {reason}" for reason, indices in left.items()]
+
+    def _exclusion(self, record: Any) -> str | None:
+        if record.kind == "func":
+            return "a function that was recorded with record_func, not a kernel"
+        if record.kernel is None:
+            return f"a {record.kind}, not a kernel"
+        if record.kernel.key in (self.black or ()):
+            return f"{record.kernel.key} is on the blacklist"
+        if self.white and record.kernel.key not in self.white:
+            return f"{record.kernel.key} is not on the whitelist"
+        return None
+
+
+def _require_key(records: Sequence[Any], argument: str, key: Any) -> None:
+    known = list(dict.fromkeys(r.kernel.key for r in records if r.kernel is not None))
+    if key not in known:
+        raise GradcheckError(
+            f"gradcheck_tape: {argument} names the kernel {key!r}; "
+            f"the kernels on the tape are {', '.join(known) or 'none'}",
+            hint="use the key of a kernel that was launched",
+        )
+
+
+def _require_launch(records: Sequence[Any], index: int) -> None:
+    if not 0 <= index < len(records) or records[index].kernel is None:
+        what = (
+            f"is a {records[index].kind}, not a kernel" if 0 <= index < len(records) else "is not on the tape"
+        )
+        raise GradcheckError(
+            f"gradcheck_tape: input_output_masks names launch {index}, which {what}",
+            hint="use the index of a kernel launch, as the summary shows them",
+        )
+
+
+def spelled(indices: Iterable[int]) -> str:
+    """`launch 3`, `launches 0–5, 9`."""
+    ordered = sorted(set(indices))
+    runs: list[list[int]] = []
+    for index in ordered:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    parts: list[str] = []
+    for run in runs:
+        parts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
+    return f"launch{'es' * (len(ordered) > 1)} {', '.join(parts)}"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+# ------------------------------------------------------------------ with their values
+
+
+@dataclass(frozen=True)
+class Place:
+    """Stands for an array among the arguments: the number of its slot."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An array argument: where it lies in one of the copied pieces of memory."""
+
+    memory: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    grad: bool
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchCopy:
+    """One launch with the values that it was launched with, apart from its tape: what a check takes.
+
+    Attributes:
+        kernel: The kernel.
+        index: Of the launch.
+        dim: Its dimensions.
+        args: Its arguments, one for each flat parameter; a `Place` for each array.
+        slots: The arrays. Those that share memory share it here.
+        memory: That memory, as bytes.
+        mask: The pairs to check; None for all.
+        called: Where the launch was called.
+    """
+
+    kernel: Any
+    index: int
+    dim: tuple[int, ...]
+    args: tuple[Any, ...]
+    slots: tuple[Slot, ...]
+    memory: tuple[Values, ...]
+    mask: Mask = None
+    called: Span | None = None
+
+    @classmethod
+    def of(cls, record: Any, values: Mapping[Any, Values], mask: Mask = None) -> LaunchCopy:
+        """The copy of a record, with the values of its arrays."""
+        arrays = list(dict.fromkeys(a for a in record.args if is_array(a)))
+        ranges: dict[Any, tuple[int, int]] = {}
+        for a in arrays:
+            low, high = ranges.get(a.buffer, (a.start, a.stop))
+            ranges[a.buffer] = min(low, a.start), max(high, a.stop)
+        numbers = {buffer: number for number, buffer in enumerate(ranges)}
+        starts = {buffer: low // ALIGNMENT * ALIGNMENT for buffer, (low, _) in ranges.items()}
+        memory = tuple(np.zeros(high - starts[buffer], np.uint8) for buffer, (_, high) in ranges.items())
+        active = {id(record.args[p]) for p in record.active}
+        slots = []
+        for a in arrays:
+            offset = a.ptr - a.buffer.address - starts[a.buffer]
+            slot = Slot(numbers[a.buffer], offset, a.shape, a.strides, a.dtype, id(a) in active)
+            slots.append(slot)
+            _view(memory[slot.memory], slot)[...] = values[a]
+        places = {id(a): Place(number) for number, a in enumerate(arrays)}
+        args = tuple(places.get(id(value), value) for value in record.args)
+        return cls(
+            record.kernel, record.index, tuple(record.dim), args, tuple(slots), memory,
+            _named_arrays(mask, record), record.call_site,
+        )  # fmt: skip
+
+    def subject(self, *, adjoint: bool = True) -> Subject:
+        """The launch as something to check; what it reads are its inputs, what it writes its outputs.
+
+        Args:
+            adjoint: Whether its adjoint will be run.
+
+        Raises:
+            GradcheckError: The mask names what there is not.
+        """
+        return kernel_subject(
+            self.kernel, self.dim, self.arguments(), [], self.mask,
+            adjoint=adjoint, launch=self.index, called=self.called,
+        )  # fmt: skip
+
+    def arguments(self) -> list[Any]:
+        """The arguments, with arrays over the copied memory."""
+        buffers = [Buffer(data, known=False) for data in self.memory]
+        arrays = []
+        for slot in self.slots:
+            buffer = buffers[slot.memory]
+            a = make(buffer, buffer.address + slot.offset, slot.dtype, slot.shape, slot.strides)
+            a.requires_grad = slot.grad
+            arrays.append(a)
+        return [arrays[value.number] if isinstance(value, Place) else value for value in self.args]
+
+
+def _named_arrays(mask: Mask, record: Any) -> Mask:
+    """A mask in which the names of parameters stand for arrays: its launch has copies of them.
+
+    Raises:
+        GradcheckError: An array is no argument of the launch.
+    """
+
+    def named(key: Any) -> Any:
+        if isinstance(key, tuple) and key and is_array(key[0]):
+            return (named(key[0]), *key[1:])
+        if not is_array(key):
+            return key
+        for p, value in enumerate(record.args):
+            if value is key:
+                return record.param_name(p)
+        raise GradcheckError(
+            f"launch {record.index} ({record.kernel.key}): the input-output mask names an array "
+            f"(shape={key.shape}) that is no argument of it",
+            hint="name parameters, or give each launch a mask of its own, by its index",
+        )
+
+    pair = (tuple, list)
+    return (
+        None
+        if mask is None
+        else [tuple(map(named, entry)) if isinstance(entry, pair) else entry for entry in mask]
+    )
+
+
+def _view(memory: Values, slot: Slot) -> Values:
+    """The elements of a slot in the bytes of its memory, components last."""
+    scalar, inner = numpy_dtype(slot.dtype), value_shape(slot.dtype)
+    strides = slot.strides + contiguous_strides(inner, scalar.itemsize)
+    return np.ndarray(slot.shape + inner, scalar, memory, slot.offset, strides)
+
+
+def launch_values(
+    tracker: Any,
+    wanted: Sequence[Any],
+    checkpoint: Checkpoint | None = None,
+    notes: list[str] | None = None,
+) -> Iterator[tuple[Any, dict[Any, Values]]]:
+    """Replay a tape, by its tracker; yield each record of `wanted` with its arrays' values before it ran.
+
+    Where the last launches come first, parts of the tape are replayed, so that the values of a few launches
+    are held and no more. Should a replay end with other values than the arrays hold, `notes` are told.
+    """
+    if not wanted:
+        return
+    backwards = wanted[0].index > wanted[-1].index
+    size = math.isqrt(len(wanted)) + 1 if backwards else len(wanted)
+    for start in range(0, len(wanted), size):
+        part = sorted(wanted[start : start + size], key=lambda record: record.index)
+        tracker.catch_up_everywhere()
+        shadow = Shadow(tracker)
+        shadow.forward_only = True
+        found = _walk(shadow, part, checkpoint)
+        yield from reversed(list(found)) if backwards else found
+        if notes is not None and start == 0 and not shadow.forward(shadow.position).matches_live():
+            notes.append(UNMATCHED)
+
+
+def _walk(
+    shadow: Shadow, records: Sequence[Any], checkpoint: Checkpoint | None
+) -> Iterator[tuple[Any, dict[Any, Values]]]:
+    for record in records:
+        shadow.forward(shadow.position, record.index)
+        shadow.inject()  # what something outside the tape wrote meanwhile
+        if checkpoint is not None:
+            checkpoint()
+        yield record, {a: shadow.values(a) for a in record.args if is_array(a)}

@@ -1,0 +1,120 @@
+"""Arrays with derivatives that no element has to itself: they overlap themselves, or each other.
+
+Slices of one array, one array in two places and in-place arrays are no such thing: they are one block of
+memory with one block of gradients, in which a replay displaces what a launch reads. But where two indices of
+one array are the same memory, no single element can be displaced; and where two blocks overlap, what is
+written through one changes the other, while its gradient knows nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import GradcheckError
+from tapedebug.autograd.subjects.program import Pairs, Port
+from tapedebug.lang.types import type_name
+
+SEARCH = 1 << 20  # steps of the search for an element that two blocks share; past it they count as sharing
+
+Problem = tuple[str, str]
+"""The error and its hint."""
+
+
+def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], *, launch: bool) -> None:
+    """Refuse pairs whose arrays overlap; those of a launch on a tape are left out, with a note.
+
+    Args:
+        name: What is checked: "kernel square".
+        pairs: The pairs that were chosen.
+        arrays: All arrays that take part, with their names.
+        launch: Whether it is a launch on a tape.
+
+    Raises:
+        GradcheckError: A pair has an array that overlaps itself, or another one without sharing its gradient.
+    """
+    known = list(arrays)
+    problems: dict[int, Problem | None] = {}
+    for pair in list(pairs.chosen):
+        for port in pair:
+            if id(port.array) not in problems:
+                problems[id(port.array)] = _within(port) or _between(port, known)
+            problem = problems[id(port.array)]
+            if problem is None:
+                continue
+            if not launch:
+                raise GradcheckError(f"{name}: {problem[0]}", hint=problem[1])
+            pairs.notes.append(f"not checked: {problem[0]}")
+            pairs.chosen.remove(pair)
+            break
+    pairs.notes = list(dict.fromkeys(pairs.notes))
+
+
+def _within(port: Port) -> Problem | None:
+    """Two indices of one array are the same memory, in whole or in part."""
+    array = port.array
+    met = _meeting(array.shape, array.strides, array.item_size)
+    if met is None:
+        return None
+    first, second = (f"{port.name}[{', '.join(map(str, index))}]" for index in met)
+    told = (
+        f"{port.name} overlaps itself: {first} and {second} lie in the same memory (shape {array.shape}, "
+        f"strides {array.strides}, {array.item_size} bytes for each {type_name(array.dtype)}): neither can "
+        "be displaced alone, so no derivative by it exists"
+    )
+    return told, "pass a copy with elements of its own, such as wp.clone(array)"
+
+
+def _meeting(
+    shape: tuple[int, ...], strides: tuple[int, ...], item: int
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Two indices whose elements share bytes; None where there are none."""
+    long = sorted((abs(step), n) for step, n in zip(strides, shape, strict=True) if n > 1)
+    extent, nested = item, True
+    for step, n in long:
+        nested = nested and step >= extent
+        extent += (n - 1) * step
+    if nested or 0 in shape:
+        return None
+    offsets = np.zeros((), dtype=np.int64)
+    for step, n in zip(strides, shape, strict=True):
+        offsets = offsets[..., None] + step * np.arange(n, dtype=np.int64)
+    flat = offsets.ravel()
+    order = np.argsort(flat, kind="stable")
+    close = np.flatnonzero(np.diff(flat[order]) < item)
+    if not len(close):
+        return None
+    both = sorted(int(i) for i in order[close[0] : close[0] + 2])
+    first, second = (tuple(int(i) for i in np.unravel_index(flat_index, shape)) for flat_index in both)
+    return first, second
+
+
+def _between(port: Port, arrays: list[tuple[str, Any]]) -> Problem | None:
+    """Another block of memory, with a gradient of its own, shares elements with the array."""
+    mine = port.array
+    low, high = _range(mine)
+    for name, other in arrays:
+        start, stop = _range(other)
+        if other.buffer is mine.buffer or stop <= low or high <= start or not _share(mine, other):
+            continue
+        told = (
+            f"{port.name} ({high - low} bytes at {low:#x}) and {name} ({stop - start} bytes at {start:#x}) "
+            "overlap in memory, but are no slices of one array: what is written through one changes the "
+            "other, and their gradients know nothing of it"
+        )
+        return told, "make one array of all of that memory, and pass slices of it: they share its gradient"
+    return None
+
+
+def _range(array: Any) -> tuple[int, int]:
+    address = array.buffer.address
+    return address + array.start, address + array.stop
+
+
+def _share(mine: Any, other: Any) -> bool:
+    try:
+        return bool(np.shares_memory(mine._look(), other._look(), max_work=SEARCH))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True

@@ -1,0 +1,93 @@
+"""Which arrays can be differentiated, and which input-output pairs a mask chooses of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.lang.types import components, is_float, value_shape
+
+Mask = Iterable[Any] | None
+"""Pairs of input and output; see `tapedebug.autograd.subjects.masks`. All of them where None."""
+
+
+REQUIRES_GRAD = "set requires_grad=True on the arrays whose gradients are wanted, and name them"
+NOTHING = (
+    ("the tape is empty", "the tape is empty", "run the launches inside `with tape:`"),
+    ("mask is empty", "the mask is empty", "name a pair, or leave input_output_mask out"),
+    ("no thread runs", "no thread runs", "pass dim=len(array), or its shape"),
+    (
+        "enable_backward=False",
+        "there is no adjoint",
+        "define the kernel with enable_backward=True; check_forward_ad=True, check_backward_ad=False checks "
+        "its tangent",
+    ),
+    ("requires_grad=False", "", REQUIRES_GRAD),
+    ("is on the blacklist", "", "leave some kernel to check"),
+    ("a NumPy array", "", "pass wp.array(values, dtype=float, requires_grad=True) in its place"),
+    ("is empty", "no array holds anything", "pass arrays that hold something"),
+    ("a copy, not", "", "end_to_end=True checks copies, too, by the gradient of a loss"),
+)
+"""By words of notes, why nothing was checked (where that is not `requires_grad`), and the hint."""
+
+
+def why_nothing(notes: Iterable[str]) -> tuple[str, str]:
+    """Why a check found nothing to check, from its notes: in words (perhaps none), and the hint."""
+    text = "\n".join(notes)
+    return next(((why, hint) for part, why, hint in NOTHING if part in text), ("", REQUIRES_GRAD))
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` is one of our arrays."""
+    from tapedebug.runtime.memory.array import array
+
+    return isinstance(value, array)
+
+
+def port(index: int, name: str, array: Any, *, field: bool = False) -> Port:
+    """The port of an array, or of one that is a field of a struct."""
+    shape = (*array.shape, *value_shape(array.dtype))
+    return Port(index, name, array, shape, components(array.dtype), field=field)
+
+
+def obstacle(name: str, value: Any) -> str | None:
+    """Why derivatives of or by `value` can not be asked; None where they can, or where it is no array."""
+    if isinstance(value, np.ndarray):
+        return f"{name} is a NumPy array, which has no gradient"
+    if not is_array(value):
+        return None
+    if not is_float(value.dtype):
+        return f"{name} holds {value.dtype.__name__}, which has no derivatives"
+    if not value.requires_grad:
+        return f"{name} has requires_grad=False"
+    if value.size == 0:
+        return f"{name} is empty"
+    return None
+
+
+def differentiable(
+    named: Iterable[tuple[int, str, Any]],
+    notes: list[str],
+    fields: Collection[str] = (),
+    *,
+    integers: bool = True,
+) -> list[Port]:
+    """The ports of those arrays that have derivatives; the reasons why others have not go to `notes`.
+
+    Args:
+        named: (place, name, value) of each argument, or field of one.
+        notes: Where reasons go.
+        fields: Which names are those of fields.
+        integers: Whether arrays of integers are noted, too.
+    """
+    ports = []
+    for index, name, value in named:
+        reason = obstacle(name, value)
+        if reason is not None and (integers or not is_array(value) or is_float(value.dtype)):
+            notes.append(f"not checked: {reason}")
+        elif reason is None and is_array(value):
+            ports.append(port(index, name, value, field=name in fields))
+    return ports

@@ -1,0 +1,137 @@
+"""Which rows and columns of a Jacobian are evaluated: single entries, a sample, random combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Floats, Indices
+from tapedebug.autograd.options import Sample
+from tapedebug.autograd.subjects.program import Port
+
+SEED = 20210
+KEPT = 1 << 17  # scalars of random directions that are kept for the next check
+
+
+def choose(size: int, limit: int, sample: Sample = "random") -> Indices:
+    """Which of `size` entries to evaluate: all where `limit` <= 0, else a fixed sample of `limit` of them.
+
+    The first and the last are always in the sample (boundaries are where kernels go wrong), the others are
+    drawn: the first N would all lie in one corner of an array, an even spacing would meet the same vector
+        component every time. With `sample="first"` they are the first N all the same.
+    """
+    if limit <= 0 or limit >= size:
+        return np.arange(size)
+    if sample == "first":
+        return np.arange(limit)
+    ends = np.array([0, size - 1])[:limit]
+    inner = np.random.default_rng(SEED).choice(np.arange(1, size - 1), size=limit - len(ends), replace=False)
+    return np.sort(np.concatenate([ends, inner]))
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Directions in a space of `size` scalars: unit vectors, then dense ones.
+
+    Attributes:
+        size: Dimension of the space.
+        units: Positions of the unit vectors.
+        dense: (k, size) float64, further directions.
+    """
+
+    size: int
+    units: Indices
+    dense: Floats
+
+    @classmethod
+    def of(
+        cls, port: Port, limit: int = -1, dense: Floats | None = None, *, sample: Sample = "random"
+    ) -> Probes:
+        """Unit vectors by `choose` and `dense` directions, among the `positions` of the port."""
+        size, positions = port.size, port.positions
+        directions = np.zeros((0, size)) if dense is None else dense
+        if port.only is not None:
+            directions = directions * np.isin(np.arange(size), port.only)
+        return cls(size, positions[choose(len(positions), limit, sample)], directions)
+
+    @classmethod
+    def single(cls, size: int, position: int) -> Probes:
+        """One unit vector."""
+        return cls(size, np.array([position]), np.zeros((0, size)))
+
+    def __len__(self) -> int:
+        return len(self.units) + len(self.dense)
+
+    def vector(self, position: int) -> Floats:
+        """The direction at `position`, (size,)."""
+        if position >= len(self.units):
+            direction: Floats = self.dense[position - len(self.units)]
+            return direction
+        unit = np.zeros(self.size)
+        unit[self.units[position]] = 1.0
+        return unit
+
+    def vectors(self, positions: Indices) -> Floats:
+        """The directions at `positions`, (len(positions), size)."""
+        found = np.zeros((len(positions), self.size))
+        single = positions < len(self.units)
+        found[np.flatnonzero(single), self.units[positions[single]]] = 1.0
+        found[~single] = self.dense[positions[~single] - len(self.units)]
+        return found
+
+    def apply(self, values: Floats) -> Floats:
+        """Inner products of all directions with `values`, (…, size) → (…, len(self))."""
+        single: Floats = values[..., self.units]
+        if not len(self.dense):
+            return single
+        return np.concatenate([single, values @ self.dense.T], axis=-1)
+
+    def spread(self, bars: Floats) -> Floats:
+        """Error bars of `apply(values)`, given those of the values."""
+        single: Floats = bars[..., self.units]
+        if not len(self.dense):
+            return single
+        return np.concatenate([single, bars @ np.abs(self.dense).T], axis=-1)
+
+
+def random_directions(size: int, count: int, scale: Floats | float = 1.0) -> Floats:
+    """`count` fixed random directions with entries ±(0.5 … 1.5) · scale, (count, size): none is near zero."""
+    drawn = _drawn if size * count <= KEPT else _drawn.__wrapped__
+    directions: Floats = drawn(size, count) * scale
+    return directions
+
+
+@lru_cache(maxsize=16)
+def _drawn(size: int, count: int) -> Floats:
+    rng = np.random.default_rng(SEED + size)
+    signs = rng.choice([-1.0, 1.0], size=(count, size))
+    directions: Floats = signs * rng.uniform(0.5, 1.5, size=(count, size))
+    return directions
+
+
+def sizes_of(values: Floats) -> Floats:
+    """How far entries can be displaced: as far as they are large, and none by next to nothing."""
+    size = np.abs(values)
+    typical = float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+    found: Floats = np.maximum(size, 0.01 * (typical or 1.0))
+    return found
+
+
+def seeds_of_all_kinds(size: int) -> Floats:
+    """Adjoint seeds that unit seeds are not: all negative, large of both signs, and small, (3, size)."""
+    usual, large = np.abs(random_directions(size, 2))
+    signs = np.where(np.arange(size) % 2 == 0, 1.0, -1.0)
+    return np.stack([-usual, 1000.0 * large * signs, 0.001 * usual * signs])
+
+
+def shape_index(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The index of a flat position in an array of `shape` (components last)."""
+    return tuple(int(i) for i in np.unravel_index(flat, tuple(shape))) if len(shape) else ()
+
+
+def flat_index(index: Sequence[int], shape: Sequence[int]) -> int:
+    """The flat position of an index in an array of `shape`, the inverse of `shape_index`."""
+    return int(np.ravel_multi_index(tuple(index), tuple(shape))) if len(shape) else 0

@@ -1,0 +1,306 @@
+"""Programs that run in a `Shadow`: in private memory, in float32 as recorded and in float64 as twins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.lang.types import float64, numpy_dtype
+from tapedebug.runtime.replay.batch import Several
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.single_launch import one_launch
+
+Consume = Literal["versions", "current"]
+Use = tuple[str, bool, Consume]
+NOWHERE: Mapping[Port, Floats] = {}
+
+
+class ShadowProgram:
+    """A launch, a recorded function or a whole tape; see `Program`.
+
+    Args:
+        subject: What it is called in messages.
+        make: Gives a new shadow before its first record, of the float64 twin where its argument is true.
+        inputs, outputs: What derivatives can be asked of.
+        launch: Index of the launch on the tape, None where it is not one launch of a tape.
+        consume: What the reverse pass of the user's program sees.
+
+    Attributes:
+        pulse: Called before each record of every run; may raise to cancel.
+        one_by_one: Of the runs that can not run several rows at once, "forward", "backward" or "push", why.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        make: Callable[[bool], Shadow],
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        *,
+        launch: int | None = None,
+        consume: Consume = "versions",
+    ) -> None:
+        self.subject = subject
+        self.launch = launch
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.consume = consume
+        self._make = make
+        # One shadow a purpose: forward runs must not disturb the state that the adjoints of many seeds start
+        # from.
+        self._shadows: dict[Use, Shadow] = {}
+        self._at: dict[Use, Mapping[Port, Floats]] = {}
+        self._several: dict[Use, Several | None] = {}
+        self._values: dict[Port, Floats] = {}
+        self._rounded: Shadow | None = None
+        self.one_by_one: dict[str, str] = {}
+        self.pulse: Callable[[], None] | None = None
+
+    def values(self, port: Port) -> Floats:
+        """The values of an input, (size,) float64."""
+        if port not in self._values:
+            shadow = self._shadow(("forward", True, "versions")).reset()
+            self._values[port] = shadow.values(port.array).ravel().astype(np.float64)
+        return self._values[port]
+
+    def evaluate(self, changes: Mapping[Port, Floats], *, single: bool = False) -> dict[Port, Floats]:
+        """Run forward; see `Program`."""
+        use: Use = ("forward", not single, "versions")
+        shadow = self._run(use, changes)
+        return {port: shadow.values(port.array).ravel().astype(np.float64) for port in self.outputs}
+
+    def pull(
+        self,
+        seeds: Mapping[Port, Floats],
+        *,
+        at: Mapping[Port, Floats] | None = None,
+        double: bool = False,
+        preserved: bool = False,
+    ) -> dict[Port, Floats]:
+        """Run backward; see `Program`."""
+        consume: Consume = "versions" if preserved else self.consume
+        use: Use = ("backward", double, consume)
+        wanted = NOWHERE if at is None else at
+        if use not in self._at or self._at[use] is not wanted:
+            self._run(use, wanted)
+        shadow = self._shadow(use)
+        shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=consume)
+        return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
+
+    def pull_rounded(self, seeds: Mapping[Port, Floats]) -> dict[Port, Floats]:
+        """Run backward with all results rounded as much as in float32; see `Program`."""
+        if self._rounded is None:
+            self._rounded = self._new(True).forward(0)
+            self._rounded.space.rounded = True
+        shadow = self._rounded
+        shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=self.consume)
+        return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
+
+    def push(
+        self,
+        tangents: Mapping[Port, Floats],
+        *,
+        at: Mapping[Port, Floats] | None = None,
+        double: bool = True,
+    ) -> dict[Port, Floats]:
+        """Run forward with tangents; see `Program`."""
+        if at is None:
+            shadow = self._shadow(("push", double, "versions")).reset()
+        else:  # a shadow of its own: the other one stays where runs of many rows begin
+            shadow = self._shadow(("moved", double, "versions")).reset()
+            for port, values in at.items():
+                shadow.set(port.array, values.reshape(port.shape))
+        shadow.push({p.array: v.reshape(p.shape) for p, v in tangents.items()})
+        return {port: shadow.tangent(port.array).ravel().astype(np.float64) for port in self.outputs}
+
+    def evaluate_many(
+        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: Any = np.float64
+    ) -> dict[Port, Floats]:
+        """Run forward for each row of `changes`; see `Program`."""
+        use: Use = ("forward", not single, "versions")
+        several = self._several_for(use, changes)
+        if several is None:
+            return self._one_by_one(
+                self.outputs, changes, lambda row: self.evaluate(row, single=single), dtype, single
+            )
+        self._at.pop(use, None)
+        return _named(self.outputs, several.forward(_by_array(changes), _arrays(self.outputs), dtype))
+
+    def pull_many(
+        self,
+        seeds: Mapping[Port, Floats],
+        *,
+        wanted: Sequence[Port] | None = None,
+        double: bool = False,
+        preserved: bool = False,
+        dtype: Any = np.float64,
+    ) -> dict[Port, Floats]:
+        """Run backward for each row of `seeds`; see `Program`."""
+        consume: Consume = "versions" if preserved else self.consume
+        use: Use = ("backward", double, consume)
+        ports = self.inputs if wanted is None else wanted
+        several = self._several_for(use, seeds)
+        if several is None:
+            return self._one_by_one(
+                ports,
+                seeds,
+                lambda row: self.pull(row, double=double, preserved=preserved),
+                dtype,
+                not double,
+            )
+        if use not in self._at or self._at[use] is not NOWHERE:
+            self._run(use, NOWHERE)
+        return _named(ports, several.backward(_by_array(seeds), _arrays(ports), consume, dtype))
+
+    def push_many(
+        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: Any = np.float64
+    ) -> dict[Port, Floats]:
+        """Run forward for each row of `tangents`; see `Program`."""
+        several = self._several_for(("push", double, "versions"), tangents)
+        if several is None:
+            return self._one_by_one(
+                self.outputs, tangents, lambda row: self.push(row, double=double), dtype, not double
+            )
+        return _named(self.outputs, several.push(_by_array(tangents), _arrays(self.outputs), dtype))
+
+    def _several_for(self, use: Use, given: Mapping[Port, Floats]) -> Several | None:
+        """What runs all rows at once; None where they run one by one."""
+        if not given or len(next(iter(given.values()))) < 2:
+            return None
+        if use not in self._several:
+            several = Several(self._shadow(use))
+            reason = several.obstacle(back=use[0] == "backward", moving=use[0] == "push", consume=use[2])
+            self._several[use] = None if reason else several
+            self.one_by_one.update({use[0]: reason} if reason else {})
+        return self._several[use]
+
+    def _one_by_one(
+        self,
+        ports: Sequence[Port],
+        given: Mapping[Port, Floats],
+        run: Callable[[dict[Port, Floats]], dict[Port, Floats]],
+        dtype: Any,
+        single: bool,
+    ) -> dict[Port, Floats]:
+        found = stacked(ports, [run(row) for row in rows_of(given)])
+        own = {port: numpy_dtype(port.array.dtype) if single else np.float64 for port in ports}
+        return {port: values.astype(dtype or own[port], copy=False) for port, values in found.items()}
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The kernels of its launches; see `Program`."""
+        records = self._shadow(("forward", True, "versions")).records
+        return [record.kernel for record in records if record.kernel is not None]
+
+    def shadow(self, double: bool = True) -> Shadow:
+        """A new shadow that stands before the first record."""
+        return self._new(double).forward(0, 0)
+
+    def standing(self) -> Shadow:
+        """The shadow in single precision that adjoints run in, before the first record.
+
+        It may be moved: whoever runs in it next starts over.
+        """
+        use: Use = ("backward", False, self.consume)
+        self._at.pop(use, None)
+        return self._shadow(use).reset()
+
+    def _new(self, double: bool) -> Shadow:
+        shadow = self._make(double)
+        shadow.pulse = self.pulse
+        shadow.fix_inputs()
+        return shadow
+
+    def matches_live(self) -> bool:
+        """Whether the last run in float32, with no input replaced, gave what the user's arrays hold."""
+        return self._run(("forward", False, "versions"), {}).matches_live()
+
+    def forget(self) -> None:
+        """Give back the memory of all shadows; values of inputs stay."""
+        self._shadows.clear()
+        self._several.clear()
+        self._rounded = None
+        self._at.clear()
+
+    def _shadow(self, use: Use) -> Shadow:
+        if use not in self._shadows:
+            self._shadows[use] = self._new(use[1])
+            self._shadows[use].forward_only = use[0] != "backward"
+        return self._shadows[use]
+
+    def _run(self, use: Use, changes: Mapping[Port, Floats]) -> Shadow:
+        self._at.pop(use, None)
+        shadow = self._shadow(use).reset()
+        for port, values in changes.items():
+            shadow.set(port.array, values.reshape(port.shape))
+        shadow.forward(0)
+        self._at[use] = changes
+        return shadow
+
+
+def _arrays(ports: Sequence[Port]) -> list[Any]:
+    return [port.array for port in ports]
+
+
+def _named(ports: Sequence[Port], found: Sequence[Floats]) -> dict[Port, Floats]:
+    return dict(zip(ports, found, strict=True))
+
+
+def _by_array(given: Mapping[Port, Floats]) -> dict[Any, Floats]:
+    return {port.array: values for port, values in given.items()}
+
+
+def rows_of(several: Mapping[Port, Floats]) -> list[dict[Port, Floats]]:
+    """The rows of (count, size) matrices, one dictionary for each of `count`."""
+    return [dict(zip(several, values, strict=True)) for values in zip(*several.values(), strict=True)]
+
+
+def stacked(ports: Sequence[Port], found: Sequence[Mapping[Port, Floats]]) -> dict[Port, Floats]:
+    """One (count, size) matrix for each port, of `count` dictionaries."""
+    return {
+        port: np.stack([row[port] for row in found]) if found else np.zeros((0, port.size)) for port in ports
+    }
+
+
+UNMATCHED = (
+    "a replay gives other values than the arrays hold: something changed them without the tape's knowledge"
+)
+
+
+def launch_shadow(
+    kernel: Any, dim: Any, args: Sequence[Any], values: Mapping[Any, np.ndarray[Any, Any]] | None = None
+) -> Callable[[bool], Shadow]:
+    """Makes shadows of one launch.
+
+    Args:
+        kernel: The kernel.
+        dim: Its launch dimensions.
+        args: All its arguments, one for each flat parameter.
+        values: Values of arrays among the arguments, where they are not what the arrays hold now.
+
+    Raises:
+        LaunchError: The arguments do not fit the kernel.
+    """
+    launch = one_launch(kernel, dim, args, flat=True)
+
+    def make(double: bool) -> Shadow:
+        shadow = Shadow(launch, float64 if double else None)
+        for array, found in (values or {}).items():
+            shadow.set(array, found)
+        return shadow
+
+    return make
+
+
+def tape_shadow(tape: Any) -> Callable[[bool], Shadow]:
+    """Makes shadows of a tape, before its first record."""
+
+    def make(double: bool) -> Shadow:
+        shadow: Shadow = tape.replay(dtype=float64 if double else None, stop=0)
+        return shadow
+
+    return make

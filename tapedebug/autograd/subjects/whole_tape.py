@@ -1,0 +1,345 @@
+"""The whole tape as one program: from its leaves to its loss."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import GradcheckError
+from tapedebug._source import display_file
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.subjects.pairs import is_array, obstacle, port
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram, tape_shadow
+from tapedebug.autograd.subjects.struct_fields import arrays_in
+from tapedebug.lang.types import type_name
+from tapedebug.runtime.tape.record import site_span
+
+Labels = Mapping[Any, str]
+
+
+class WholeTape(ShadowProgram):
+    """A tape with a scalar objective: the sum of its outputs times `seeds`.
+
+    Attributes:
+        tape: The tape.
+        seeds: What the reverse pass starts from.
+        launches: How many records the tape has.
+        unchecked: How many of them could not be replayed.
+        preserves: Its reverse pass sees the values of the forward pass.
+        notes: What could not be covered.
+        blind: Why no verdict can be had; empty where one can.
+        meant: Functions whose gradients are meant to differ (`func_grad(…, differs=True)`): differences of
+            the loss do not see those gradients.
+    """
+
+    def __init__(self, tape: Any, seeds: Mapping[Port, Floats], inputs: Sequence[Port]) -> None:
+        self.preserves = tape.on_overwrite in ("preserve", "error")
+        super().__init__(
+            "the whole tape",
+            tape_shadow(tape),
+            inputs,
+            list(seeds),
+            consume="versions" if self.preserves else "current",
+        )
+        self.tape = tape
+        self.seeds = dict(seeds)
+        self._scatter: dict[Port, Floats] | None = None
+        self.launches = len(tape.records)
+        self.notes: list[str] = []
+        probe = self._shadow(("forward", False, "versions"))
+        self.notes += list(probe.uncovered)
+        # Launches without an adjoint do run forward: that they lose a gradient is for the check to find.
+        functions = [r for r in tape.records if r.kind == "func"]
+        self.unchecked = len(functions)
+        self.blind = (
+            f"record_func (record {functions[0].index}) is not replayed, and may take part in the gradient"
+            if functions
+            else ""
+        )
+
+        self.meant = meant_to_differ(tape)
+
+    @functools.cached_property
+    def base(self) -> float:
+        """The objective in float64, with no input replaced."""
+        return self.loss()
+
+    @functools.cached_property
+    def along(self) -> dict[Port, Floats]:
+        """The float64 adjoint at the values of the float32 run.
+
+        It has the rounding of the float32 forward pass and none of the float32 reverse pass: where the
+        consumed gradient agrees with it, the reverse pass is right, however far the two runs are apart.
+        """
+        return self._along(rounded=False)
+
+    @functools.cached_property
+    def along_rounded(self) -> dict[Port, Floats]:
+        """The same, each result within a launch rounded as much as in float32, but not in the same way.
+
+        How far it is off `along` is what rounding does inside a launch: the derivative of a tanh near 1 is
+        the difference of two numbers that float32 can hardly tell apart.
+        """
+        return self._along(rounded=True)
+
+    def _along(self, *, rounded: bool) -> dict[Port, Floats]:
+        single, double = self.shadow(double=False), self.shadow()
+
+        def follow(record: Any) -> None:
+            single.forward(record.index, record.index + 1)
+            for param in record.plan.written:
+                double.set(record.args[param], single.values(record.args[param]))
+
+        double.forward(0, on_operation=follow)
+        double.space.rounded = rounded
+        double.backward({p.array: s.reshape(p.shape) for p, s in self.seeds.items()}, consume=self.consume)
+        return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
+
+    def scatter(self, scales: Sequence[float]) -> dict[Port, Floats]:
+        """How far the consumed gradient moves where its seeds, and so its rounding, are scaled.
+
+        Args:
+            scales: Factors of the seeds, which are divided out again.
+        """
+        if self._scatter is None:
+            plain = self.pull(self.seeds)
+            found = {port: np.zeros(port.size) for port in self.inputs}
+            for scale in scales:
+                scaled = self.pull({port: scale * seed for port, seed in self.seeds.items()})
+                for port in self.inputs:
+                    found[port] = np.maximum(found[port], np.abs(scaled[port] / scale - plain[port]))
+            self._scatter = found
+        return self._scatter
+
+    def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
+        """The objective, with some inputs replaced."""
+        outputs = self.evaluate(changes or {}, single=single)
+        return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))
+
+
+def meant_to_differ(tape: Any) -> list[str]:
+    """The functions that kernels on a tape call whose gradients are meant to differ from the derivative."""
+    kernels = {id(r.kernel): r.kernel for r in tape.records if r.kernel is not None and r.active}
+    return list(dict.fromkeys(name for kernel in kernels.values() for name in meant_of(kernel)))
+
+
+def meant_of(kernel: Any) -> list[str]:
+    """The functions that a kernel calls whose gradients are meant to differ from the derivative."""
+    from tapedebug.compiler.function import DIFFERING
+    from tapedebug.compiler.passes.custom import calls_with_gradient
+
+    if not DIFFERING:
+        return []
+    calls = calls_with_gradient(kernel._lowered.custom.body)
+    return list(dict.fromkeys(call.name for call in calls if call.function.gradient in DIFFERING))
+
+
+def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> WholeTape:
+    """The program of `end_to_end`; see there.
+
+    Raises:
+        GradcheckError: No loss is known, or an array is not on the tape.
+    """
+    names = Names(tape, labels)
+    if not tape.records:
+        raise GradcheckError(
+            "the tape is empty: nothing was recorded", hint="run the launches inside `with tape:`"
+        )
+    seeds = _seeds(tape, loss, names)
+    notes: list[str] = []
+    chosen = leaves(tape) if inputs is None else arrays_in(inputs)
+    ports = []
+    for index, array in enumerate(chosen):
+        name = names.of(array)
+        if array.buffer not in tape.tracker.ledgers:
+            if name not in names.all():
+                raise GradcheckError(
+                    f"end_to_end: {name} is not on the tape", hint="name an array that a launch uses"
+                )
+            notes.append(f"not checked: no launch uses {name}, although one is given it")
+            continue
+        reason = obstacle(name, array) or not_an_input(tape, name, array)
+        if reason is not None:
+            notes.append(f"not checked: {reason}")
+        else:
+            ports.append(port(index, name, array))
+    program = WholeTape(tape, seeds, ports)
+    program.notes += notes
+    program.notes += outside_notes(tape, names)
+    return program
+
+
+def outside_notes(tape: Any, names: Names) -> list[str]:
+    """Writes to the tape's memory that are not on the tape: while it recorded, and before backward."""
+    notes = []
+    during = [event for event in tape.outside if event.at < len(tape.records)]
+    computed = {record.args[p].buffer for record in tape.records for p in record.plan.written}
+    steps = [event for event in during if event.settled and event.array.buffer not in computed]
+    arrays = list(dict.fromkeys(names.of(event.array) for event in steps))
+    if arrays:
+        notes.append(
+            f"updated between passes of this tape: {', '.join(arrays)}; the gradient is that of all values "
+            "together, as backward adds it up"
+        )
+    arrays = list(dict.fromkeys(names.of(event.array) for event in during if event not in steps))
+    if arrays:
+        notes.append(
+            f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"
+        )
+    places = [names.of(a) + _at(site) for a, site in tape.tracker.constants_computed()]
+    if places:
+        notes.append(
+            "computed by a launch with record_tape=False, and taken as constant here: "
+            f"{', '.join(dict.fromkeys(places))}"
+        )
+    if tape.on_overwrite in ("ignore", "warn"):
+        late = [event for event in tape.outside if event.at == len(tape.records) and not event.settled]
+        places = list(dict.fromkeys(names.of(event.array) + _place(event) for event in late))
+        if places:
+            notes.append(f"written after the tape recorded, before backward: {', '.join(places)}")
+    return notes
+
+
+def _place(event: Any) -> str:
+    """Where a write off the tape stands in the user's source."""
+    if event.site is None:
+        return " (through NumPy, or another library that shares its memory)"
+    return _at(event.site)
+
+
+def _at(site: Any) -> str:
+    span = site_span(site)
+    return f" (at {display_file(span.file)}:{span.line})"
+
+
+def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
+    given = loss
+    if given is None:
+        given = tape.seeds
+        if not given:
+            why = "the last backward began without a seed, or from zeros"
+            why = why if tape.backward_calls else "backward has not been called on this tape"
+            raise GradcheckError(f"end_to_end: no loss is known: {why}", hint="pass loss=…")
+    if is_array(given):
+        given = {given: np.ones(given.shape)}
+    if not isinstance(given, Mapping) or not all(map(is_array, given)):
+        raise GradcheckError(
+            f"end_to_end: the loss is an array, or {{array: seed}}; got {loss!r}",
+            hint="pass the array of one element that the tape computes",
+        )
+    seeds: dict[Port, Floats] = {}
+    for index, (array, seed) in enumerate(given.items()):
+        name = names.of(array)
+        if array.buffer not in tape.tracker.ledgers:
+            raise GradcheckError(
+                f"end_to_end: {name}, an array of shape {array.shape}, is not on the tape",
+                hint="pass the array that a launch of this tape wrote",
+            )
+        target = port(index, name, array)
+        values = np.asarray(seed._look() if is_array(seed) else seed, dtype=np.float64).ravel()
+        if is_array(loss) and target.size != 1:
+            raise GradcheckError(
+                f"end_to_end: the loss must be a scalar; "
+                f"got {name} of shape {array.shape}, {type_name(array.dtype)}",
+                hint="pass loss={array: seed} for another objective",
+            )
+        if values.size != target.size:
+            raise GradcheckError(
+                f"end_to_end: the seed of {name} has {values.size} values, the array has {target.size}",
+                hint="pass a seed of the array's shape",
+            )
+        seeds[target] = values
+    return seeds
+
+
+def not_an_input(tape: Any, name: str, array: Any) -> str | None:
+    """Why an array is no input of the tape: it is overwritten before it is read; None where it is one."""
+    ledger = tape.tracker.ledgers.get(array.buffer)
+    if ledger is None:
+        return None
+    mine = {state.number for state in ledger.around(ledger.state(array))}
+    for record in tape.records:
+        for p in record.reads:
+            if record.args[p].buffer is array.buffer and ledger.state(record.args[p]).number in mine:
+                return None
+        for p in record.writes:
+            if record.args[p].buffer is array.buffer and ledger.state(record.args[p]).number in mine:
+                return f"{name} is written by launch {record.index} before anything reads it: it is no input"
+    return None
+
+
+def leaves(tape: Any) -> list[Any]:
+    """Arrays with a gradient whose values the tape reads before it writes them, by first use."""
+    found: dict[Any, Any] = {}
+    written: set[tuple[int, int]] = set()
+    ledgers = tape.tracker.ledgers
+    for record in tape.records:
+        for p in sorted(record.reads):
+            array = record.args[p]
+            if obstacle("", array) is not None or record.kind == "func":
+                continue
+            if record.plan.fresh_in(record, p):
+                continue  # it reads what it has written itself
+            ledger = ledgers[array.buffer]
+            state = ledger.state(array)
+            key = (id(ledger), state.number)
+            if key not in found and not any((id(ledger), s.number) in written for s in ledger.around(state)):
+                found[key] = array
+        for p in record.writes:
+            ledger = ledgers[record.args[p].buffer]
+            written.add((id(ledger), ledger.state(record.args[p]).number))
+    return list(found.values())
+
+
+class Names:
+    """Names of a tape's arrays: the labels that were given, else those of the parameters they went to."""
+
+    def __init__(self, tape: Any, labels: Labels | None = None) -> None:
+        self._by_range: dict[Any, str] = {}
+        for array, label in (labels or {}).items():
+            self._by_range.setdefault(_range(array), label)
+        taken = set(self._by_range.values())
+        for record in tape.records:
+            for p, array in enumerate(record.args):
+                if is_array(array) and _range(array) not in self._by_range:
+                    name = record.param_name(p)
+                    unique = next(n for n in _numbered(name) if n not in taken)
+                    taken.add(unique)
+                    self._by_range[_range(array)] = unique
+        self._arrays: dict[str, Any] = {}
+        for record in tape.records:
+            for array in record.args:
+                if is_array(array):
+                    self._arrays.setdefault(self._by_range[_range(array)], array)
+
+    def of(self, array: Any) -> str:
+        """The name of an array."""
+        if not is_array(array):
+            raise GradcheckError(f"an array is needed here; got {array!r} ({type(array).__name__})")
+        return self._by_range.get(_range(array), f"array{array.shape}")
+
+    def array(self, name: str) -> Any:
+        """The array with a name, or None."""
+        return self._arrays.get(name)
+
+    def all(self) -> list[str]:
+        """All names, in the order of first use."""
+        return list(self._arrays)
+
+
+def _range(array: Any) -> tuple[Any, ...]:
+    if array.is_contiguous:
+        return (id(array.buffer), array.start, array.stop)
+    return (id(array.buffer), array.ptr, array.shape, array.strides)
+
+
+def _numbered(name: str) -> Any:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}#{number}"
+        number += 1

@@ -1,0 +1,98 @@
+"""Where in the user's source an output is written, and where its launch was called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tapedebug._source import Span, display_file
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.lang.types import is_float
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a value comes from.
+
+    Attributes:
+        line: The first place in the kernel that writes it; None where the kernel's source is not known.
+        further: Lines of further places that do.
+        called: Where the launch was called; None for a kernel that is checked alone.
+        launch: The launch, where that is not the subject of the check itself: "launch 2 (square)".
+        dead: Of a recorded function, what a launch writes and a later one reads, though it has no gradient.
+    """
+
+    line: Span | None = None
+    further: tuple[int, ...] = ()
+    called: Span | None = None
+    launch: str = ""
+    dead: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """What to print below a message: the line with a caret, and the call."""
+        lines = []
+        if self.line is not None:
+            where = f"{display_file(self.line.file)}:{self.line.line}, in {self.line.function}"
+            if self.further:
+                where += f" (written also at line{'s' * (len(self.further) > 1)} "
+                where += f"{', '.join(map(str, self.further))})"
+            lines += [f"  --> {where}", *(f"   | {line}" for line in self.line.caret().splitlines())]
+        called = self.call()
+        return [*lines, f"  = note: {called}"] if called else lines
+
+    def call(self) -> str:
+        """`launch 2 (square) was called at sim.py:40, in step`; empty where nothing is known of it."""
+        if self.called is None:
+            return ""
+        where = f"{display_file(self.called.file)}:{self.called.line}, in {self.called.function}"
+        return f"{self.launch or 'the launch'} was called at {where}"
+
+
+def written_by(kernel: Any, name: str, called: Span | None = None, launch: str = "") -> Written:
+    """The places in which a kernel writes the parameter `name`."""
+    param = next((p.index for p in kernel.params if p.name == name), None)
+    spans = [a.span for a in kernel.analysis.accesses if a.param == param and a.kind in ("write", "atomic")]
+    first = next((span for span in spans if span is not None), None)
+    others = {span.line for span in spans if span is not None} - ({first.line} if first else set())
+    return Written(first, tuple(sorted(others)), called, launch)
+
+
+def placed(kernel: Any, ports: Sequence[Port], called: Span | None = None) -> list[Port]:
+    """Outputs of a kernel, with where they are written."""
+    return [replace(port, written=written_by(kernel, port.name, called)) for port in ports]
+
+
+def placed_by_tape(tape: Any, ports: Sequence[Port]) -> list[Port]:
+    """Outputs of a recorded function, each with the place of the last launch that writes it."""
+    found = []
+    dead = tuple(_dead(tape))
+    for port in ports:
+        writers = [
+            (record, p)
+            for record in tape.records
+            for p in record.writes
+            if record.kernel is not None and record.args[p].buffer is port.array.buffer
+        ]
+        found_by = None
+        if writers:
+            record, p = writers[-1]
+            launch = f"launch {record.index} ({record.kernel.key})"
+            found_by = written_by(record.kernel, record.param_name(p), record.call_site, launch)
+            found_by = replace(found_by, dead=dead)
+        found.append(replace(port, written=found_by))
+    return found
+
+
+def _dead(tape: Any) -> Iterator[str]:
+    """Arrays without a gradient that pass numbers from one launch to another: none gets through them."""
+    written: dict[int, str] = {}
+    for record in tape.records:
+        for p in sorted(record.reads):
+            name = written.pop(id(record.args[p].buffer), None)
+            if name is not None:
+                yield name
+        for p in sorted(record.writes):
+            array = record.args[p]
+            if is_float(array.dtype) and not array.requires_grad:
+                written[id(array.buffer)] = f"{record.param_name(p)} of launch {record.index} ({record.name})"

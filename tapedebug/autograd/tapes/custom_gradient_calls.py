@@ -1,0 +1,224 @@
+"""Calls of functions that have a gradient of their own, each checked at the arguments that it had.
+
+A thread is followed up to a call. There the body is evaluated in float64 beside the arguments, which gives
+its derivatives by differences, and the user's gradient is run in float64 from adjoints that are not zero:
+neither the results' nor what other uses of the arguments have gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.autograd.tapes.rule_evaluation import Lost, evaluate
+from tapedebug.autograd.tapes.thread_interpreter import Number, Thread, _is_float
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.ir import Custom, Op, Value
+
+GATHERED = 0.7310586
+"""What other uses of an argument have gathered when the gradient runs."""
+STEP = 1e-5
+"""The relative step of differences; a second one is a quarter of it."""
+BENT = 1e-3
+"""A relative difference of slopes on both sides beyond which there is no derivative to compare with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One argument of one call.
+
+    Attributes:
+        name: The parameter, with the component of a vector.
+        value: Its value.
+        given: What the user's gradient adds for the seeds.
+        right: What differences of the body say; None where it has no derivative here.
+        thrown_away: What had been gathered before is gone afterwards.
+    """
+
+    name: str
+    value: float
+    given: float
+    right: float | None
+    thrown_away: bool
+
+
+OFF = 1e-3
+"""A relative difference that counts."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call: the node of the kernel, the thread, its arguments."""
+
+    node: Custom
+    thread: int
+    partials: list[Partial] = field(default_factory=list)
+
+    def is_off(self, partial: Partial) -> bool:
+        """Whether what is given for an argument is not its derivative."""
+        if partial.right is None or partial.thrown_away:
+            return partial.thrown_away
+        largest = max(abs(p.right or 0.0) for p in self.partials)
+        error = abs(partial.given - partial.right)
+        return not error <= OFF * max(abs(partial.right), OFF * largest) + 1e-9
+
+
+@dataclass(slots=True)
+class CallsOf(Thread):
+    """A thread of a kernel whose calls are checked as it comes by.
+
+    Attributes:
+        checked: What was found.
+    """
+
+    checked: list[Call] = field(default_factory=list)
+
+    def _custom(self, node: Custom) -> None:
+        if node.gradient is not None and node.function is not None and not node.function.gradient.differs:
+            self.checked.append(Call(node, self.index, _partials(self, node)))
+        self._block(node.body)
+
+
+@dataclass(slots=True)
+class _Double(Thread):
+    """A piece of a thread in float64, from the values that it has."""
+
+    adjoints: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def _rule(self, op: Op, args: tuple[Number, ...]) -> Number:
+        from tapedebug.lang.rules import RULES
+
+        assert op.result is not None
+        if op.kind in ("to_f16", "to_f32", "to_f64"):
+            return Number(np.float64(args[0].value), op.result.type)
+        value = evaluate(RULES[op.kind].text, [arg.value for arg in args])
+        return Number(_widened(value, op.result.type), op.result.type)
+
+    def _free(self, value: Value) -> Number:
+        found = Thread._free(self, value)
+        found.value = _widened(found.value, value.type)
+        return found
+
+    def _access(self, op: Op, args: tuple[Number, ...], step: Any) -> None:
+        param, component = op.data
+        if op.kind in ("load_adjoint", "store_adjoint", "add_adjoint"):
+            place = (param, int(args[0].value) + component)
+            if op.kind == "load_adjoint":
+                assert op.result is not None
+                step.result = Number(np.float64(self.adjoints.get(place, 0.0)), op.result.type)
+            else:
+                before = self.adjoints.get(place, 0.0) if op.kind == "add_adjoint" else 0.0
+                self.adjoints[place] = before + float(args[1].value)
+            return
+        if self.memory.get(param) is None:
+            self.memory[param] = np.array(self.arrays[param]).reshape(-1)
+        if self.memory[param].dtype in (np.float32, np.float16):
+            self.memory[param] = self.memory[param].astype(np.float64)
+        Thread._access(self, op, args, step)
+
+    def _op(self, op: Op) -> None:
+        if op.kind in ("load_adjoint", "store_adjoint", "add_adjoint"):
+            args = tuple(self._get(value) for value in op.args)
+            from tapedebug.autograd.tapes.thread_interpreter import Step
+
+            step = Step(op, args, None)
+            self._access(op, args, step)
+            if op.result is not None and step.result is not None:
+                self.names[op.result] = step.result
+            return
+        Thread._op(self, op)
+
+
+def _widened(value: Any, kind: Any) -> Any:
+    """A float in float64, whatever it was; other values as they are."""
+    return np.float64(value) if isinstance(value, np.floating) else value
+
+
+def _double(thread: Thread, changes: dict[Value, float]) -> _Double:
+    """A copy of the state of a thread in float64, with some values replaced."""
+    made = _Double(thread.function, thread.index, thread.dim, thread.arrays, thread.scalars, thread.active)
+    made.memory = {param: values.copy() for param, values in thread.memory.items()}
+    made.names = {value: Number(_widened(n.value, n.type), n.type) for value, n in thread.names.items()}
+    for value, changed in changes.items():
+        made.names[value] = Number(np.float64(changed), value.type)
+    return made
+
+
+def _results(thread: Thread, node: Custom, changes: dict[Value, float]) -> np.ndarray[Any, Any]:
+    """The results of the body, where they are floats, with some arguments replaced."""
+    run = _double(thread, changes)
+    with np.errstate(all="ignore"):
+        run._block(node.body)
+    return np.array([float(run._get(v).value) for v in node.results if _is_float(v.type)])
+
+
+def _partials(thread: Thread, node: Custom) -> list[Partial]:
+    values = list(dict.fromkeys(value for _, value in node.params if value in thread.names))
+    if not values or not any(_is_float(v.type) for v in node.results):
+        return []
+    seeds = [float(s) for s in np.linspace(1.0, -0.6, len(node.results))]
+    given = _given(thread, node, seeds, values)
+    weights = np.array([s for s, v in zip(seeds, node.results, strict=True) if _is_float(v.type)])
+    names = {value: name for name, value in reversed(node.params)}
+    found = []
+    for value in values:
+        at = float(thread.names[value].value)
+        after = given[value]
+        right = _slope(thread, node, value, weights)
+        thrown = right is not None and _near(after, right) and not _near(after, right + GATHERED)
+        given_here = after if thrown else after - GATHERED
+        found.append(Partial(names[value], at, given_here, right, thrown))
+    return found
+
+
+def _given(
+    thread: Thread, node: Custom, seeds: Iterable[float], values: Iterable[Value]
+) -> dict[Value, float]:
+    """The adjoints of the arguments after the user's gradient ran."""
+    assert node.gradient is not None
+    run = _double(thread, {})
+    with np.errstate(all="ignore"):
+        run._block(node.body)  # a gradient finds again what the body has computed
+        for value, seed in zip(node.seeds, seeds, strict=True):
+            run.names[value] = Number(np.float64(seed), value.type)
+        taken: set[Value] = set()
+        for value, before in zip(node.inputs, node.before, strict=True):
+            # A value that stands for several arguments brings what it has to the first of them.
+            run.names[before] = Number(np.float64(0.0 if value in taken else GATHERED), before.type)
+            taken.add(value)
+        run._block(node.gradient)
+        after: dict[Value, float] = {}
+        for value, out in zip(node.inputs, node.gradient.yields, strict=True):
+            after[value] = after.get(value, 0.0) + float(run._get(out).value)
+    return {value: after.get(value, GATHERED) for value in values}
+
+
+def _slope(thread: Thread, node: Custom, value: Value, weights: np.ndarray[Any, Any]) -> float | None:
+    """The derivative of the results, weighted, by an argument; None at a kink and where it is not finite."""
+    at = float(thread.names[value].value)
+    step = STEP * max(abs(at), 1e-3)
+    start = float(weights @ _results(thread, node, {}))
+    central = []
+    for h in (step, step / 4):
+        try:
+            up = float(weights @ _results(thread, node, {value: at + h}))
+            down = float(weights @ _results(thread, node, {value: at - h}))
+        except Lost:
+            return None
+        sides = ((up - start) / h, (start - down) / h)
+        if not all(np.isfinite(sides)):
+            return None
+        central.append(((up - down) / (2 * h), abs(sides[0] - sides[1])))
+    (coarse, wide), (fine, narrow) = central
+    size = max(abs(coarse), abs(fine))
+    if abs(fine - coarse) > BENT * size or (narrow > BENT * size and narrow > wide / 2):
+        return None
+    return (16 * fine - coarse) / 15
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-4 * max(abs(one), abs(other), 1e-3)

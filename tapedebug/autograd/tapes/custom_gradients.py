@@ -1,0 +1,178 @@
+"""Functions with a gradient of the user's own (`func_grad`), each by itself, at arguments that it had."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.finite_diff.verdict import Verdict
+from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.subjects.launches import launch_values
+from tapedebug.autograd.subjects.pairs import is_array
+from tapedebug.autograd.tapes.custom_gradient_calls import Call, CallsOf, Partial
+from tapedebug.autograd.tapes.rule_evaluation import Lost
+from tapedebug.autograd.tapes.thread_interpreter import thread_of
+
+CHECK = "func_grad alone"
+LAUNCHES = 3  # of a kernel: the first, the last, one between
+THREADS = 12  # of a launch, spread over it
+
+
+def check_own_gradients(
+    tape: Any, records: Sequence[Any], notes: list[str], checkpoint: Checkpoint | None = None
+) -> list[PairResult]:
+    """Check the gradient of each function with `func_grad` that kernels on a tape call.
+
+    Args:
+        tape: The tape.
+        records: The launches whose calls may be looked at.
+        notes: Takes what was not checked, and why.
+        checkpoint: Called often; may raise to cancel.
+
+    Returns:
+        One result for each argument of each function of each launch that was looked at.
+    """
+    chosen = _chosen(records, notes)
+    found: list[PairResult] = []
+    lost: dict[str, None] = {}
+    for record, values in launch_values(tape.tracker, chosen, checkpoint):
+        held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
+        calls: dict[str, list[Call]] = {name: [] for name in _functions(record.kernel)}
+        for index in _spread(record.threads):
+            thread = thread_of(record, index, held, record.kernel._lowered.custom)
+            single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
+            try:
+                single.run()
+            except Lost as error:
+                lost.setdefault(f"launch {record.index} ({record.name}): {error}")
+            for call in single.checked:
+                calls.setdefault(call.node.name, []).append(call)
+            if checkpoint is not None:
+                checkpoint()
+        for name, several in calls.items():
+            found += _results(record, name, several)
+            if not several:
+                lost.setdefault(
+                    f"function {name}: none of the threads that were followed in launch {record.index} "
+                    f"({record.name}) calls it"
+                )
+    notes += [f"not checked alone: {reason}" for reason in lost]
+    return found
+
+
+def functions_off(
+    tape: Any, names: Sequence[str], threads: Iterable[int], checkpoint: Checkpoint | None = None
+) -> bool:
+    """Return whether the gradient of one of some functions is not its derivative, by differences of it alone.
+
+    Args:
+        tape: The tape.
+        names: The functions.
+        threads: The threads whose calls are looked at, beside some that are spread over each launch.
+        checkpoint: Called often; may raise to cancel.
+    """
+    records = [record for record in tape.records if record.kernel is not None and record.active]
+    records = [record for record in records if set(names) & set(_functions(record.kernel))]
+    wanted = list(islice(threads, THREADS))
+    for record, values in launch_values(tape.tracker, _chosen(records, []), checkpoint):
+        held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
+        among = [index for index in wanted if index < record.threads]
+        for index in dict.fromkeys([*among, *_spread(record.threads)]):
+            for call in _calls(record, index, held):
+                if call.node.name in names and any(call.is_off(partial) for partial in call.partials):
+                    return True
+            if checkpoint is not None:
+                checkpoint()
+    return False
+
+
+def _calls(record: Any, index: int, held: dict[int, Any]) -> list[Call]:
+    """The calls in one thread of a launch, as far as it can be followed."""
+    thread = thread_of(record, index, held, record.kernel._lowered.custom)
+    single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
+    with contextlib.suppress(Lost):
+        single.run()
+    return single.checked
+
+
+def _functions(kernel: Any) -> list[str]:
+    """The names of the functions with a gradient of the user's that a kernel calls."""
+    from tapedebug.compiler.passes.custom import calls_with_gradient
+
+    nodes: Iterable[Any] = calls_with_gradient(kernel._lowered.custom.body)
+    return list(dict.fromkeys(node.name for node in nodes if not node.function.gradient.differs))
+
+
+def _chosen(records: Sequence[Any], notes: list[str]) -> list[Any]:
+    """Some launches of each kernel that calls such functions, in recorded order."""
+    kernels: dict[int, list[Any]] = {}
+    for record in records:
+        if record.active and _functions(record.kernel):
+            kernels.setdefault(id(record.kernel), []).append(record)
+    chosen: dict[int, Any] = {}
+    for several in kernels.values():
+        several = sorted(several, key=lambda record: record.index)
+        places = sorted({0, len(several) // 2, len(several) - 1})
+        chosen.update((several[place].index, several[place]) for place in places)
+        if len(several) > len(places):
+            names = ", ".join(_functions(several[0].kernel))
+            notes.append(
+                f"{names}: checked alone in {len(places)} of {len(several)} launches of {several[0].name}"
+            )
+    return [chosen[index] for index in sorted(chosen)]
+
+
+def _spread(threads: int) -> list[int]:
+    places = np.linspace(0, max(0, threads - 1), min(threads, THREADS)).astype(int)
+    return [int(index) for index in np.unique(places)]
+
+
+def _results(record: Any, name: str, calls: Sequence[Call]) -> list[PairResult]:
+    partials: dict[str, list[tuple[Call, Partial]]] = {}
+    for call in calls:
+        for partial in call.partials:
+            partials.setdefault(partial.name, []).append((call, partial))
+    return [_result(record, name, argument, samples) for argument, samples in partials.items()]
+
+
+def _result(record: Any, name: str, argument: str, samples: Sequence[tuple[Call, Partial]]) -> PairResult:
+    known = [(call, partial) for call, partial in samples if partial.right is not None]
+    off = [(call, partial) for call, partial in known if call.is_off(partial)]
+    errors = [abs(partial.given - (partial.right or 0.0)) for _, partial in known]
+    relative = [
+        error / abs(partial.right or 1.0)
+        for error, (_, partial) in zip(errors, known, strict=True)
+        if partial.right
+    ]
+    verdict: Verdict = "WRONG" if off else "AGREE" if known else "KINK"
+    message = ""
+    if off:
+        call, partial = max(off, key=lambda sample: abs(sample[1].given - (sample[1].right or 0.0)))
+        message = f"{_told(call, partial)}; {len(off)} of {len(known)} calls that were checked are off"
+    elif not known:
+        message = f"the function has no derivative by {argument} where it was called"
+    return PairResult(
+        record.index, f"function {name} in launch {record.index} ({record.name})", argument, "the result",
+        verdict, max(errors, default=float("nan")), max(relative, default=float("nan")), message,
+        entries=len(samples), evaluated=len(known), check=CHECK,
+    )  # fmt: skip
+
+
+def _told(call: Call, partial: Partial) -> str:
+    at = ", ".join(f"{p.name} = {p.value:.6g}" for p in call.partials[:6])
+    gradient = call.node.function.gradient.name
+    where = f"in thread {call.thread}, at {at}"
+    if partial.thrown_away:
+        return (
+            f"{gradient} sets the adjoint of {partial.name} instead of adding to it, and throws away what "
+            f"other uses gathered ({where})"
+        )
+    return (
+        f"{gradient} is not the derivative: {where}, the derivative by {partial.name} is "
+        f"{partial.right:.6g}, and {partial.given:.6g} is given"
+    )

@@ -1,0 +1,108 @@
+"""The entry of a gradient at which differences of the loss refute the adjoint, found by halving a direction.
+
+One wrong entry of n moves a derivative along a random direction by 1/√n of its own error: far less than what
+float32 may do to the gradient, and far more than what differences in float64 resolve. Where such a direction
+is off by more than its error bar, halves of it are displaced, down to one entry. That entry is then judged by
+itself, with steps of its own, so that no error bar along the way has to be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
+from tapedebug.autograd.subjects.probes import shape_index
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.tapes.directional import TREMBLING, Gradients, Probe, measured
+
+REFUTED = 3.0  # error bars by which a difference is off: it is not the same number
+PRECISE = 1e-7  # of the size of a derivative: what no difference is trusted to refute
+OWN = 1e-5  # of an entry: an error of it that is told
+AGAIN = 8.0  # times shorter steps, with which the entry is displaced a second time
+ALIKE = 0.1  # of the error: how far the two may be apart
+
+
+def sure_of(probes: Sequence[Probe]) -> list[Probe]:
+    """The probes whose differences have an error bar that says something, and no kink."""
+    return [probe for probe in probes if probe.verdict != "KINK" and probe.bar <= probe.allowed]
+
+
+def refutes(probe: Probe) -> bool:
+    """Return whether a difference is off the float64 adjoint by more than its error bar explains."""
+    error = abs(probe.exact - probe.fd)
+    return error > REFUTED * probe.bar and error > PRECISE * probe.size
+
+
+@dataclass(frozen=True)
+class EntryHunt:
+    """The search in one input.
+
+    Attributes:
+        program: The tape.
+        port: The input.
+        gradients: Its gradients.
+        checkpoint: Called before each evaluation.
+    """
+
+    program: WholeTape
+    port: Port
+    gradients: Gradients
+    checkpoint: Checkpoint | None = None
+
+    def run(self, probes: Sequence[Probe]) -> Probe | None:
+        """The difference along an entry that refutes the adjoint; None where none does."""
+        floor = self.gradients.floor(self.port)
+        for probe in sorted(sure_of(probes), key=lambda p: -p.rel_error):
+            direction = probe.direction
+            if direction is None or not refutes(probe):
+                continue
+            if float(floor @ np.abs(direction)) > TREMBLING * probe.size:
+                continue  # what one rounding of the inputs moves that far is not found by longer steps
+            entry = self._entry(direction, probe)
+            found = None if entry is None else self._judged(entry)
+            if found is not None:
+                return found
+        return None
+
+    def _entry(self, direction: Floats, probe: Probe) -> int | None:
+        """The one entry that is left after halving; None where the error is lost on the way."""
+        among: Indices = np.flatnonzero(direction)
+        error = probe.exact - probe.fd
+        while len(among) > 1:
+            half = among[: len(among) // 2]
+            found = self._along(np.isin(np.arange(len(direction)), half) * direction)
+            here = found.exact - found.fd
+            if not np.isfinite(here):
+                return None
+            first = abs(here) >= abs(error - here)
+            among, error = (half, here) if first else (among[len(among) // 2 :], error - here)
+            if first and not refutes(found):
+                return None
+        return int(among[0])
+
+    def _judged(self, entry: int) -> Probe | None:
+        """The difference along one entry, where steps of two lengths refute the adjoint alike."""
+        unit = np.zeros(self.port.size)
+        unit[entry] = abs(float(self.program.values(self.port)[entry])) or 1.0
+        once, again = self._along(unit), self._along(unit / AGAIN)
+        error = abs(once.exact - once.fd)
+        apart = abs(once.fd - AGAIN * again.fd)
+        if once.verdict == "KINK" or again.verdict == "KINK" or not refutes(once) or not refutes(again):
+            return None
+        if error <= OWN * max(abs(once.fd), abs(once.exact)) or apart > ALIKE * error:
+            return None
+        place = shape_index(entry, self.port.shape)
+        return replace(once, entry=place, unit=float(unit[entry]), verdict="WRONG")
+
+    def _along(self, direction: Floats) -> Probe:
+        consumed, exact = self.gradients.consumed[self.port], self.gradients.exact[self.port]
+        size = float(np.sqrt(((exact * direction) ** 2).sum()))
+        nan, inf = float("nan"), float("inf")
+        plain = Probe(None, float(consumed @ direction), float(exact @ direction), nan, inf, size, 0.0)
+        found, slope = measured(self.program, {self.port: direction}, plain, OWN, 0.0, self.checkpoint)
+        bent = bool(slope.kink[0]) and abs(float(slope.left[0] - slope.right[0])) > found.bar
+        return replace(found, verdict="KINK") if bent else found

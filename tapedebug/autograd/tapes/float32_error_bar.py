@@ -1,0 +1,108 @@
+"""How far float32 rounding alone moves a gradient: the error bar of the reverse pass that is consumed.
+
+A reverse pass is linear in its seeds: seeds that are three times as large give three times the gradient, to
+the last bit in exact arithmetic. In float32 each sum and product is then rounded elsewhere, so that the
+gradients of scaled seeds, scaled back, scatter as much as rounding moves them (stochastic arithmetic, Vignes,
+Math. Comput. Simul. 35 (1993) 233, doi:10.1016/0378-4754(93)90003-D). A wrong factor, sign or term stays as
+wrong as it was, and does not scatter: the bar does not hide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.tapes.directional import Gradients, Probe
+
+SCALES = (3.0, 0.7, 1.3, -1.1, 0.9)  # no powers of two: those round the same
+SPREAD = 10.0  # times the largest scatter that was seen: what rounding may do
+NEARBY = 8  # inputs at which the gradient is rounded otherwise
+DUST = 1e-5  # of the loss: what an input can not move it by in float32, beside its rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Rounding:
+    """What rounding does to the gradient of one input.
+
+    Attributes:
+        bar: For each entry, how far it may be off.
+        error: How far it is off the float64 adjoint.
+        apart: How far that is off the one that sees the values of the forward pass.
+        share: How far the errors would move the loss together, if the input changed by 100 %, relative to
+            `scale`.
+        scale: The loss, or what the largest gradient promises for such a change.
+    """
+
+    bar: Floats
+    error: Floats
+    apart: Floats
+    share: float
+    scale: float
+
+    def is_dust(self, probes: Sequence[Probe]) -> bool:
+        """Whether a gradient is off by rounding alone, and by nothing that the loss could show in float32.
+
+        So it is with a gradient of 0 that is a sum of terms that cancel: no relative error says anything.
+        """
+        return bool(
+            (self.error <= self.bar).all()
+            and (self.apart <= self.bar).all()
+            and self.share <= DUST
+            and probes
+            and all(_confirms(probe, DUST * self.scale) for probe in probes)
+        )
+
+    def words(self) -> str:
+        """How well a gradient that is dust agrees."""
+        return (
+            f"off by {self.error.max(initial=0.0):.2g} from the float64 adjoint, which float32 rounding "
+            f"explains: terms that cancel, to {self.share:.0e} of the loss"
+        )
+
+
+def _confirms(probe: Probe, least: float) -> bool:
+    """Whether a difference has the float64 adjoint within its bar, and a bar that says something."""
+    return (
+        probe.verdict != "KINK"
+        and probe.bar <= least
+        and abs(probe.exact - probe.fd) <= probe.bar + probe.allowed
+    )
+
+
+def scatter_nearby(program: WholeTape, port: Port) -> Floats:
+    """How far the error of the float32 gradient scatters among inputs that differ by one rounding.
+
+    Each of them is rounded otherwise, within the launches, too. A wrong factor is the same for all.
+    """
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(NEARBY):
+        at = {
+            source: values * (1 + source.rounding * rng.choice([-1.0, 1.0], size=values.shape))
+            for source in program.inputs
+            for values in [program.values(source)]
+        }
+        single, double = (program.pull(program.seeds, at=at, double=double)[port] for double in (False, True))
+        found.append(single - double)
+    scatter: Floats = np.abs(np.stack(found) - np.median(found, axis=0)).max(axis=0)
+    return scatter
+
+
+def rounding_of(program: WholeTape, gradients: Gradients, port: Port) -> Rounding:
+    """Measure how far rounding moves the consumed gradient of an input."""
+    exact = gradients.exact
+    error = np.abs(gradients.consumed[port] - exact[port])
+    scale = gradients.scale
+    moved = float(error @ np.abs(program.values(port)))
+    return Rounding(
+        SPREAD * program.scatter(SCALES)[port],
+        error,
+        np.abs(gradients.same[port] - exact[port]),
+        moved / scale if scale else float("inf"),
+        scale,
+    )

@@ -1,0 +1,151 @@
+"""Many inputs displaced together: a cost that grows with the tape, not with the tape times its inputs.
+
+In a random direction of all inputs together the errors of their gradients add up with random signs: where the
+difference of the loss agrees, none of them is wrong by more than is allowed of one. Where it does not, halves
+of the inputs are displaced, until those are found that are to blame.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Checkpoint, Floats
+from tapedebug.autograd.subjects.probes import random_directions
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, judged, measured, probe_input
+
+MANY = 24  # inputs from which on they are displaced together
+SAMPLE = 4  # of those, displaced one by one nevertheless: those that move the loss most
+BAND = 100.0  # inputs displaced together move the loss alike, but for this factor
+BANDS = 4  # that there usually are, at most
+
+
+class Together:
+    """Compares the gradients of many inputs with differences of the loss.
+
+    Args:
+        program: The tape.
+        gradients: Of all its inputs.
+        rtol: The relative error up to which they agree.
+        effort: How many directions each group is displaced in, and until when.
+        checkpoint: Called before each evaluation.
+    """
+
+    def __init__(
+        self,
+        program: WholeTape,
+        gradients: Gradients,
+        rtol: float,
+        effort: Effort,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.program = program
+        self.gradients = gradients
+        self.rtol = rtol
+        self.effort = effort
+        self.checkpoint = checkpoint
+        self.probes: dict[Port, list[Probe]] = {}
+        self.one_by_one = 0
+        self.left = 0
+        self.scale = {port: self._scale(port) for port in program.inputs}
+        self.moves = {port: self._moves(port) for port in program.inputs}
+
+    def run(self) -> dict[Port, list[Probe]]:
+        """The comparisons that concern each input."""
+        inputs = sorted(self.program.inputs, key=lambda port: -self.moves[port])
+        for port in inputs[:SAMPLE]:
+            self._alone(port)
+        for band in _bands(inputs[SAMPLE:], self.moves):
+            self._group(band)
+        together = len(inputs) - self.one_by_one - self.left
+        self.program.notes.append(
+            f"of {len(inputs)} inputs, {together} were displaced together in random directions, "
+            f"{self.one_by_one} one by one"
+            + (f"; there was no time to tell the other {self.left} apart" if self.left else "")
+        )
+        return self.probes
+
+    def _scale(self, port: Port) -> Floats:
+        size = np.abs(self.program.values(port))
+        typical = float(np.sqrt(np.mean(size**2))) or 1.0
+        scale: Floats = np.maximum(size, 0.01 * typical)
+        return scale
+
+    def _moves(self, port: Port) -> float:
+        found = float(np.linalg.norm(self.gradients.exact[port] * self.scale[port]))
+        return found if np.isfinite(found) else float("inf")
+
+    def _alone(self, port: Port) -> None:
+        self.one_by_one += 1
+        self.probes[port] = probe_input(
+            self.program, port, self.gradients, self.rtol, self.effort, self.checkpoint
+        )
+
+    def _group(self, group: Sequence[Port]) -> None:
+        """Displace a group together, and its halves where that does not settle it."""
+        if len(group) == 1:
+            self._alone(group[0])
+            return
+        found = [self._displace(group, number) for number in range(self.effort.random)]
+        if all(_confirms(probe) for probes in found for probe in probes.values()):
+            for port in group:
+                self.probes[port] = [probes[port] for probes in found]
+        elif time.perf_counter() > self.effort.until and any(
+            probe.verdict in ("WRONG", "KINK") for probes in self.probes.values() for probe in probes
+        ):
+            self.left += len(group)
+            for port in group:
+                doubts = [replace(probes[port], bar=float("inf"), verdict="UNDECIDABLE") for probes in found]
+                self.probes[port] = doubts
+        else:
+            half = len(group) // 2
+            self._group(group[:half])
+            self._group(group[half:])
+
+    def _displace(self, group: Sequence[Port], number: int) -> dict[Port, Probe]:
+        program, gradients = self.program, self.gradients
+        least = min((self.moves[port] for port in group if self.moves[port] > 0), default=1.0)
+        weights = {port: least / self.moves[port] if self.moves[port] > 0 else 1.0 for port in group}
+        offset, rows = 0, random_directions(sum(port.size for port in group), number + 1)[number]
+        directions: dict[Port, Floats] = {}
+        for port in group:
+            directions[port] = weights[port] * self.scale[port] * rows[offset : offset + port.size]
+            offset += port.size
+        along = {port: float(gradients.exact[port] @ directions[port]) for port in group}
+        exact = sum(along.values())
+        size = float(np.sqrt(sum(float(((gradients.exact[p] * directions[p]) ** 2).sum()) for p in group)))
+        noise = sum(float(gradients.floor(port) @ np.abs(directions[port])) for port in group)
+        plain = Probe(None, exact, exact, float("nan"), float("inf"), size, 0.0, inputs=len(group))
+        # What is allowed of one input is the group's share of it.
+        rtol = self.rtol / np.sqrt(len(group))
+        probe, slope = measured(program, directions, plain, rtol, noise, self.checkpoint)
+        found = {}
+        for port in group:
+            off = float(gradients.consumed[port] @ directions[port]) - along[port]
+            found[port] = judged(replace(probe, ad=exact + off), slope, noise, 1.0)
+        return found
+
+
+def _confirms(probe: Probe) -> bool:
+    """Whether a difference confirms the float64 adjoint of all inputs that were displaced."""
+    return (
+        probe.verdict != "KINK"
+        and probe.bar <= probe.allowed
+        and abs(probe.exact - probe.fd) <= probe.allowed + probe.bar
+    )
+
+
+def _bands(inputs: Sequence[Port], moves: dict[Port, float]) -> list[list[Port]]:
+    """Inputs that move the loss alike, the largest first; those that promise nothing come last."""
+    bands: list[list[Port]] = []
+    for port in inputs:
+        if bands and moves[bands[-1][0]] <= BAND * moves[port]:
+            bands[-1].append(port)
+        else:
+            bands.append([port])
+    return bands

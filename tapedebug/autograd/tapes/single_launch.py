@@ -1,0 +1,211 @@
+"""One launch by itself, for the adjoints that arrive at it: what it passes on, beside differences of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
+from tapedebug.autograd.finite_diff.jacobian_entries import along, fine_for, in_chunks
+from tapedebug.autograd.finite_diff.verdict import Tolerance, Verdict
+from tapedebug.autograd.subjects.probes import random_directions, sizes_of
+from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
+
+Cause = Literal["", "adjoint", "not finite", "overwritten", "detached", "no adjoint"]
+
+DIRECTIONS = 2  # random ones in each argument
+WHOLE = 2048  # entries of an argument up to which a wrong gradient of it is put right entry by entry
+SKETCH = 8  # directions in which that of a larger one is
+EPS = 1e-4  # the largest step
+DUST = 1e-12  # of the largest entry: what is below is rounding
+NOTHING = 1e-10  # of what the outputs hold: a smaller change by 100 % of an argument is rounding
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """The entry of an argument's gradient that is off most.
+
+    Attributes:
+        index: In the array, components last; None where only a direction was compared.
+        given: By the reverse pass.
+        right: By differences, or by the adjoint at the right values.
+        bar: How far that may be off.
+        count: How many entries are off.
+        ratio: Of `given` to `right` in all of them; NaN where it is not the same.
+    """
+
+    index: tuple[int, ...] | None
+    given: float
+    right: float
+    bar: float
+    count: int = 0
+    ratio: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What one launch does to the adjoint of one of its arguments.
+
+    Attributes:
+        launch: Index of the launch.
+        param: The parameter.
+        verdict: Of its gradient.
+        cause: Why it is wrong; empty where it is not.
+        size: Scalars in it.
+        error, relative: How far it is off along a random direction, or in an entry.
+        wrong: The entry that is off most.
+        clobber: Where values were overwritten, the record that did it; -1 for something outside the tape.
+    """
+
+    launch: int
+    param: int
+    verdict: Verdict
+    cause: Cause = ""
+    size: int = 0
+    error: float = 0.0
+    relative: float = 0.0
+    wrong: Wrong | None = None
+    clobber: int = -1
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on an argument, its right gradient where it has another, and the error bar of an entry."""
+
+    argument: Argument
+    right: Floats | None = None
+    bar: float = 0.0
+
+
+class LaunchAlone:
+    """One launch alone, beside the adjoints that arrive at it.
+
+    Args:
+        index: Of the launch.
+        program: It.
+        inputs: The arguments that it reads, by parameter.
+        weights: The adjoints of what it writes.
+        rtol: The relative error up to which a gradient agrees.
+        checkpoint: Called often; may raise to cancel.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        program: ShadowProgram,
+        inputs: Mapping[int, Port],
+        weights: Mapping[Port, Floats],
+        rtol: float,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.index = index
+        self.program = program
+        self.inputs = inputs
+        self.weights = weights
+        self.rtol = rtol
+        self.checkpoint = checkpoint
+        self.start = program.evaluate({})
+        held = [np.abs(w) @ np.nan_to_num(np.abs(self.start[t]), posinf=0.0) for t, w in weights.items()]
+        self.dust = NOTHING * float(sum(held))
+
+    def judge(self, p: int, given: Floats) -> Judged:
+        """Compare what the adjoint adds to an argument with differences of the launch."""
+        source, flat = self.inputs[p], given.ravel()
+        if not np.isfinite(flat).all():
+            return self._put_right(p, flat, "not finite")
+        directions = random_directions(source.size, DIRECTIONS, sizes_of(self.program.values(source)))
+        value, bar, kink = self._along(source, directions)
+        size = np.sqrt(((directions * flat) ** 2).sum(axis=1))
+        error = np.abs(directions @ flat - value)
+        allowed = self.rtol * np.maximum(np.abs(value), size) + self.dust
+        relative = float(np.nanmax(error / np.maximum(np.maximum(np.abs(value), size), 1e-300)))
+        if (error <= allowed + bar).all() and (bar <= allowed).all():
+            found = Argument(self.index, p, "AGREE", "", flat.size, float(error.max()), relative)
+            return Judged(found, None, float(bar.max()))
+        if (~kink & (error > allowed + bar)).any():
+            return self._put_right(p, flat, "adjoint")
+        verdict: Verdict = "KINK" if kink.any() else "UNDECIDABLE"
+        return Judged(Argument(self.index, p, verdict, "", flat.size, float(error.max()), relative))
+
+    def _along(self, source: Port, directions: Floats) -> tuple[Floats, Floats, Bools]:
+        """Differences of the weighted outputs along some directions, with error bars, and where they bend."""
+        targets = list(self.weights)
+        enough = fine_for(Tolerance(0.0, min(self.rtol, 1e-2)))
+        value, bar = np.zeros(len(directions)), np.zeros(len(directions))
+        kink = np.zeros(len(directions), dtype=bool)
+        for chosen in in_chunks(len(directions), source.size + sum(t.size for t in targets)):
+            parts = along(
+                self.program, {source: directions[chosen]}, targets, self.start,
+                eps=EPS, enough=enough, pulse=self.checkpoint,
+            )  # fmt: skip
+            for target in targets:
+                weights, part = self.weights[target], parts[target]
+                some = weights != 0
+                value[chosen] += part.value[:, some] @ weights[some]
+                bar[chosen] += part.bar[:, some] @ np.abs(weights[some])
+                kink[chosen] |= part.kink[:, some].any(axis=1)
+        return value, np.where(np.isnan(bar), np.inf, bar), kink
+
+    def _put_right(self, p: int, given: Floats, cause: Cause) -> Judged:
+        """The entry that is wrong, and what is missing in the adjoint of all entries."""
+        source = self.inputs[p]
+        if source.size > WHOLE:
+            return self._sketched(p, given, cause)
+        scale = sizes_of(self.program.values(source))
+        value, bar, kink = self._along(source, np.diag(scale))
+        right, bar = value / scale, bar / scale
+        largest = np.abs(right[np.isfinite(right)]).max(initial=0.0)
+        allowed = self.rtol * np.maximum(np.abs(right), DUST * largest) + bar
+        missed = ~(np.abs(given - right) <= allowed) & ~kink & np.isfinite(right)
+        held = np.where(missed, right, np.where(np.isfinite(given), given, 0.0)).reshape(source.shape)
+        if not missed.any():
+            verdict: Verdict = "KINK" if kink.any() else "UNDECIDABLE"
+            return Judged(Argument(self.index, p, verdict, cause, given.size), held)
+        shaped = [v.reshape(source.shape) for v in (given, right, bar)]
+        wrong = worst_entry(shaped[0], shaped[1], shaped[2], missed.reshape(source.shape))
+        error = float(np.nanmax(np.abs(given - right)[missed]))
+        size = relative_error(np.where(missed, given, 0.0), np.where(missed, right, 0.0))
+        argument = Argument(self.index, p, "WRONG", cause, given.size, error, size, wrong)
+        return Judged(argument, held, float(bar[missed].max()))
+
+    def _sketched(self, p: int, given: Floats, cause: Cause) -> Judged:
+        """A large argument is put right in a few random directions: enough for what comes to see it."""
+        source = self.inputs[p]
+        held = np.where(np.isfinite(given), given, 0.0)
+        directions = random_directions(source.size, SKETCH, sizes_of(self.program.values(source)))
+        value, bar, _ = self._along(source, directions)
+        known = np.isfinite(value)
+        missing = (value - directions @ held)[known]
+        fitted, *_ = np.linalg.lstsq(directions[known], missing, rcond=None)
+        worst = int(np.argmax(np.abs(missing)))
+        wrong = Wrong(None, float((directions @ given)[known][worst]), float(value[known][worst]), float(
+            bar[known][worst]
+        ))  # fmt: skip
+        error = float(np.abs(missing).max())
+        relative = abs(wrong.given - wrong.right) / max(abs(wrong.right), 1e-300)
+        argument = Argument(self.index, p, "WRONG", cause, given.size, error, relative, wrong)
+        return Judged(argument, (held + fitted).reshape(source.shape))
+
+
+def relative_error(given: Floats, right: Floats) -> float:
+    """‖given - right‖ / ‖right‖; infinite where only one of them is zero."""
+    size = float(np.linalg.norm(right))
+    error = float(np.linalg.norm(np.nan_to_num(given - right, nan=np.inf, posinf=np.inf, neginf=-np.inf)))
+    return error / size if size else float("inf")
+
+
+def worst_entry(given: Floats, right: Floats, bar: Floats, missed: Bools) -> Wrong:
+    """The entry among those `missed` that is off most; all arrays have one shape."""
+    error = np.where(missed, np.nan_to_num(np.abs(given - right), nan=np.inf), -1.0)
+    slot = np.unravel_index(int(np.argmax(error)), error.shape)
+    ratio = (given / right)[missed]
+    common = float(np.median(ratio)) if np.isfinite(ratio).all() else float("nan")
+    same = np.abs(ratio - common).max(initial=0.0) <= 1e-3 * max(1.0, abs(common))
+    return Wrong(
+        tuple(int(i) for i in slot), float(given[slot]), float(right[slot]), float(bar[slot]),
+        int(missed.sum()), common if same else float("nan"),
+    )  # fmt: skip

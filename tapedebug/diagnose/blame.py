@@ -1,0 +1,232 @@
+"""A verdict WRONG comes with an error that names a place, a number and a fix.
+
+Most often a rule has found one. Where none has, the tape is searched launch by launch beside a float64
+reverse pass, as `gradcheck_tape(end_to_end=True)` does it; where no launch is to blame alone, or there is no
+time, what was measured end to end is told at the launch that reads the input first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rules import wrong_adjoint
+from tapedebug.diagnose.rules._no_derivative import repeated_values
+from tapedebug.trace import Finding, Location
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.input_check import InputCheck
+    from tapedebug.autograd.tapes.single_launch import Argument
+    from tapedebug.diagnose.experiments.replay import Replay
+
+ECHO = "shown_on_another_tape"
+MOST = 2_000
+"""Of longer tapes launches are not searched one by one."""
+SHOWN = 1e-3
+"""Of the largest entry: how far an entry is off that shows beside its float64 twin what is wrong."""
+CAUSES = {
+    "adjoint": "its adjoint is not the derivative",
+    "not finite": "the adjoints that arrive are finite, and those that leave are not",
+    "overwritten": "values that its adjoint needs were overwritten before the reverse pass",
+    "detached": "the array has requires_grad=False, and nothing goes on to what it was computed from",
+    "no adjoint": "the kernel has enable_backward=False",
+}
+FIXES = {
+    "adjoint": "look at what {name} computes at that line, and report it with a program that shows it",
+    "not finite": "guard the operation at that line, so that its derivative is finite",
+    "overwritten": 'write to an array of its own, or record with on_overwrite="preserve"',
+    "detached": "give {array} requires_grad=True",
+    "no adjoint": "leave out enable_backward=False for {name}",
+}
+
+
+def blame(case: Case) -> list[Finding]:
+    """Return what a tape with the verdict WRONG lacks in errors; nothing where an error is there."""
+    trace = case.trace
+    if trace.verdict != "WRONG":
+        return []
+    rules = {item.rule for item in trace.findings if item.severity == "error"}
+    found = [_echo(item) for item in case.elsewhere if item.rule not in rules]
+    if rules or found:
+        return found
+    return _searched(case) or [_end_to_end(case)]
+
+
+def is_echo(finding: Finding) -> bool:
+    """Return whether a finding is shown on another tape and repeated here, as it is about this one, too."""
+    return bool(finding.evidence.get(ECHO))
+
+
+def _echo(finding: Finding) -> Finding:
+    return replace(
+        finding,
+        message=f"{finding.message} This tape is one of those that it is about.",
+        launches=[],
+        evidence={**finding.evidence, ECHO: True},
+    )
+
+
+# ---------------------------------------------------------------- launch by launch
+
+
+def _searched(case: Case) -> list[Finding]:
+    """The last launch whose adjoints are not right for those that arrive: it is the first in the pass."""
+    from tapedebug.autograd.subjects.whole_tape import whole_tape
+    from tapedebug.autograd.tapes.lockstep import Steps, lockstep
+
+    replay = case.replay
+    if replay is None or len(replay.records) > MOST:
+        return []
+    case.progress("comparing each launch with differences of it")
+    labels = {array: info.label for array, info in zip(replay.arrays, case.trace.arrays, strict=True)}
+    steps = Steps()
+    try:
+        tape = replay.recorded.tape
+        program = whole_tape(tape, replay.seeds, [item.array for item in _wrong(case)], labels)
+        if not program.inputs or program.blind:
+            return []
+        lockstep(program, tape, 1e-3, range(len(replay.records)), steps, replay.pulse)
+    except TapedebugError as error:
+        case.skipped(f"launches were not searched one by one: {error.message}")
+    wrong = [item for item in steps.arguments if item.verdict == "WRONG" and item.wrong is not None]
+    return [_at_launch(case, replay, wrong)] if wrong else []
+
+
+def _at_launch(case: Case, replay: Replay, wrong: list[Argument]) -> Finding:
+    from tapedebug.autograd.subjects.entry_names import entry_name
+
+    trace, worst = case.trace, max(wrong, key=lambda item: item.launch)
+    launch, record = trace.launches[worst.launch], replay.records[worst.launch]
+    label, entry = words.label_of(trace, launch, worst.param), worst.wrong
+    assert entry is not None
+    at = f"along a random direction in {label}"
+    if entry.index is not None:
+        at = f"at {entry_name(label, entry.index, record.args[worst.param].dtype)}"
+    count = f", in {entry.count} of {worst.size} entries" if entry.index is not None else ""
+    cause = CAUSES.get(worst.cause, CAUSES["adjoint"])
+    fix = FIXES.get(worst.cause, FIXES["adjoint"]).format(name=launch.name, array=label)
+    repeated = repeated_values(case, worst.launch) if cause == CAUSES["adjoint"] else None
+    if repeated is not None:
+        cause, fix = f"{repeated[0][0].lower()}{repeated[0][1:]}", repeated[1]
+    others = len({item.launch for item in wrong}) - 1
+    more = f" {words.plural(others, 'other launch')} of the tape {'is' if others == 1 else 'are'} like it."
+    return Finding(
+        rule=wrong_adjoint.RULE,
+        severity="error",
+        message=(
+            f"The gradient goes wrong in {words.launch_words(launch)}: "
+            f"{cause}. For the adjoints that arrive it gives "
+            f"{_number(entry.given)} {at}, and differences of the launch give {_number(entry.right)} ± "
+            f"{entry.bar:.1g}{count}.{more if others else ''}"
+        ),
+        launches=[worst.launch],
+        arrays=[label],
+        location=words.access_location(trace, launch, worst.param, ("read",)),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "in lockstep",
+            "cause": worst.cause,
+            "given": entry.given,
+            "right": entry.right,
+            "error": entry.bar,
+            "relative_error": worst.relative,
+            "inputs": [item.name for item in _wrong(case)],
+        },
+        fix=fix,
+    )
+
+
+# ---------------------------------------------------------------- end to end
+
+
+def _end_to_end(case: Case) -> Finding:
+    """Return what was measured of the input that is off most, at the launch that reads it first."""
+    trace = case.trace
+    check = max(_wrong(case), key=_size, default=None)
+    labels = [item.name for item in _wrong(case)]
+    numbers = trace.coverage.summary if check is None else _numbers(check)
+    index = _first_reader(case, check)
+    location, site = _place(case, index)
+    where = "" if index is None else f"; it is read first by {words.launch_words(trace.launches[index])}"
+    return Finding(
+        rule=wrong_adjoint.RULE,
+        severity="error",
+        message=(
+            f"The gradient of {words.listed(labels) or 'the inputs'} is wrong, and no launch was found that "
+            f"is to blame alone: {numbers}{where}."
+        ),
+        launches=[] if index is None else [index],
+        arrays=labels,
+        location=location,
+        call_site=site,
+        evidence={
+            "kind": "end to end",
+            "inputs": labels,
+            "relative_error": None if check is None else check.rel_error,
+            "max_abs_error": None if check is None else check.max_abs_error,
+        },
+        fix=(
+            "look for the launch with gradcheck_tape(tape, end_to_end=True), which compares each with "
+            "differences for the adjoints that arrive there; if all of them agree, report it with the trace "
+            "(tapedebug run --trace FILE)"
+        ),
+    )
+
+
+def _wrong(case: Case) -> list[InputCheck]:
+    return [item for item in case.measured if item.verdict == "WRONG"]
+
+
+def _size(check: InputCheck) -> float:
+    return check.rel_error if math.isfinite(check.rel_error) else math.inf
+
+
+def _numbers(check: InputCheck) -> str:
+    """The entry that is off most: by differences where they took part, else by the float64 adjoint."""
+    from tapedebug.autograd.subjects.entry_names import entry_name
+
+    off = [probe for probe in check.probes if abs(probe.ad - probe.fd) > probe.bar + probe.allowed]
+    error: Any = np.nan_to_num(np.abs(check.consumed - check.reference), nan=np.inf)
+    shown = error.max(initial=0.0) > SHOWN * np.abs(check.reference).max(initial=0.0)
+    if off and not (shown and all(probe.entry is None for probe in off)):
+        probe = max(off, key=lambda p: (p.entry is not None, p.rel_error))
+        given, right, bar = (value / probe.unit for value in (probe.ad, probe.fd, probe.bar))
+        place = f"along {probe.along}"
+        if probe.entry is not None:
+            place = f"at {entry_name(check.name, probe.entry, check.array.dtype)}"
+        return (
+            f"{place} it is {_number(given)}, and differences of the loss give {_number(right)} ± {bar:.1g}"
+        )
+    entry = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
+    given, right = float(check.consumed[entry]), float(check.reference[entry])
+    place = entry_name(check.name, entry, check.array.dtype)
+    return f"at {place} it is {_number(given)}, and in float64 it is {_number(right)} ({check.reason})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _first_reader(case: Case, check: InputCheck | None) -> int | None:
+    if check is None:
+        return 0 if case.trace.launches else None
+    ids = {info.id for info in case.trace.arrays if info.label == check.name}
+    for launch in case.trace.launches:
+        if any(arg.reads and arg.array in ids for arg in launch.args):
+            return launch.index
+    return 0 if case.trace.launches else None
+
+
+def _place(case: Case, index: int | None) -> tuple[Location | None, Location | None]:
+    """The line of the kernel, and the line that launched it."""
+    if index is None:
+        return None, None
+    launch = case.trace.launches[index]
+    param = next((p for p, arg in enumerate(launch.args) if arg.reads and arg.array is not None), 0)
+    return words.access_location(case.trace, launch, param, ("read",)), launch.call_site

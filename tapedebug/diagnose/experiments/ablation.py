@@ -1,0 +1,52 @@
+"""What a tape would have given without some of its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tapedebug.diagnose.experiments.experiment import Consume, Values
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.replay import Replay
+    from tapedebug.runtime.replay.shadow import Shadow
+
+
+def consumed_by(replay: Replay) -> Consume:
+    """What the adjoints of the user's reverse pass saw."""
+    return "current" if replay.recorded.trace.tape.on_overwrite in ("ignore", "warn") else "versions"
+
+
+def gradients_without(replay: Replay, launches: Collection[int]) -> dict[int, Values]:
+    """Return the gradients of the leaves as the user's reverse pass gives them, without some launches."""
+    shadow = _ran_without(replay, launches)
+    shadow.backward(replay.seeds, consume=consumed_by(replay), skip=launches)
+    return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
+
+
+def values_without(
+    replay: Replay, launches: Collection[int], arrays: Collection[int], stop: int
+) -> dict[int, Values]:
+    """Return what arrays hold before launch `stop`, without some launches."""
+    shadow = _ran_without(replay, launches, stop)
+    return {number: shadow.values(replay.arrays[number]) for number in arrays}
+
+
+def values_at(replay: Replay, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+    """Return what arrays held just before launches ran, for (array, launch); one run of the tape.
+
+    What something outside the tape wrote just before the launch is there already.
+    """
+    shadow = replay._shadow()
+    found: dict[tuple[int, int], Values] = {}
+    for array, launch in sorted(wanted, key=lambda item: item[1]):
+        shadow.forward(start=shadow.position, stop=launch) if launch else shadow.forward(stop=0)
+        shadow.inject()
+        found[array, launch] = shadow.values(replay.arrays[array])
+    return found
+
+
+def _ran_without(replay: Replay, launches: Collection[int], stop: int | None = None) -> Shadow:
+    skip = frozenset(launches)
+    shadow: Shadow = replay._shadow().forward(stop=stop, skip=skip)
+    return shadow

@@ -1,0 +1,143 @@
+"""How the adjoint grows and fades on its way back: norms at each launch, by one replay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.replay import Replay
+    from tapedebug.runtime.tape.record import Record
+
+Norms = dict[int, float]
+"""Euclidean norms by parameter."""
+
+
+@dataclass(slots=True)
+class Passage:
+    """One launch on the way of the adjoint, by parameter number.
+
+    Attributes:
+        read: Norms of the values that it reads, before it ran.
+        written: Norms of the values that it wrote, after it ran.
+        incoming: Norms of the adjoints of what it writes, before its adjoint ran.
+        outgoing: Norms of what its adjoint added to the adjoints of what it reads.
+        gathered: Norms of the adjoints of what it reads, after its adjoint ran.
+    """
+
+    read: Norms = field(default_factory=dict)
+    written: Norms = field(default_factory=dict)
+    incoming: Norms = field(default_factory=dict)
+    outgoing: Norms = field(default_factory=dict)
+    gathered: Norms = field(default_factory=dict)
+
+    @property
+    def arrives(self) -> float:
+        """The norm of all that comes in."""
+        return math.hypot(*self.incoming.values())
+
+    @property
+    def leaves(self) -> float:
+        """The norm of all that goes out."""
+        return math.hypot(*self.outgoing.values())
+
+
+@dataclass(slots=True)
+class Profile:
+    """The way of the adjoint through a tape.
+
+    Attributes:
+        passages: One for each launch.
+        gradients: Norms of the gradients of the inputs, by array.
+        inputs: Norms of the inputs' values, by array.
+        losses: Norms of the losses' values, by array.
+    """
+
+    passages: list[Passage]
+    gradients: Mapping[int, float]
+    inputs: Mapping[int, float]
+    losses: Mapping[int, float]
+
+
+def measure(replay: Replay) -> Profile:
+    """Return the profile of a tape, with the values of the forward pass.
+
+    Args:
+        replay: The tape; its gradients can be computed (`blocked` is empty).
+    """
+    passages = [Passage() for _ in replay.records]
+    shadow = replay._shadow()
+
+    def before(index: int) -> None:
+        if index < len(passages):
+            record = replay.records[index]
+            passages[index].read = {p: _norm(shadow.values(record.args[p])) for p in _floats(record, "reads")}
+
+    def after(record: Record) -> None:
+        passages[record.index].written = {
+            p: _norm(shadow.values(record.args[p])) for p in _floats(record, "writes")
+        }
+        before(record.index + 1)
+
+    shadow.forward(stop=0)
+    inputs = {leaf: _norm(shadow.values(replay.arrays[leaf])) for leaf in replay.leaves}
+    before(0)
+    shadow.forward(on_operation=after)
+    losses = {loss: _norm(shadow.values(replay.arrays[loss])) for loss in replay.losses}
+    _reverse(replay, shadow, passages)
+    gradients = {leaf: _norm(shadow.gradient(replay.arrays[leaf])) for leaf in replay.leaves}
+    return Profile(passages, gradients, inputs, losses)
+
+
+def _reverse(replay: Replay, shadow: Any, passages: list[Passage]) -> None:
+    held: dict[int, Any] = {}
+
+    def before(index: int) -> None:
+        held.clear()
+        if index >= 0:
+            record = replay.records[index]
+            found = {
+                p: shadow.gradient(record.args[p]) for p in _floats(record, "writes") if p in record.active
+            }
+            passages[index].incoming = {p: _norm(values) for p, values in found.items()}
+            own = {id(record.args[p].buffer) for p in found}
+            # What is read and written has its adjoint used up by the launch: all that is there then went out.
+            held.update(
+                (p, shadow.gradient(record.args[p]))
+                for p in _floats(record, "reads")
+                if p in record.active and id(record.args[p].buffer) not in own
+            )
+
+    def look(record: Record) -> None:
+        passage = passages[record.index]
+        for p in _floats(record, "reads"):
+            if p in record.active:
+                now = shadow.gradient(record.args[p])
+                passage.gathered[p] = _norm(now)
+                with np.errstate(invalid="ignore"):
+                    passage.outgoing[p] = _norm(now - held[p]) if p in held else passage.gathered[p]
+        before(record.index - 1)
+
+    total = len(replay.records)
+    shadow.backward(replay.seeds, start=total, stop=total)
+    before(total - 1)
+    shadow.backward(None, on_operation=look)
+
+
+def _floats(record: Record, what: str) -> list[int]:
+    from tapedebug.lang import types
+
+    return [p for p in sorted(getattr(record, what)) if types.is_float(record.args[p].dtype)]
+
+
+def _norm(values: np.ndarray[Any, Any]) -> float:
+    """The Euclidean norm; infinite where the values are not finite."""
+    found = values.astype(np.float64)
+    largest = float(np.max(np.abs(found), initial=0.0))
+    if not math.isfinite(largest):
+        return math.inf
+    return largest * float(np.linalg.norm(found / largest)) if largest else 0.0

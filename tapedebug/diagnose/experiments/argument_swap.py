@@ -1,0 +1,89 @@
+"""What a tape would have given with arguments in other places: the experiments behind `unused`."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose.experiments.experiment import Flow, Values
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread_interpreter import Thread
+    from tapedebug.diagnose.experiments.replay import Replay
+
+THREADS = 24
+"""How many threads of a launch are followed."""
+
+
+def exchanged(replay: Replay, launch: int, one: int, other: int) -> float:
+    """Return how far what a launch writes is off, relatively, when two of its arguments change places.
+
+    Looks at some threads, step by step in Python: with other values an index may lie outside of an array.
+
+    Args:
+        replay: The tape.
+        launch: Index of the launch.
+        one: A parameter.
+        other: Another one, of the same type.
+    """
+    from tapedebug.autograd.tapes.rule_evaluation import Lost
+
+    record = replay.records[launch]
+    shadow = replay._shadow().forward(stop=launch)
+    values = {p: shadow.values(record.args[p]) for p in record.plan.touched}
+    size = change = 0.0
+    for index in np.unique(np.linspace(0, record.threads - 1, THREADS).astype(int)):
+        threads = []
+        for swap in (False, True):
+            seen = _swapped(values, one, other) if swap else values
+            thread = replay.thread(launch, int(index), Flow(seen, {}, {}, {}))
+            thread.scalars = _swapped(thread.scalars, one, other) if swap else thread.scalars
+            threads.append(thread)
+        with contextlib.suppress(Lost):
+            stored = [_stored(thread, record.plan.written) for thread in threads]
+            size += sum(value * value for value in stored[0].values())
+            places = stored[0].keys() | stored[1].keys()
+            change += sum((stored[1].get(at, 0.0) - stored[0].get(at, 0.0)) ** 2 for at in places)
+    return math.sqrt(change / size) if size else float(change > 0)
+
+
+def _swapped(mapping: Mapping[int, Any], one: int, other: int) -> dict[int, Any]:
+    places = {one: other, other: one}
+    return {places.get(p, p): value for p, value in mapping.items()}
+
+
+def _stored(thread: Thread, params: Collection[int]) -> dict[tuple[int, int], float]:
+    """What a thread writes, by parameter and place."""
+    thread.run()
+    return {
+        (param, place): float(thread.memory[param][place])
+        for param in params
+        for place in thread.stores.get(param, ())
+    }
+
+
+def handed_on(replay: Replay, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
+    """Return what would be if a launch read what was computed as `source` instead of `target`.
+
+    Args:
+        replay: The tape.
+        source: An array that was written, of the type and shape of the other.
+        target: The array that is read instead.
+        reader: The first launch that reads it.
+
+    Returns:
+        How much the loss would change, and the gradients of the leaves.
+    """
+    plain, shadow = replay._shadow().forward(), replay._shadow().forward(stop=reader)
+    computed, read = replay.arrays[source], replay.arrays[target]
+    shadow.set(read, shadow.values(computed))
+    shadow.forward(start=reader)
+    shadow.backward(replay.seeds, stop=reader)
+    shadow.move_gradient(read, computed)
+    shadow.backward(None, start=reader)
+    change = max(float(np.max(np.abs(shadow.values(a) - plain.values(a)))) for a in replay.seeds)
+    return change, {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}

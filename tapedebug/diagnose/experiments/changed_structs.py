@@ -1,0 +1,74 @@
+"""Structs that a program changed after a launch: Warp's tape has the struct, not what was in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import relative_errors
+from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, furthest, off, told
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.trace import Finding, Launch, Trace
+
+
+def find_changed_structs(case: Case, rule: str) -> list[Finding]:
+    """Return a finding for each line that launches with structs that were changed before the reverse pass."""
+    trace, experiment = case.trace, case.experiment
+    changed = experiment.changed_structs()
+    places: dict[str, list[Launch]] = {}
+    for index in changed:
+        places.setdefault(str(trace.launches[index].call_site), []).append(trace.launches[index])
+    if not places or experiment.blocked:
+        return []
+    right = experiment.gradients()
+    findings = []
+    for group in places.values():
+        wrong = experiment.gradients_with_structs([launch.index for launch in group])
+        if wrong is None:
+            where = words.place(group[0].call_site)
+            case.skipped(f"what the structs of {where} have become in Warp is not on this tape: not measured")
+            continue
+        errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
+        if max(errors.values(), default=0.0) > NOTICED:
+            params = [group[0].args[p].name for p in changed[group[0].index]]
+            findings.append(_finding(trace, rule, group, params, errors, furthest(trace, right, wrong)))
+    return findings
+
+
+def _finding(
+    trace: Trace,
+    rule: str,
+    group: list[Launch],
+    params: list[str],
+    errors: dict[str, float],
+    gradients: dict[str, Any],
+) -> Finding:
+    launch = group[0]
+    ids = [arg.array for arg in launch.args if arg.name in params]
+    labels = [trace.arrays[number].label for number in ids if number is not None]
+    message = (
+        f"{words.listed(params)} of {words.launch_words(launch)} was assigned anew between the launch and "
+        "the reverse pass. Here a launch keeps what its structs held, so the gradient is right. Warp's tape "
+        f"keeps the struct, and finds in it what it holds by then: its gradient of {off(errors, 'is ')}"
+        f"{told(gradients, errors)}."
+    )
+    if len(group) > 1:
+        message += f" {len(group) - 1} more like it (×{len(group)})."
+    return Finding(
+        rule=rule,
+        severity="error" if max(errors.values()) > WRONG else "warning",
+        message=message,
+        launches=[each.index for each in group],
+        arrays=list(dict.fromkeys(labels)),
+        location=launch.call_site,
+        call_site=launch.call_site,
+        evidence={
+            "kind": "struct",
+            "harmless": False,
+            "fields": params,
+            "occurrences": len(group),
+            "gradients": gradients,
+            "relative_error": errors,
+        },
+        fix=f"make a new struct for each launch instead of assigning to {words.listed(params)}",
+    )

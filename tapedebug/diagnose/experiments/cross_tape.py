@@ -1,0 +1,294 @@
+"""The gradient over several tapes that are windows of one run: adjoints handed back from each to the last.
+
+One tape leaves a state, another one begins with it. Recorded one after the other, that is the next tape; it
+is the one before where checkpoints are recorded again from the last window to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.experiments.seeds import seeded
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis.dependencies import differentiable
+from tapedebug.trace import Event
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.replay.shadow import Shadow
+
+STEPS = (1e-3, 5e-4)
+"""Steps of the central differences, relative to the parameter."""
+
+SAME = 1e-3
+"""An adjoint was handed on if the seed differs from it by less, relatively."""
+
+ROUND_BITS = 8
+"""A number with so few significant bits may be the same in two places by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An array that one window wrote last and the next one begins with.
+
+    Attributes:
+        source: Its id on the tape that wrote it.
+        target: Its id on the tape that begins with it.
+        copied: They are two arrays, of the same content.
+        handed: The pass of the earlier window began with the adjoint that the later one gave; None where that
+            is zero.
+    """
+
+    source: int
+    target: int
+    copied: bool
+    handed: bool | None = False
+
+
+def carried(before: Case, after: Case) -> list[Edge]:
+    """Return the arrays with a gradient whose content goes from one tape to another, unchanged."""
+    left = _left_behind(before)
+    if not left:
+        return []
+    start, arrays = after.rerun._shadow(), after.rerun.arrays
+    began = before.rerun._shadow()
+    found = []
+    for target in _taken_up(after):
+        a = arrays[target]
+        content = np.array(start.values(a))
+        own = before.rerun.recorded.id_of(a)
+        if own in left:
+            constant = content.size > 0 and bool((content == content.reshape(-1)[0]).all())
+            if np.array_equal(left[own], content) and not (constant and _written_between(before, after, own)):
+                found.append(Edge(own, target, copied=False))
+            continue
+        if _is_trivial(content) or (own is not None and _equal(np.asarray(began.values(a)), content)):
+            continue  # an input of both tapes
+        twin = next((n for n, values in left.items() if _equal(values, content)), None)
+        if twin is not None and not _equal(np.asarray(began.values(before.rerun.arrays[twin])), content):
+            found.append(Edge(twin, target, copied=True))
+    return found
+
+
+def carries_loss(before: Case, after: Case) -> bool:
+    """Whether a tape adds to the loss that the tape before it left: it is that of both."""
+    for number in seeded(after.rerun):
+        a = after.rerun.arrays[number]
+        own = before.rerun.recorded.id_of(a)
+        if own is None or own not in seeded(before.rerun):
+            return False
+        left = before.rerun._ready().values(a)
+        if not left.any() or not np.array_equal(left, after.rerun._shadow().values(a)):
+            return False
+    return True
+
+
+def with_handed(before: Case, after: Case, edges: Sequence[Edge]) -> list[Edge] | None:
+    """Return edges with which of their adjoints the pass of the earlier window began with.
+
+    Returns:
+        None where a seed is neither that adjoint nor zero: nobody knows what it is then.
+    """
+    first, second = last_pass(before), last_pass(after)
+    possible = first is not None and second is not None and second.clock < first.clock
+    given = seeded(before.rerun) if possible else {}
+    shadow = after.rerun._ready()
+    shadow.backward({after.rerun.arrays[n]: values for n, values in seeded(after.rerun).items()})
+    found = []
+    for edge in edges:
+        wanted = np.asarray(shadow.gradient(after.rerun.arrays[edge.target]), np.float64)
+        seed = given.get(edge.source)
+        if not wanted.any():
+            found.append(replace(edge, handed=None))
+            continue
+        handed = False
+        if seed is not None and np.any(seed):
+            apart = float(np.linalg.norm(seed.astype(np.float64) - wanted))
+            if not apart <= SAME * np.linalg.norm(wanted):
+                return None
+            handed = True
+        elif possible:
+            touched = [event.kind for event in gradient_events(before, after, edge)]
+            if "write" in touched:
+                return None
+            handed = not edge.copied and "zero" not in touched  # it is still there
+        found.append(replace(edge, handed=handed))
+    return found
+
+
+def last_pass(case: Case) -> Event | None:
+    """The last reverse pass of a tape."""
+    own = [e for e in case.trace.events if e.kind == "backward" and e.of == "tape"]
+    return own[-1] if own else None
+
+
+def gradient_events(before: Case, after: Case, edge: Edge) -> list[Event]:
+    """Return what happened to the gradient of a carried array between the passes of two windows.
+
+    Of the array that the earlier window wrote.
+    """
+    first, second = last_pass(before), last_pass(after)
+    if first is None or second is None:
+        return []
+    between = history.story_of(before.trace, edge.source).between(second.clock, first.clock)
+    return [event for event in between if event.of == "gradient"]
+
+
+def losses_of(case: Case, edges: Sequence[Edge]) -> dict[int, Values]:
+    """The seeds of a window but for those that were handed on from the next one."""
+    handed = {edge.source for edge in edges if edge.handed}
+    return {number: seed for number, seed in seeded(case.rerun).items() if number not in handed}
+
+
+def _left_behind(case: Case) -> dict[int, Values]:
+    """What a tape wrote and left, of arrays with a gradient."""
+    latest = {version.array: version for version in case.trace.versions}
+    wanted = [
+        number
+        for number, version in latest.items()
+        if version.written_by is not None and differentiable(case.trace.arrays[number])
+    ]
+    shadow = case.rerun._ready()
+    return {number: shadow.values(case.rerun.arrays[number]) for number in wanted}
+
+
+def _taken_up(case: Case) -> list[int]:
+    """The arrays with a gradient whose values a tape found and read."""
+    return [
+        version.array
+        for version in case.trace.versions
+        if version.version == 0 and version.reads and differentiable(case.trace.arrays[version.array])
+    ]
+
+
+def _written_between(before: Case, after: Case, array: int) -> bool:
+    events: list[Event] = before.trace.events
+    start, end = before.trace.tape.ended, after.trace.tape.began
+    return any(e.kind == "write" and e.array == array and start < e.clock < end for e in events)
+
+
+def _is_trivial(content: Values) -> bool:
+    """Return whether equal content says nothing: it is one number, and a round one."""
+    first = content.reshape(-1)[:1]
+    if content.size and not (content == first).all():
+        return False
+    return not content.size or bool(np.modf(np.frexp(float(first[0]))[0] * 2**ROUND_BITS)[0] == 0)
+
+
+def _equal(one: Values, other: Values) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and np.array_equal(one, other)
+
+
+@dataclass(slots=True)
+class Horizon:
+    """What was measured over a row of tapes.
+
+    Attributes:
+        consumed: What the passes of the tapes add up to for each parameter, by its place in the list of them.
+        whole: The gradient over all of them.
+        difference: The slope of the losses along `whole`, by differences in float64, if it was taken.
+        bar: How far that may be off.
+        along: The slopes of `consumed` and `whole` in that direction.
+    """
+
+    consumed: dict[int, Values]
+    whole: dict[int, Values]
+    difference: float | None = None
+    bar: float = 0.0
+    along: tuple[float, float] = (0.0, 0.0)
+
+
+def measure(cases: Sequence[Case], links: Sequence[Sequence[Edge]], params: Sequence[Any]) -> Horizon:
+    """Return the gradients of parameters over a row of tapes.
+
+    Args:
+        cases: The tapes, in the order of the run.
+        links: What is carried from each to the next.
+        params: The parameters, arrays of all the tapes.
+    """
+    consumed = {place: np.zeros(a._look().shape) for place, a in enumerate(params)}
+    whole = {place: np.zeros(a._look().shape) for place, a in enumerate(params)}
+    kept: dict[int, Values] = {}
+    handed: dict[int, Values] = {}
+    for position in reversed(range(len(cases))):
+        replay = cases[position].rerun
+        shadow = replay._ready()
+        edges = links[position] if position < len(links) else ()
+        own = {**kept, **seeded(replay)}
+        shadow.backward({replay.arrays[number]: values for number, values in own.items()})
+        _add(consumed, shadow, params)
+        kept = {
+            edge.source: shadow.gradient(replay.arrays[edge.target])
+            for edge in (links[position - 1] if position else ())
+            if edge.handed
+        }
+        more = losses_of(cases[position], edges)
+        for number, values in handed.items():
+            more[number] = more[number] + values if number in more else values
+        shadow.backward({replay.arrays[number]: values for number, values in more.items()})
+        _add(whole, shadow, params)
+        handed = {}
+        for edge in links[position - 1] if position else ():
+            adjoint = shadow.gradient(replay.arrays[edge.target])
+            handed[edge.source] = handed.get(edge.source, 0) + adjoint
+    return Horizon(consumed, whole)
+
+
+def _add(total: dict[int, Values], shadow: Shadow, params: Sequence[Any]) -> None:
+    for place, a in enumerate(params):
+        total[place] = total[place] + shadow.gradient(a).astype(np.float64)
+
+
+def confirm(
+    horizon: Horizon, cases: Sequence[Case], links: Sequence[Sequence[Edge]], params: Sequence[Any]
+) -> None:
+    """Compare with differences of all losses together, in float64, along the gradient over all tapes."""
+    size = np.sqrt(sum(float((values**2).sum()) for values in horizon.whole.values()))
+    direction = {place: values / size for place, values in horizon.whole.items()}
+    scale = max(float(np.abs(params[place]._look()).max(initial=0.0)) or 1.0 for place in horizon.whole)
+    shadows = [case.rerun._shadow(double=True) for case in cases]
+
+    def total(step: float) -> float:
+        moved = {params[place]: step * values for place, values in direction.items()}
+        return _losses(cases, shadows, links, moved)
+
+    slopes = []
+    for relative in STEPS:
+        step = relative * scale
+        slopes.append((total(step) - total(-step)) / (2 * step))
+    horizon.difference = (4 * slopes[1] - slopes[0]) / 3
+    horizon.bar = abs(slopes[1] - slopes[0])
+    horizon.along = (_inner(horizon.consumed, direction), _inner(horizon.whole, direction))
+
+
+def _losses(
+    cases: Sequence[Case],
+    shadows: Sequence[Shadow],
+    links: Sequence[Sequence[Edge]],
+    moved: Mapping[Any, Values],
+) -> float:
+    """The sum of all losses, weighted by their seeds, with parameters moved."""
+    total = 0.0
+    for position, (case, shadow) in enumerate(zip(cases, shadows, strict=True)):
+        replay = case.rerun
+        shadow.forward(stop=0)
+        for a, values in moved.items():
+            shadow.set(a, replay._shadow().values(a).astype(np.float64) + values)
+        if position:
+            before, earlier = cases[position - 1].rerun, shadows[position - 1]
+            for edge in links[position - 1]:
+                shadow.set(replay.arrays[edge.target], earlier.values(before.arrays[edge.source]))
+        shadow.forward()
+        own = losses_of(case, links[position] if position < len(links) else ())
+        for number, seed in own.items():
+            total += float((shadow.values(replay.arrays[number]).astype(np.float64) * seed).sum())
+    return total
+
+
+def _inner(one: Mapping[int, Values], other: Mapping[int, Values]) -> float:
+    return sum(float((one[place] * other[place]).sum()) for place in one)

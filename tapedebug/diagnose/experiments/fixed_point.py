@@ -1,0 +1,187 @@
+"""Is a loop a solve that should end at a fixed point, or a simulation, or a descent?"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose.trace_analysis.loops import Rounds
+from tapedebug.trace import Launch, Trace
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.replay import Replay
+    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.runtime.tape.record import Record
+
+SOLVE = re.compile(
+    r"jacobi|gauss|seidel|(^|_)sor($|_)|solve|poisson|fixed[ _-]?point|picard|newton|iterat|converg|sinkhorn|"
+    r"richardson|conjugate|(^|_)cg($|_)"
+)
+LIKELY = re.compile(
+    r"relax|sweep|smooth|pressure|equilib|balance|project|power|rank|bellman|contract|correct|implicit"
+)
+"""Names that a solve may have, and other things, too."""
+STEP = re.compile(
+    r"step|advance|integrat|evol|simulat|diffus|conduct|heat|cool|warm|time|march|propagat|move|drift|flow|"
+    r"desc|train|optimi|sgd|adam|learn|epoch|update|decay|damp|fall|fly|grow"
+)
+PARAMETERS = re.compile(r"^(dt|delta_?t|time_?step|h|tau|time|lr|rate|learning_?rate|step_?size)$")
+OWN = 0.5
+"""The share of its own value in the next one below which a loop is no time stepping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """How a loop moves what it carries.
+
+    Attributes:
+        changes: ‖change‖ of each round but the first, relative to the largest size of what is carried.
+        own: How much of an element's value goes into its next one, on average: near 1 for time stepping.
+        uniform: It starts from the same number everywhere.
+        linear: A round is linear in what it carries: its derivative is the same in the first and in the last.
+        place: What the last round moves most: which of the carried values, and the place among its scalars.
+    """
+
+    changes: tuple[float, ...]
+    own: float
+    uniform: bool
+    linear: bool
+    place: tuple[int, int] = (0, 0)
+
+    @property
+    def rate(self) -> float:
+        """The factor by which the changes shrink in a round, over the last rounds."""
+        back = min(len(self.changes) - 1, 6)
+        first, last = self.changes[-1 - back], self.changes[-1]
+        return float((last / first) ** (1.0 / back)) if first > 0 and back else 0.0
+
+    @property
+    def contracts(self) -> bool:
+        """Whether the changes have shrunk in each of the last rounds, down to some below the largest."""
+        last = self.changes[-min(len(self.changes), 7) :]
+        return len(last) > 2 and last[-1] > 0 and all(b < a for a, b in itertools.pairwise(last))
+
+    @property
+    def distance(self) -> float:
+        """How far it is from where it converges, if the rate stays as it is."""
+        return self.changes[-1] * self.rate / (1.0 - self.rate) if self.rate < 1 else float("inf")
+
+
+def same_every_round(trace: Trace, rounds: Rounds) -> bool:
+    """Whether all rounds get the same numbers beside their arrays."""
+    for number in range(rounds.count):
+        for offset in range(rounds.length):
+            one = trace.launches[rounds.launch(number, offset)]
+            other = trace.launches[rounds.launch(0, offset)]
+            if any(a.value != b.value for a, b in zip(one.args, other.args, strict=True)):
+                return False
+    return True
+
+
+def measure(replay: Replay, rounds: Rounds) -> Motion:
+    """Run a tape up to the end of a loop and look at what it carries."""
+    shadow = replay._shadow(double=True)
+    states: list[list[np.ndarray[Any, Any]]] = []
+    wanted = {rounds.launch(k, rounds.length - 1) for k in range(rounds.count)}
+
+    def state(index: int) -> list[np.ndarray[Any, Any]]:
+        first = index - rounds.length + 1
+        parts = [replay.records[first + item.writer].args[item.written] for item in rounds.carried]
+        return [shadow.values(a).astype(np.float64).ravel() for a in parts]
+
+    shadow.forward(stop=rounds.first)
+    inputs = [replay.records[rounds.first + item.reader].args[item.read] for item in rounds.carried]
+    starts = [shadow.values(a).astype(np.float64) for a in inputs]
+    uniform = all(values.size > 0 and float(np.ptp(values)) == 0 for values in starts)
+    changes: list[float] = []
+    # What decays to nothing moves by much of itself to the end, and by nothing of what it was.
+    sizes = [float(np.linalg.norm(np.concatenate([values.ravel() for values in starts])))]
+    place = (0, 0)
+
+    def look(record: Record) -> None:
+        nonlocal place
+        if record.index in wanted:
+            now = state(record.index)
+            if states:
+                moved = [np.abs(one - other) for one, other in zip(now, states[-1], strict=True)]
+                changes.append(float(np.linalg.norm(np.concatenate(moved))))
+                most = int(np.argmax([part.max(initial=0.0) for part in moved]))
+                place = most, int(moved[most].argmax()) if moved[most].size else 0
+            states[:] = [now]
+            sizes.append(float(np.linalg.norm(np.concatenate(now))))
+
+    with np.errstate(all="ignore"):
+        shadow.forward(start=rounds.first, stop=rounds.stop, on_operation=look)
+    size = max(sizes, default=0.0)
+    relative = tuple(change / size if size else 0.0 for change in changes)
+    _, early = _pushed(replay, rounds, 1)
+    share, late = _pushed(replay, rounds, rounds.count - 1)
+    gap, whole = float(np.linalg.norm(late - early)), float(np.linalg.norm(late))
+    return Motion(relative, share, uniform, gap <= 1e-6 * whole, place)
+
+
+def _pushed(replay: Replay, rounds: Rounds, number: int) -> tuple[float, np.ndarray[Any, Any]]:
+    """Push a random tangent of ±1 through a round.
+
+    Returns:
+        The mean of the diagonal of its Jacobian, and the tangents of what it hands on.
+    """
+    last = rounds.launch(number, 0)
+    shadow = replay._shadow(double=True)
+    shadow.forward(stop=last)
+    rng = np.random.default_rng(11)
+    given: dict[Any, np.ndarray[Any, Any]] = {}
+    for item in rounds.carried:
+        a = replay.records[last + item.reader].args[item.read]
+        values = shadow.values(a)
+        if values.dtype.kind == "f":
+            given[a] = rng.choice([-1.0, 1.0], size=values.shape)
+    shadow.push(given, start=last, stop=last + rounds.length)
+    shares, tangents = [], [np.zeros(0)]
+    for item in rounds.carried:
+        source = replay.records[last + item.reader].args[item.read]
+        target = replay.records[last + item.writer].args[item.written]
+        if source in given and source.shape == target.shape:
+            tangents.append(shadow.tangent(target).astype(np.float64).ravel())
+            shares.append(float(np.mean(given[source].ravel() * tangents[-1])))
+    return (float(np.mean(shares)) if shares else 1.0), np.concatenate(tangents)
+
+
+def reasons(case: Case, rounds: Rounds, motion: Motion) -> tuple[list[str], bool]:
+    """Why a loop is a solve, and whether that is sure; nothing where it is none, or nobody can tell."""
+    launches = [case.trace.launches[rounds.first + offset] for offset in range(rounds.length)]
+    kernels = [launch.name.lower() for launch in launches]
+    params = [arg.name.lower() for launch in launches for arg in launch.args if arg.array is None]
+    # A function that is called `solve` may well run a simulation; a kernel that is called `jacobi` does not.
+    named = next((name for name in kernels if SOLVE.search(name)), None)
+    if named is None and motion.own < OWN:
+        likely = [name for name in kernels if LIKELY.search(name)]
+        around = [name for name in _around(case.trace, launches) if SOLVE.search(name)]
+        named = next(iter([*likely, *around]), None)
+    stepping = any(STEP.search(name) for name in kernels if not SOLVE.search(name))
+    if stepping or any(PARAMETERS.match(name) for name in params):
+        return [], False
+    if named is not None:
+        return [f"it is called {named}"], True
+    if motion.uniform and motion.own < OWN:
+        shape = "is linear, " if motion.linear else ""
+        why = f"it {shape}starts from the same number everywhere"
+        return [why, f"only {max(0.0, motion.own):.0%} of a value goes into its next one"], motion.linear
+    return [], False
+
+
+def _around(trace: Trace, launches: list[Launch]) -> list[str]:
+    """Names of the scopes and functions that a loop stands in."""
+    found = []
+    for launch in launches:
+        scope = launch.scope
+        while scope is not None:
+            found.append(trace.scopes[scope].name.lower())
+            scope = trace.scopes[scope].parent
+        if launch.call_site is not None:
+            found.append(launch.call_site.function.lower())
+    return list(dict.fromkeys(found))

@@ -1,0 +1,150 @@
+"""The gradient of a number that the program computes off the tape, beside the gradient that was consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.experiments.seeds import final_values, gradients_from, seeded
+from tapedebug.diagnose.gradient_pattern import Signature, signature
+from tapedebug.diagnose.trace_analysis.host_numbers import Number, Unknown, numbers
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.replay import Replay
+    from tapedebug.runtime.tape.frame_values import FrameValues
+
+READS = 8
+"""Of how many places that read an array it is looked up what becomes of it."""
+ELEMENTS = 1 << 10
+"""Of how many elements a number's derivative is taken one by one."""
+SAMPLED = 64
+"""Of how many, evenly spread, where there are more: it must be the same for all."""
+LINEAR = 1e-6
+"""How far a number may be from a multiple of the sum, relatively, to count as one."""
+STEP = 1e-4
+"""The step of central differences, relative to the largest value."""
+STEPS = (1e-3, 5e-4)
+"""Those of the inputs, relative to the largest of them."""
+
+FAILS = (Unknown, ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
+"""What working out an expression for other values may raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A number that is computed off the tape of an array.
+
+    Attributes:
+        array: Which, by its id.
+        number: What it is.
+        frames: Where the array was read.
+        found: How the gradient that was consumed compares with that of the number; None where the number is
+            none, or its derivative is not known.
+        unknown: It is not known what becomes of the array.
+    """
+
+    array: int
+    number: Number | None
+    frames: tuple[FrameValues, ...]
+    found: Signature | None
+    unknown: bool = False
+
+
+def reported(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[Reported]:
+    """The numbers that the program makes of what the tape wrote and has left."""
+    written = {version.array for version in replay.recorded.trace.versions if version.written_by is not None}
+    reads = [
+        (own, event.frames)
+        for a, event in replay.recorded.tape.tracker.host_reads.values()
+        if (own := replay.recorded.id_of(a)) is not None and own in written and event.frames
+    ]
+    for array, frames in reads[-READS:]:
+        made = numbers(frames)
+        if made is None:
+            yield Reported(array, None, frames, None, unknown=True)
+        for number in made or ():
+            values = np.asarray(final_values(replay, array), np.float64)
+            slope = _slope(number, values)
+            if slope is None:
+                unknown = number.passed and _is_array(number, values)
+                yield Reported(array, number, frames, None, unknown=unknown)
+                continue
+            yield Reported(array, number, frames, signature(consumed, gradients_from(replay, {array: slope})))
+
+
+def _slope(number: Number, values: Values) -> Values | None:
+    """The derivative of a number by the values of an array; None if it is no single number.
+
+    Of large arrays only where it is a multiple of their sum.
+    """
+    size = values.size
+    if not size or not np.isfinite(values).all():
+        return None
+    try:
+        if np.ndim(number.value(values)) != 0:
+            return None
+        places = np.arange(size) if size <= ELEMENTS else np.linspace(0, size - 1, SAMPLED).astype(int)
+        slope = _differences(number, values, places)
+        if size > ELEMENTS:
+            rest = float(number.value(values)) - float(number.value(np.zeros_like(values)))
+            total, mean = float(values.sum()), float(slope.mean())
+            same = np.abs(slope - mean).max() <= LINEAR * abs(mean)
+            if not (same and abs(rest - mean * total) <= LINEAR * abs(rest)):
+                return None
+            slope = np.full(size, mean)
+    except FAILS:
+        return None
+    return slope.reshape(values.shape) if np.isfinite(slope).all() else None
+
+
+def _is_array(number: Number, values: Values) -> bool:
+    """Return whether what goes on to a function is more than one number."""
+    try:
+        return np.ndim(number.value(values)) > 0
+    except FAILS:
+        return False
+
+
+def _differences(number: Number, values: Values, places: Values) -> Values:
+    """The derivatives by some of the values, by central differences."""
+    step = STEP * (float(np.abs(values).max()) or 1.0)
+    at = values.copy()
+    flat, found = at.reshape(-1), np.zeros(places.size)
+    for position, place in enumerate(places):
+        kept = flat[place]
+        flat[place] = kept + step
+        above = float(number.value(at))
+        flat[place] = kept - step
+        found[position] = (above - float(number.value(at))) / (2 * step)
+        flat[place] = kept
+    return found
+
+
+def slopes_along(replay: Replay, item: Reported, consumed: Mapping[int, Values]) -> tuple[float, float]:
+    """The slope of a number along the gradient that was consumed: by that, and by differences in float64."""
+    size = float(np.sqrt(sum(float((v.astype(np.float64) ** 2).sum()) for v in consumed.values())))
+    direction = {leaf: values.astype(np.float64) / size for leaf, values in consumed.items()}
+    starts = {leaf: replay._shadow().values(replay.arrays[leaf]).astype(np.float64) for leaf in direction}
+    scale = max(float(np.abs(values).max(initial=0.0)) for values in starts.values()) or 1.0
+    assert item.number is not None
+    number: Callable[[Any], Any] = item.number.value
+    shadow = replay._shadow(double=True)
+
+    def at(step: float) -> float:
+        shadow.forward(stop=0)
+        for leaf, values in direction.items():
+            shadow.set(replay.arrays[leaf], starts[leaf] + step * values)
+        shadow.forward(start=0)
+        return float(number(np.asarray(shadow.values(replay.arrays[item.array]), np.float64)))
+
+    one, two = ((at(h * scale) - at(-h * scale)) / (2 * h * scale) for h in STEPS)
+    return size, (4 * two - one) / 3
+
+
+def began_from(replay: Replay, item: Reported) -> bool:
+    """Return whether the pass began from the array that was read."""
+    return item.array in seeded(replay)

@@ -1,0 +1,81 @@
+"""What the adjoints of launches keep of their loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.ir import Value
+    from tapedebug.compiler.kept import Kept
+    from tapedebug.diagnose.experiments.replay import Replay
+    from tapedebug.runtime.tape.record import Record
+
+
+def kept(replay: Replay) -> dict[int, list[Kept]]:
+    """For each launch whose adjoint keeps values of loops of known length, these loops."""
+    from tapedebug.compiler.inquiries import adjoint_with_loops
+    from tapedebug.compiler.kept import kept_of
+
+    found: dict[int, list[Kept]] = {}
+    adjoints: dict[Any, Any] = {}
+    known: dict[Any, list[Kept]] = {}
+    for record in replay.records:
+        if record.kernel is None or record.info is None:
+            continue
+        key = (record.kernel, record.active)
+        if key not in adjoints:
+            adjoints[key] = adjoint_with_loops(record.kernel, record.active)
+        if adjoints[key] is None:
+            continue
+        numbers = _Numbers(record)
+        same = (*key, record.dim, numbers.key)
+        if same not in known:
+            known[same] = kept_of(adjoints[key], numbers.of)
+        if known[same]:
+            found[record.index] = known[same]
+    return found
+
+
+class _Numbers:
+    """What integers are in a launch, as far as its arguments and dimensions say; of the last thread."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        arrays = set(record.plan.arrays)
+        self.scalars = {p: np.ravel(value).tolist() for p, value in enumerate(record.args) if p not in arrays}
+        shapes = tuple(record.args[p].shape for p in sorted(arrays))
+        self.key = (shapes, tuple((p, *values) for p, values in sorted(self.scalars.items())))
+
+    def of(self, value: Value) -> int | None:
+        """The number, or None."""
+        from tapedebug.autograd.tapes.rule_evaluation import Lost
+
+        try:
+            return int(self._of(value, 32))
+        except (Lost, OverflowError, ValueError):
+            return None
+
+    def _of(self, value: Value, depth: int) -> Any:
+        from tapedebug.autograd.tapes.rule_evaluation import Lost, evaluate
+        from tapedebug.lang.rules import RULES
+
+        op = value.op
+        if op is None or depth == 0:
+            raise Lost("it is not known before the launch")
+        match op.kind:
+            case "const":
+                found = op.data[0]
+            case "argument":
+                found = np.asarray(self.scalars[op.data[0]][op.data[1]])
+            case "extent":
+                found = self.record.args[op.data[0]].shape[op.data[1]]
+            case "thread":
+                axis = op.data[0]
+                found = (self.record.dim[axis] if axis < len(self.record.dim) else 1) - 1
+            case kind if kind in RULES:
+                found = evaluate(RULES[kind].text, [self._of(arg, depth - 1) for arg in op.args])
+            case _:
+                raise Lost("it is not known before the launch")
+        return np.asarray(found).astype(value.type.numpy)[()]

@@ -1,0 +1,70 @@
+"""What the result owes to memory that nothing wrote, and to threads that reach outside of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose.experiments.effect import Effect, Values, beyond_rounding, loss_of, relative
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.replay import Replay
+
+
+def contents_matter(replay: Replay, arrays: Sequence[Any]) -> Effect:
+    """How much loss and gradient depend on what memory held before the tape.
+
+    Args:
+        replay: The tape.
+        arrays: Of that memory.
+    """
+    plain, found = _with_contents(replay, arrays, 0), Effect()
+    shadow = replay._shadow(double=True)
+    for number in (1, 2):
+        loss, gradients = _with_contents(replay, arrays, number)
+        gap = sum(float(np.sum(np.square(gradients[k] - plain[1][k]))) for k in gradients)
+        size = sum(float(np.sum(np.square(g))) for g in plain[1].values())
+        gradient = float("inf") if gap else 0.0
+        if np.isfinite(gap) and size > 0:
+            gradient = float(np.sqrt(gap / size))
+        loss = beyond_rounding(relative(plain[0], loss), shadow)
+        found = found.worst(Effect(loss=loss, gradient=beyond_rounding(gradient, shadow)))
+    return found
+
+
+def _with_contents(replay: Replay, arrays: Sequence[Any], number: int) -> tuple[float, dict[int, Values]]:
+    """The loss and the gradients with certain numbers in memory; the same ones for the same number."""
+    shadow = replay._shadow(double=True)
+    shadow.forward(stop=0)
+    rng = np.random.default_rng(number)
+    for a in arrays:
+        values = shadow.values(a)
+        # An index among them must stay small: 0 or 1.
+        content: Any = rng.uniform(0.5, 1.5, values.shape) if values.dtype.kind == "f" else int(number > 0)
+        shadow.set(a, np.broadcast_to(content, values.shape).astype(values.dtype))
+    shadow.forward()
+    loss = loss_of(replay, shadow)
+    shadow.backward(replay.seeds)
+    return loss, {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
+
+
+def loss_without(replay: Replay, launch: int, threads: Collection[int]) -> float | None:
+    """The relative change of the loss where these threads of a launch do nothing; None without a loss."""
+    if replay.blocked:
+        return None
+    shadow = replay._shadow(double=True)
+    shadow.forward()
+    plain = loss_of(replay, shadow)
+    run, threads_of_it, where = shadow._forward[1][launch]
+    out = sorted(threads)
+
+    def partly(lo: int, hi: int, at: int) -> None:
+        for low, high in zip([lo, *(t + 1 for t in out)], [*out, hi], strict=True):
+            if low < high:
+                run(low, high, at)
+
+    shadow._forward[1][launch] = (partly, threads_of_it, where)
+    shadow.forward()
+    return beyond_rounding(relative(plain, loss_of(replay, shadow)), shadow)

@@ -1,0 +1,126 @@
+"""Values that left the tape and came back: computed by a launch, read again from another array.
+
+What goes through NumPy is no data flow of the tape. But values tell: an array that nothing on the tape wrote
+and that holds, to the bit or times a factor, what a launch computed before, came from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
+
+LIMIT = 1 << 26
+"""Bytes of values that are compared at most."""
+ALIKE = 1e-5
+"""Values are a multiple of others, plus a constant, if they differ from that by less, relatively."""
+ENOUGH = 4
+"""So many different values say that two arrays are related; with fewer they may be so by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class CameBack:
+    """`source`, a version that a launch computed, has come back as `target`, which launch `reader` reads.
+
+    Its values are `factor` times those, plus `offset`; 1 and 0 where they are the same to the bit.
+    """
+
+    source: Node
+    target: Node
+    reader: int
+    count: int
+    factor: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def same(self) -> bool:
+        """To the bit."""
+        return (self.factor, self.offset) == (1.0, 0.0)
+
+
+def came_back(
+    case: Case, leaf_bits: int, above: dict[Node, int], reached: Collection[Node]
+) -> CameBack | None:
+    """Return how the values that were computed from some inputs got to the loss without the tape.
+
+    Args:
+        case: The tape.
+        leaf_bits: The inputs, as bits of `above`.
+        above: For each version the inputs that lead to it.
+        reached: The versions that lead to the loss.
+    """
+    versions = case.dependencies.versions
+    computed = {
+        node: version.written_by + 1
+        for node, version in versions.items()
+        if version.written_by is not None and above.get(node, 0) & leaf_bits and node not in reached
+    }
+    given = {
+        node: version.reads[0]
+        for node, version in versions.items()
+        if version.written_by is None and version.reads and node in reached
+    }
+    sizes = {node: int(np.prod(case.trace.arrays[node[0]].shape)) for node in (*computed, *given)}
+    pairs = [
+        (one, other)
+        for other in sorted(given, key=given.__getitem__)
+        for one in sorted(computed, key=computed.__getitem__, reverse=True)
+        if sizes[one] == sizes[other] and one[0] != other[0] and computed[one] <= given[other]
+        if is_float(case.trace.arrays[one[0]]) and is_float(case.trace.arrays[other[0]])
+    ]
+    wanted = {(one[0], computed[one]) for one, _ in pairs} | {(other[0], given[other]) for _, other in pairs}
+    if not pairs or sum(_nbytes(case, array) for array, _ in wanted) > LIMIT:
+        return None
+    values = case.experiment.values_at(wanted)
+    found = [
+        alike
+        for one, other in pairs
+        if (
+            alike := match(
+                one, other, given[other], values[one[0], computed[one]], values[other[0], given[other]]
+            )
+        )
+    ]
+    return min(found, key=lambda item: not item.same, default=None)
+
+
+def _nbytes(case: Case, array: int) -> int:
+    info = case.trace.arrays[array]
+    return info.stop - info.start
+
+
+def match(one: Node, other: Node, reader: int, computed: Values, given: Values) -> CameBack | None:
+    """Compare two arrays: the same to the bit, or but for a factor and an offset; None if neither."""
+    x, y = computed.astype(np.float64).ravel(), given.astype(np.float64).ravel()
+    if x.size != y.size or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return None
+    if not tells_apart(x) or not tells_apart(y):
+        return None
+    if np.array_equal(computed.ravel(), given.ravel()):
+        return CameBack(one, other, reader, x.size)
+    if _straight(x) or _straight(y):
+        return None  # two ramps are alike, and say nothing
+    factor, offset = np.polyfit(x, y, 1)
+    off = float(np.max(np.abs(factor * x + offset - y)))
+    if off > ALIKE * float(np.max(np.abs(y - y.mean()))):
+        return None
+    return CameBack(one, other, reader, x.size, float(factor), float(offset))
+
+
+def tells_apart(x: Values) -> bool:
+    """Whether values are so many, or so odd, that two arrays do not hold them by chance."""
+    return np.unique(x).size >= ENOUGH or not np.any(
+        np.round(x, 3).astype(np.float32) == x.astype(np.float32)
+    )
+
+
+def _straight(x: Values) -> bool:
+    """Whether values grow evenly, or are few."""
+    steps = np.diff(x)
+    few = np.unique(x).size < 2 * ENOUGH
+    return few or bool(np.ptp(steps) <= 1e-4 * np.max(np.abs(steps)))

@@ -1,0 +1,134 @@
+"""The step that an input took, compared with the gradient that was read before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.gradient_history import Story
+from tapedebug.trace import Event
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+EXACT = 1e-3
+"""A step is a multiple of a gradient if what that leaves of it is less, relatively."""
+ALONG = 0.5
+"""A step goes along a gradient if the cosine of their angle is at least this, as with Adam or momentum."""
+FEW = 3
+"""Any step is a multiple of a gradient of one number: so many are compared at least."""
+SURE = 4.0
+"""The cosine times the square root of how many numbers were compared, at least: by chance that is about a
+number from a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One step of an input.
+
+    Attributes:
+        step: By how much its numbers changed.
+        read: The gradient that had been read.
+        floor: How far rounding may put a number of `step` off.
+    """
+
+    step: Floats
+    read: Floats
+    floor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """How steps compare with gradients.
+
+    Attributes:
+        name: A multiple of them, or only along them.
+        rate: Of the multiple that fits best.
+        spread: What that leaves unexplained, relatively.
+        rests: Where the gradient was zero, and at least once it was, the input did not move.
+    """
+
+    name: Literal["multiple", "along"]
+    rate: float
+    spread: float
+    rests: bool = False
+
+
+def moved_by(
+    case: Case, following: Case | None, story: Story, event: Event, read: Event, update: Event
+) -> Moved | None:
+    """Return the step that the input of a story took after a pass; None where it is not known any more.
+
+    Args:
+        case: The tape that the story is told of.
+        following: The tape that was recorded next, if it is known.
+        story: Of the input.
+        event: The pass.
+        read: The reading of the gradient.
+        update: The first time that the input was written after the pass.
+    """
+    from tapedebug.runtime.tape.gradient_history import glance_at
+
+    a = case.rerun.arrays[story.info.id]
+    later = [item for item in story.events if item.clock > update.clock]
+    again = next((item for item in later if item.kind == "write" and item.of == "values"), None)
+    before = _glance(a.buffer, a, update)
+    after = glance_at(np.ascontiguousarray(a._look())) if again is None else _glance(a.buffer, a, again)
+    if before is None and event.tape == case.trace.tape.id:  # through NumPy, which nobody announces
+        before = glance_at(np.ascontiguousarray(case.rerun._shadow().values(a)))
+        if again is not None:
+            after = _found_by(following, a, later)
+    glance = _glance(a.buffer.adjoint, a, read)
+    if glance is None or before is None or after is None or before.dtype.kind != "f":
+        return None
+    if not before.shape == after.shape == glance.shape:
+        return None
+    rounding = 4 * float(np.finfo(before.dtype).eps) * float(np.abs(before).max(initial=0.0))
+    return Moved(after.astype(np.float64) - before, glance.astype(np.float64), rounding)
+
+
+def _found_by(following: Case | None, a: Any, later: Sequence[Event]) -> Any:
+    """Some numbers of an array as the next tape found it, if the next pass is of that."""
+    from tapedebug.runtime.tape.gradient_history import glance_at
+
+    after = next((item for item in later if item.kind == "backward"), None)
+    if following is None or after is None or after.tape != following.trace.tape.id:
+        return None
+    own = following.rerun.recorded.id_of(a)
+    if own is None:
+        return None
+    return glance_at(np.ascontiguousarray(following.rerun._shadow().values(following.rerun.arrays[own])))
+
+
+def _glance(memory: Any, a: Any, event: Event) -> Any:
+    """Some numbers of an array, or of its gradient, when something happened to just its bytes."""
+    history = None if memory is None else memory.history
+    for item in history.events if history is not None else ():
+        if (item.clock, item.start, item.stop) == (event.clock, a.start, a.stop):
+            return item.glance
+    return None
+
+
+def relation(steps: Sequence[Moved]) -> Relation | None:
+    """Return how steps, all by one rule, compare with the gradients that had been read before them."""
+    step = np.concatenate([each.step for each in steps])
+    read = np.concatenate([each.read for each in steps])
+    with np.errstate(all="ignore"):
+        size, length = float(read @ read), float(np.linalg.norm(step))
+    if not np.isfinite(size + length) or size == 0 or length == 0:
+        return None
+    rate = -float(step @ read) / size
+    rest = float(np.linalg.norm(step + rate * read))
+    floor = float(np.sqrt(sum(each.floor**2 * each.step.size for each in steps)))
+    count = int(np.count_nonzero(read))
+    still = [bool(np.abs(each.step).max() <= each.floor) for each in steps if not each.read.any()]
+    rests = bool(still) and all(still)
+    if count >= FEW and rest <= EXACT * length + floor and floor < 0.1 * length:
+        return Relation("multiple", rate, rest / length, rests)
+    cosine = rate * np.sqrt(size) / length
+    if cosine >= ALONG and cosine * np.sqrt(count) >= SURE:
+        return Relation("along", rate, rest / length, rests)
+    return None

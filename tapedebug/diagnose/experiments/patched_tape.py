@@ -1,0 +1,30 @@
+"""A tape with a bug fixed, in private: gradients where arrays had none, launches after the loss left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapedebug.runtime import Tape
+    from tapedebug.runtime.tape.record import Record
+    from tapedebug.trace import Recorded
+
+
+def fixed_tape(recorded: Recorded, revived: Collection[int], stop: int | None = None) -> Tape:
+    """Return a tape of the same launches, of which some arrays have a gradient that they did not have.
+
+    Args:
+        recorded: The tape, with its trace.
+        revived: Ids of those arrays. Launches between them have adjoints, also with `enable_backward=False`.
+        stop: How many launches it has; by default all.
+    """
+    from tapedebug.autograd.subjects.rerecord import reopened
+
+    launches = recorded.trace.launches
+
+    def alive(record: Record) -> frozenset[int]:
+        args = launches[record.index].args
+        return frozenset(p for p, arg in enumerate(args) if arg.array in revived)
+
+    return reopened(recorded.tape, alive, stop)

@@ -1,0 +1,467 @@
+"""Experiments on a tape of this engine, by replaying it in private memory."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._source import display_file
+from tapedebug.diagnose.experiments import loop_storage, struct_replay, warp_reverse
+from tapedebug.diagnose.experiments.ablation import gradients_without, values_at, values_without
+from tapedebug.diagnose.experiments.argument_swap import exchanged, handed_on
+from tapedebug.diagnose.experiments.experiment import (
+    Change,
+    Consume,
+    Flow,
+    HostRead,
+    Semantics,
+    Values,
+    change_of,
+)
+from tapedebug.diagnose.experiments.unpreserved_reads import make_careless, see
+from tapedebug.trace import Location
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread_interpreter import Thread
+    from tapedebug.compiler.kept import Kept
+    from tapedebug.compiler.limits import Limit
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
+    from tapedebug.trace.recording import Recorded
+
+
+SECONDS = 1.0
+"""How long threads are followed to find the line that wrote an element."""
+
+
+class Replay:
+    """The `Experiment` of a tape.
+
+    Args:
+        recorded: The tape with its trace.
+        seeds: Incoming adjoints of the reverse pass, by array.
+        leaves: Ids of the arrays that gradients are wanted of.
+        wrong: Those of them whose consumed gradient is wrong, as measured end to end.
+        named: Somebody asked for just these gradients.
+        pulse: Called before each launch of every run; may raise to cancel.
+    """
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        seeds: Mapping[Any, Values],
+        leaves: Sequence[int],
+        wrong: Collection[int] = (),
+        named: bool = False,
+        pulse: Callable[[], None] | None = None,
+    ) -> None:
+        self.pulse = pulse
+        self.wrong = frozenset(wrong)
+        self.named = named
+        self.like_warp: bool = recorded.tape.tracker.like_warp
+        self.recorded = recorded
+        self.records: list[Record] = list(recorded.tape.records)
+        self.arrays = recorded.arrays
+        self.seeds = dict(seeds)
+        self.leaves = list(leaves)
+        self.losses = [number for a in seeds if (number := recorded.id_of(a)) is not None]
+        self.blocked = self._why_blocked()
+        self.fix: Callable[[Shadow], None] | None = None
+        self._single: Shadow | None = None
+        self._gradients: dict[Any, dict[int, Values]] = {}
+        self._limits: dict[int, tuple[Limit, ...]] | None = None
+        self._kept: dict[int, list[Kept]] | None = None
+
+    def fixed(self, fix: Callable[[Shadow], None]) -> Replay:
+        """Return the experiment on the same tape with each of its runs fixed."""
+        found = Replay(self.recorded, self.seeds, self.leaves, named=self.named, pulse=self.pulse)
+        found.fix = fix
+        return found
+
+    def _why_blocked(self) -> str:
+        if not self.seeds:
+            return "no loss is known"
+        for record in self.records:
+            if record.kind == "func":
+                return (
+                    f"record {record.index} is a custom function ({record.name}), which can not be replayed"
+                )
+        return ""
+
+    # --------------------------------------------------------------- overwrite
+
+    def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Change]:
+        """See `Experiment`. One forward run; only what one launch overwrites is held at a time."""
+        wanted: dict[int, list[int]] = {}
+        for array, launch in overwrites:
+            wanted.setdefault(launch, []).append(array)
+        shadow = self._shadow()
+        before: dict[int, Values] = {}
+        found: dict[tuple[int, int], Change] = {}
+
+        def hold(launch: int) -> None:
+            before.clear()
+            before.update((array, shadow.values(self.arrays[array])) for array in wanted.get(launch, ()))
+
+        def look(record: Record) -> None:
+            for array, old in before.items():
+                a = self.arrays[array]
+                found[array, record.index] = change_of(a.shape, old, shadow.values(a))
+            hold(record.index + 1)
+
+        shadow.forward(stop=0)
+        hold(0)
+        shadow.forward(on_operation=look)
+        return found
+
+    def gradients(
+        self,
+        careless: Collection[tuple[int, int]] = (),
+        poisoned: Collection[int] = (),
+        left: Collection[tuple[int, int]] = (),
+        unrecorded: Collection[int] = (),
+    ) -> dict[int, Values]:
+        """See `Experiment`."""
+        key = (frozenset(careless), frozenset(poisoned), frozenset(left), frozenset(unrecorded))
+        if key not in self._gradients:
+            shadow = self._ready()
+            see(shadow, now=key[0], left=key[2])
+            before = {array: shadow.values(self.arrays[array]) for array in poisoned}
+            for array, values in before.items():
+                shadow.set(self.arrays[array], np.full_like(values, np.nan))
+            shadow.backward(self.seeds, skip=unrecorded)
+            for array, values in before.items():
+                shadow.set(self.arrays[array], values)
+            self._gradients[key] = {leaf: shadow.gradient(self.arrays[leaf]) for leaf in self.leaves}
+        return self._gradients[key]
+
+    def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
+        """See `Experiment`. Follows threads until one stores there."""
+        from tapedebug.autograd.tapes.rule_evaluation import Lost
+
+        record = self.records[launch]
+        overwritten, target = self.arrays[array], record.args[param]
+        if record.kernel is None or not (overwritten.is_contiguous and target.is_contiguous):
+            return None
+        item = (overwritten.stop - overwritten.start) // max(1, overwritten.size)
+        wanted = (overwritten.start + element * item - target.start) // item
+        shadow = self._shadow()
+        shadow.forward(stop=launch)
+        values = {p: shadow.values(a) for p, a in enumerate(record.args) if p in record.plan.touched}
+        flow = Flow(values, {}, {}, {})
+        until = time.monotonic() + SECONDS
+        for index in (wanted, *range(record.threads)):
+            if index >= record.threads or time.monotonic() > until:
+                continue
+            thread = self.thread(launch, index, flow)
+            with contextlib.suppress(Lost):
+                thread.run()
+            span = thread.store_at(param, wanted, item)
+            if span is not None:
+                return Location(
+                    file=display_file(span.file), line=span.line, column=span.column, function=span.function
+                )
+        return None
+
+    # ------------------------------------------------- after-loss, duplicate-launch
+
+    def without(self, launches: Collection[int]) -> dict[int, Values]:
+        """See `Experiment`."""
+        return gradients_without(self, launches)
+
+    def values_without(
+        self, launches: Collection[int], arrays: Collection[int], stop: int
+    ) -> dict[int, Values]:
+        """See `Experiment`."""
+        return values_without(self, launches, arrays, stop)
+
+    def values_at(self, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+        """See `Experiment`."""
+        return values_at(self, wanted)
+
+    def held(self, array: int) -> Values:
+        """See `Experiment`."""
+        return np.array(self.arrays[array]._look())
+
+    # ------------------------------------------------------------------ unused
+
+    def exchanged(self, launch: int, one: int, other: int) -> float:
+        """See `Experiment`."""
+        return exchanged(self, launch, one, other)
+
+    def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
+        """See `Experiment`."""
+        return handed_on(self, source, target, reader)
+
+    # --------------------------------------------- warp-limitation, replayed-counter
+
+    def changed_structs(self) -> dict[int, list[int]]:
+        """See `Experiment`."""
+        return struct_replay.fields_changed(self)
+
+    def gradients_with_structs(self, launches: Collection[int]) -> dict[int, Values] | None:
+        """See `Experiment`."""
+        return struct_replay.gradients_with(self, launches)
+
+    def warp_limits(self) -> dict[int, tuple[Limit, ...]]:
+        """See `Experiment`."""
+        if self._limits is None:
+            self._limits = warp_reverse.limits(self)
+        return self._limits
+
+    def commands(self) -> list[int]:
+        """See `Experiment`."""
+        return [record.index for record in self.records if record.command]
+
+    def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
+        """See `Experiment`."""
+        return warp_reverse.measured(self, semantics)
+
+    def kept(self) -> dict[int, list[Kept]]:
+        """See `Experiment`."""
+        if self._kept is None:
+            self._kept = loop_storage.kept(self)
+        return self._kept
+
+    def rewritten(self, launch: int) -> frozenset[int]:
+        """See `Experiment`."""
+        return warp_reverse.rewritten(self, launch)
+
+    # ------------------------------------------------------------ disconnected
+
+    def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
+        """See `Experiment`."""
+        shadow = self._shadow(double=True)
+        shadow.forward()
+        plain = self._losses(shadow)
+        shadow.forward(stop=0 if writer is None else writer + 1)
+        a = self.arrays[array]
+        shadow.set(a, perturbed(shadow.values(a), scale))
+        shadow.forward(start=shadow.position)
+        return _distance(plain, self._losses(shadow))
+
+    def loss_changes(self, arrays: Sequence[int], scales: Sequence[float]) -> list[float]:
+        """See `Experiment`."""
+        shadow = self._shadow(double=True)
+        shadow.forward(stop=0)
+        values = {array: shadow.values(self.arrays[array]) for array in arrays}
+        plain, size = self._weighted(shadow.forward(start=0))
+        found = []
+        for scale in scales:
+            shadow.forward(stop=0)
+            for array in arrays:
+                shadow.set(self.arrays[array], perturbed(values[array], scale))
+            shadow.forward(start=0)
+            found.append(abs(self._weighted(shadow)[0] - plain))
+        return [*found, size]
+
+    def host_reads(self) -> list[HostRead]:
+        """See `Experiment`."""
+        from tapedebug.runtime.tape.record import site_span
+        from tapedebug.trace.recording import location_of
+
+        tape, found = self.recorded.tape, []
+        reads = [(a.buffer, event) for a, event in tape.tracker.host_reads.values()]
+        reads += [(buffer, event) for ref, event in tape.tracker.early_reads if (buffer := ref()) is not None]
+        for buffer, event in reads:
+            near = tuple(
+                number
+                for number, own in enumerate(self.arrays)
+                if own.buffer is buffer and own.start < event.stop and event.start < own.stop
+            )
+            at = event.at if event.tape == tape.id else None
+            if near and event.site is not None:
+                found.append(
+                    HostRead(
+                        near,
+                        at,
+                        event.tape not in (0, tape.id),
+                        location_of(site_span(event.site)),
+                        event.how,
+                        event.clock,
+                        event.stack if at is not None else (),
+                        buffer.number,
+                    )
+                )
+        return sorted(found, key=lambda read: -read.clock)
+
+    def retains(self) -> bool:
+        """True if an array of the tape keeps its adjoint on purpose."""
+        return any(a.retain_grad for a in self.arrays)
+
+    def given(self, array: int) -> bool:
+        """True if an array was created with values that differ, and first used by this tape."""
+        a = self.arrays[array]
+        return self.recorded.tape.tracker.ledgers[a.buffer].given
+
+    def used_elsewhere(self, array: int) -> bool:
+        """True if another live tape uses what an array holds."""
+        a, own = self.arrays[array], self.recorded.tape.tracker
+        return any(tracker is not own and tracker.uses(a) for _, tracker in a.buffer.watchers())
+
+    def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
+        """See `Experiment`."""
+        shadow = self._shadow(double=True)
+        a = self.arrays[array]
+        stop = 0 if writer is None else writer + 1
+        shadow.forward(stop=stop)
+        plain = shadow.values(a)
+        shadow.forward(stop=0)
+        shadow.set(self.arrays[source], perturbed(shadow.values(self.arrays[source]), scale))
+        shadow.forward(stop=stop)
+        return _distance([plain], [shadow.values(a)])
+
+    def _losses(self, shadow: Shadow) -> list[Values]:
+        return [shadow.values(a) for a in self.seeds]
+
+    def _weighted(self, shadow: Shadow) -> tuple[float, float]:
+        """The number that the gradient belongs to, the outputs weighted by their seeds, and its size."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            terms = [
+                np.asarray(seed, np.float64).ravel() * values.astype(np.float64).ravel()
+                for seed, values in zip(self.seeds.values(), self._losses(shadow), strict=True)
+            ]
+            return float(sum(map(np.sum, terms))), float(sum(np.sum(np.abs(term)) for term in terms))
+
+    def dead_adjoints(self) -> list[int]:
+        """See `Experiment`."""
+        shadow = self._ready()
+        alive: dict[int, bool] = {}
+        dead: list[int] = []
+
+        def note(index: int) -> None:
+            if index >= 0:
+                record = self.records[index]
+                written = [record.args[p] for p in record.plan.written if p in record.active]
+                alive[index] = any(bool(np.any(shadow.gradient(a))) for a in written)
+
+        def look(record: Record) -> None:
+            read = [record.args[p] for p in record.reads if p in record.active]
+            if alive.get(record.index) and read and not any(bool(np.any(shadow.gradient(a))) for a in read):
+                dead.append(record.index)
+            note(record.index - 1)
+
+        shadow.backward(self.seeds, start=len(self.records), stop=len(self.records))
+        note(len(self.records) - 1)
+        shadow.backward(None, on_operation=look)
+        return dead
+
+    # --------------------------------------------------------------- nonfinite
+
+    def first_bad_value(self) -> int | None:
+        """See `Experiment`."""
+        bad: list[int] = []
+        shadow = self._shadow()
+
+        def look(record: Record) -> None:
+            if not bad and not all(_finite(shadow.values(record.args[p])) for p in record.plan.written):
+                bad.append(record.index)
+
+        shadow.forward(on_operation=look)
+        return bad[0] if bad else None
+
+    def first_bad_adjoint(self, consume: Consume) -> int | None:
+        """See `Experiment`."""
+        bad: list[int] = []
+        shadow = self._ready()
+
+        def look(record: Record) -> None:
+            touched = (record.args[p] for p in record.active)
+            if not bad and not all(_finite(shadow.gradient(a)) for a in touched):
+                bad.append(record.index)
+
+        shadow.backward(self.seeds, consume=consume, on_operation=look)
+        return bad[0] if bad else None
+
+    def flow(self, launch: int, consume: Consume) -> Flow:
+        """See `Experiment`."""
+        record = self.records[launch]
+        shadow = self._shadow()
+        shadow.forward(stop=launch)
+        arrays = {p: a for p, a in enumerate(record.args) if p in record.plan.touched}
+        values = {p: shadow.values(a) for p, a in arrays.items()}
+        shadow.forward(start=launch, stop=launch + 1)
+        written = {p: shadow.values(record.args[p]) for p in record.writes}
+        shadow.forward(start=launch + 1)
+        if consume == "current":
+            values.update((p, shadow.values(record.args[p])) for p in record.plan.needed)
+        shadow.backward(self.seeds, consume=consume, stop=launch + 1)
+        incoming = {p: shadow.gradient(record.args[p]) for p in record.active & record.writes}
+        shadow.backward(None, consume=consume, start=launch + 1, stop=launch)
+        outgoing = {p: shadow.gradient(record.args[p]) for p in record.active & record.reads}
+        return Flow(values, written, incoming, outgoing)
+
+    def thread(self, launch: int, index: int, flow: Flow) -> Thread:
+        """See `Experiment`."""
+        from tapedebug.autograd.tapes.thread_interpreter import thread_of
+
+        return thread_of(self.records[launch], index, flow.values)
+
+    # ----------------------------------------------------------------- shadows
+
+    def _ready(self) -> Shadow:
+        """A shadow in float32 at the end of the tape, kept for the next experiment."""
+        if self._single is None:
+            self._single = self._shadow()
+            self._single.forward()
+        see(self._single)
+        return self._single
+
+    def twin(self) -> Shadow:
+        """A new shadow of the float64 twin.
+
+        Raises:
+            TapeError: Memory is used as several types, and has no twin.
+        """
+        shadow = self._shadow(double=True)
+        if not shadow.f64:
+            from tapedebug import TapeError
+
+            raise TapeError("memory that is used as several types has no float64 twin")
+        return shadow
+
+    def _shadow(self, *, double: bool = False) -> Shadow:
+        from tapedebug import TapeError, float64
+        from tapedebug.runtime.replay.shadow import Shadow
+
+        tracker = self.recorded.tape.tracker
+        if double:
+            # Memory that is used as float32 and as something else has no twin.
+            with contextlib.suppress(TapeError):
+                return self._prepared(Shadow(tracker, float64))
+        shadow = self._prepared(Shadow(tracker))
+        make_careless(shadow, keeps=tracker.mode in ("preserve", "error"))
+        return shadow
+
+    def _prepared(self, shadow: Shadow) -> Shadow:
+        shadow.pulse = self.pulse
+        if self.fix is not None:
+            self.fix(shadow)
+        return shadow
+
+
+def perturbed(values: Values, scale: float, rng: np.random.Generator | None = None) -> Values:
+    """Values moved by about `scale` times their typical size, some up and some down."""
+    rng = np.random.default_rng(7) if rng is None else rng
+    typical = float(np.sqrt(np.mean(np.square(values.astype(np.float64))))) or 1.0
+    moved: Values = values + scale * typical * rng.uniform(0.5, 1.0, values.shape) * rng.choice(
+        [-1, 1], values.shape
+    )
+    return moved.astype(values.dtype)
+
+
+def _distance(before: Sequence[Values], after: Sequence[Values]) -> float:
+    with np.errstate(invalid="ignore"):
+        differences = [
+            np.max(np.abs(b.astype(np.float64) - a.astype(np.float64)), initial=0.0)
+            for b, a in zip(before, after, strict=True)
+        ]
+    return float(max(differences, default=0.0))
+
+
+def _finite(values: Values) -> bool:
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())

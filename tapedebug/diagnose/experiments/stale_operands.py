@@ -1,0 +1,102 @@
+"""Values that an adjoint needs and that something off the tape has overwritten, and what that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.diagnose.experiments.experiment import Change, Values, change_of
+from tapedebug.diagnose.experiments.unpreserved_reads import see
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.replay import Replay
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.buffer_versions import Need, Outside
+
+
+@dataclass(slots=True)
+class Write:
+    """A write that is not on the tape.
+
+    Attributes:
+        array: Id of the array whose values it took.
+        clock: When.
+        at: How many launches the tape had.
+        how: As in `Event`.
+        pairs: The (launch, parameter) pairs whose adjoints need these values.
+    """
+
+    array: int
+    clock: int
+    at: int
+    how: str
+    event: Outside = field(repr=False)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+
+
+def outside_writes(replay: Replay) -> list[Write]:
+    """Return the writes off the tape, before a reverse pass ran, that took values which adjoints need."""
+    from tapedebug.runtime.tape.buffer_versions import RangeState
+
+    found: dict[int, Write] = {}
+    events: dict[int, list[Outside]] = {}
+    for event in replay.recorded.tape.tracker.outside:
+        events.setdefault(event.at, []).append(event)
+
+    def taker(need: Need, a: Any) -> Outside | None:
+        state = RangeState(-1, a)
+        return next(
+            (
+                event
+                for event in events.get(need.clobber or 0, ())
+                if event.array.buffer is a.buffer and RangeState(-2, event.array).meets(state)
+            ),
+            None,
+        )
+
+    for record in replay.records:
+        for p, need in zip(record.plan.needed, record.needs, strict=True):
+            taken = taker(need, record.args[p]) if need.outside else None
+            if taken is not None and not taken.settled:
+                if id(taken) not in found:
+                    array = replay.recorded.id_of(record.args[p])
+                    assert array is not None
+                    found[id(taken)] = Write(array, taken.clock, taken.at, taken.how, taken)
+                found[id(taken)].pairs.append((record.index, p))
+    return list(found.values())
+
+
+def change_by(replay: Replay, write: Write) -> Change:
+    """What a write did to the values of its array."""
+    a = write.event.array
+    shadow = replay._shadow().forward(stop=write.at)
+    before = shadow.values(a)
+    _inject(shadow, write)
+    return change_of(a.shape, before, shadow.values(a))
+
+
+def gradients_seeing(replay: Replay, writes: Collection[Write]) -> dict[int, Values]:
+    """Return the gradients where adjoints see what these writes left in memory."""
+    shadow = replay._ready()
+    see(shadow, now=[pair for write in writes for pair in write.pairs])
+    before = []
+    for write in writes:
+        if write.at == len(replay.records):
+            before.append((write.event.array, shadow.values(write.event.array)))
+            _inject(shadow, write)
+    try:
+        shadow.backward(replay.seeds)
+        return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
+    finally:
+        for a, values in reversed(before):
+            shadow.set(a, values)
+
+
+def _inject(shadow: Shadow, write: Write) -> None:
+    """Load what a write left."""
+    buffer = shadow._buffer(write.event.array)
+    if write.event.at in buffer.injections:
+        buffer.inject(write.event.at)
+    elif write.at == shadow.position:
+        buffer.inject_late()

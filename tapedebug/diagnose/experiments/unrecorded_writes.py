@@ -1,0 +1,147 @@
+"""Writes that Warp does not put on its tape: their gradients go astray there.
+
+Those are `zero_`, `fill_`, and copies of (and `assign` from) what has no gradient. A gradient of the new
+values belongs to nobody; in Warp it stays in the array's gradient, and is added to that of the old values.
+The launches of a command (`launch(…, record_cmd=True)`) are not on Warp's tape either: what they computed is
+constant to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import relative_errors
+from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, furthest, off, told
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.dependencies import differentiable
+from tapedebug.trace import Finding, Launch, Trace
+
+
+def find_unrecorded(case: Case, rule: str) -> list[Finding]:
+    """Return a finding for each line whose fills or copies let a gradient through in Warp."""
+    trace, experiment = case.trace, case.experiment
+    places: dict[Any, list[Launch]] = {}
+    for launch in trace.launches:
+        if _is_unrecorded(trace, launch):
+            places.setdefault((launch.kind, str(launch.call_site), launch.args[0].array), []).append(launch)
+    if not places or experiment.blocked:
+        return []
+    right = experiment.gradients()
+    every = experiment.gradients(unrecorded=[item.index for group in places.values() for item in group])
+    if max(relative_errors(right, every).values(), default=0.0) <= NOTICED:
+        return []
+    findings = []
+    for group in places.values():
+        wrong = experiment.gradients(unrecorded=[item.index for item in group])
+        errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
+        if max(errors.values()) > NOTICED:
+            findings.append(_finding(trace, rule, group, errors, furthest(trace, right, wrong)))
+    return findings
+
+
+def find_commands(case: Case, rule: str) -> list[Finding]:
+    """Return a finding for each line that launches a command whose gradient is missing in Warp."""
+    trace, experiment = case.trace, case.experiment
+    places: dict[Any, list[Launch]] = {}
+    for index in experiment.commands():
+        launch = trace.launches[index]
+        places.setdefault((launch.kernel, str(launch.call_site)), []).append(launch)
+    if not places or experiment.blocked or not experiment.leaves:
+        return []
+    right, findings = experiment.gradients(), []
+    for group in places.values():
+        wrong = experiment.gradients(unrecorded=[item.index for item in group])
+        errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
+        if max(errors.values()) > NOTICED:
+            findings.append(_command(trace, rule, group, errors, furthest(trace, right, wrong)))
+    return findings
+
+
+def _command(
+    trace: Trace, rule: str, group: list[Launch], errors: dict[str, float], gradients: dict[str, Any]
+) -> Finding:
+    launch = group[0]
+    more = f" and {len(group) - 1} more like it" if len(group) > 1 else ""
+    ours = "Here the tape records it, so the gradient is right"
+    if trace.tape.on_overwrite == "ignore":
+        ours = 'Here the tape records it; with on_overwrite="ignore" its gradient is left out, as in Warp'
+    return Finding(
+        rule=rule,
+        severity="error" if max(errors.values()) > WRONG else "warning",
+        message=(
+            f"{words.launch_words(launch)}{more} is the launch of a command (record_cmd=True). {ours}. "
+            "Warp's tape does not record it, and takes what it computes as constant: its gradient of "
+            f"{off(errors, 'is ')}{told(gradients, errors)}."
+        ),
+        launches=[each.index for each in group],
+        arrays=[label for label, error in errors.items() if error > NOTICED],
+        call_site=launch.call_site,
+        location=launch.call_site,
+        evidence={
+            "construct": "command",
+            "relative_error": errors,
+            "gradients": gradients,
+            "occurrences": len(group),
+        },
+        fix=f"for Warp, launch {launch.name} with wp.launch(…) while the tape records",
+    )
+
+
+def _is_unrecorded(trace: Trace, launch: Launch) -> bool:
+    """Whether Warp does nothing for a launch in its reverse pass, and it writes an array with a gradient."""
+    if launch.kind not in ("fill", "copy"):
+        return False
+    arrays = [trace.arrays[arg.array] for arg in launch.args if arg.array is not None]
+    return differentiable(arrays[0]) and not any(differentiable(info) for info in arrays[1:])
+
+
+def _finding(
+    trace: Trace, rule: str, group: list[Launch], errors: dict[str, float], gradients: dict[str, Any]
+) -> Finding:
+    launch = next((each for each in group if _writer(trace, each) is not None), group[0])
+    label = trace.arrays[launch.args[0].array or 0].label
+    writer = _writer(trace, launch)
+    before = f" and to {words.launch_words(writer)}, which wrote them" if writer else ""
+    what = "zero_ and fill_" if launch.kind == "fill" else "a copy of what has no gradient"
+    verb = "are" if launch.kind == "fill" else "is"
+    ours = "Here it ends, so the gradient is right"
+    if trace.tape.on_overwrite == "ignore":
+        ours = 'Here it ends as well, unless on_overwrite="ignore" asks for what Warp gives'
+    message = (
+        f"{words.launch_words(launch)} writes new values into {label}, and the gradient of those ends there. "
+        f"In Warp {what} {verb} not on the tape: the gradient goes through to the old values{before}. "
+        f"{ours}; Warp's gradient of {off(errors, 'is ')}"
+        f"{told(gradients, errors)}."
+    )
+    if len(group) > 1:
+        message += f" {len(group) - 1} more like it (×{len(group)})."
+    written = "0.0" if launch.kind == "fill" else "source[i]"
+    launches = [writer.index, launch.index] if writer else [launch.index]
+    return Finding(
+        rule=rule,
+        severity="error" if max(errors.values()) > WRONG else "warning",
+        message=message,
+        launches=[*launches, *(each.index for each in group if each is not launch)],
+        arrays=[label],
+        location=launch.call_site,
+        call_site=launch.call_site,
+        evidence={
+            "kind": "unrecorded",
+            "harmless": False,
+            "occurrences": len(group),
+            "gradients": gradients,
+            "relative_error": errors,
+        },
+        fix=f"write {label} in a kernel (`{label}[i] = {written}`), which Warp records, or give each round "
+        "an array of its own",
+    )
+
+
+def _writer(trace: Trace, launch: Launch) -> Launch | None:
+    """The launch that wrote the values that a fill or copy goes over."""
+    array = launch.args[0].array
+    for version in trace.versions:
+        if version.array == array and version.overwritten_by == launch.index:
+            return None if version.written_by is None else trace.launches[version.written_by]
+    return None

@@ -1,0 +1,198 @@
+"""Why the gradient of an input is exactly 0: the launch and the operation at which its adjoint dies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tapedebug.diagnose.experiments.local_derivatives import (
+    COMPARISONS,
+    SATURATING,
+    Slope,
+    flat_steps,
+    slopes,
+)
+from tapedebug.diagnose.experiments.replay import perturbed
+from tapedebug.diagnose.trace_analysis.dependencies import read_by
+from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
+from tapedebug.trace import Launch, Location
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.adjoint_profile import Passage
+    from tapedebug.diagnose.experiments.experiment import Flow
+    from tapedebug.diagnose.rule_context import Case
+
+THREADS = 12
+LAUNCHES = 4
+"""Launches at which an adjoint may die that are looked into."""
+TINY = 1e-9
+"""A relative change of an input that crosses no edge of a step, in float64."""
+SMALLEST = 1e-36
+"""Near the smallest number that a float32 has at full precision."""
+FINITE = (1e-3, 1e-2, 0.1, 1.0)
+"""Relative changes that may."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEnd:
+    """Where the adjoint of an input becomes 0.
+
+    Attributes:
+        kind: ``"flat"``: the operation has no slope anywhere. ``"saturated"``: it has none where it stands.
+            ``"underflow"``: there is none; the gradient is too small for float32 (`operands`: its size).
+        launch: The launch.
+        param: The parameter that gets an adjoint of 0.
+        text: The operation, as the source has it.
+        place: Its place.
+        operands: Its operands in one thread; empty where no thread could be followed.
+        comparison: The operation only compares.
+        scale: The relative change of the input that moves the loss; 0 where even the largest does not.
+        moved: By how much.
+    """
+
+    kind: Literal["flat", "saturated", "underflow"]
+    launch: Launch
+    param: int
+    text: str
+    place: Location | None
+    operands: tuple[float, ...] = ()
+    comparison: bool = False
+    scale: float = 0.0
+    moved: float = 0.0
+
+
+def dead_ends(case: Case) -> dict[int, DeadEnd]:
+    """Return for each input whose gradient is exactly 0 where it dies, if an operation explains it."""
+    profile = case.profile
+    if profile is None:
+        return {}
+    zero = [leaf for leaf in case.experiment.leaves if profile.gradients[leaf] == 0]
+    if not zero:
+        return {}
+    above = case.dependencies.leaves_above(case.experiment.leaves)
+    seen: dict[tuple[int, int], DeadEnd | None] = {}
+    found: dict[int, DeadEnd] = {}
+    for leaf in zero:
+        bit = 1 << case.experiment.leaves.index(leaf)
+        for launch, param in itertools.islice(_candidates(case, above, bit), LAUNCHES):
+            key = (launch.index, param)
+            if key not in seen:  # several inputs may end at one place: one of them is perturbed
+                end = _explained(case, launch, param)
+                seen[key] = None if end is None else _measured(case, leaf, end)
+            end = seen[key]
+            if end is not None:
+                found[leaf] = end
+                break
+    return found | _underflows(case, [leaf for leaf in zero if leaf not in found])
+
+
+def _underflows(case: Case, zero: Sequence[int]) -> dict[int, DeadEnd]:
+    """The inputs whose gradients are 0 in float32 only, too small for it."""
+    replay = case.replay
+    if not zero or replay is None:
+        return {}
+    shadow = replay._shadow(double=True)
+    with np.errstate(all="ignore"):
+        shadow.forward().backward(replay.seeds)
+    found = {}
+    for leaf in zero:
+        size = float(np.abs(shadow.gradient(replay.arrays[leaf])).max(initial=0.0))
+        readers = case.trace.versions_of(leaf)[0].reads
+        if 0 < size < SMALLEST and readers:
+            launch = case.trace.launches[readers[0]]
+            found[leaf] = DeadEnd("underflow", launch, 0, "", None, (size,))
+    return found
+
+
+def _measured(case: Case, leaf: int, end: DeadEnd) -> DeadEnd | None:
+    """Perturb the input: a tiny change must not move the loss; a flat operation lets a large one through."""
+    if case.experiment.loss_moved(leaf, None, TINY) > 0:
+        return None  # there is a slope: the gradient is wrong for another reason
+    for scale in FINITE:
+        sides = (case.experiment.loss_moved(leaf, None, sign * scale) for sign in (1.0, -1.0))
+        moved = next((moved for moved in sides if moved > 0), 0.0)
+        if moved > 0:
+            branch = end.kind == "flat" and end.comparison and _slope_elsewhere(case, leaf, scale)
+            return replace(end, scale=scale, moved=moved, kind="saturated" if branch else end.kind)
+    return None if end.kind == "flat" else end
+
+
+def _slope_elsewhere(case: Case, leaf: int, scale: float) -> bool:
+    """Whether there is a gradient a step away: then a branch was not taken, where another has a slope."""
+    replay = case.replay
+    assert replay is not None
+    shadow = replay._shadow()
+    a = replay.arrays[leaf]
+    values = shadow.forward(stop=0).values(a)
+    for sign in (1.0, -1.0):
+        shadow.forward(stop=0).set(a, perturbed(values, sign * scale))
+        shadow.forward(start=0).backward(replay.seeds)
+        if np.any(shadow.gradient(a)):
+            return True
+    return False
+
+
+def _candidates(case: Case, above: dict[tuple[int, int], int], bit: int) -> Iterator[tuple[Launch, int]]:
+    """Launches that get an adjoint and give none to what an input leads to, nearest to the loss first."""
+    assert case.profile is not None
+    kernels: set[tuple[int | None, int]] = set()
+    for launch in reversed(case.trace.launches):
+        passage: Passage = case.profile.passages[launch.index]
+        if not passage.arrives > 0:
+            continue
+        for param, norm in passage.outgoing.items():
+            leads = above.get(read_by(launch.args[param]), 0) & bit
+            # Of a time loop one round is enough.
+            if norm == 0 and leads and (launch.kernel, param) not in kernels:
+                kernels.add((launch.kernel, param))
+                yield launch, param
+
+
+def _explained(case: Case, launch: Launch, param: int) -> DeadEnd | None:
+    from tapedebug.autograd.tapes.rule_evaluation import Lost
+
+    if launch.kernel is None:
+        return None
+    kernel = case.trace.kernels[launch.kernel]
+    saturated: Slope | None = None
+    lost = False
+    flow = case.experiment.flow(launch.index, "versions")
+    for index in threads_of(launch, flow):
+        thread = case.experiment.thread(launch.index, index, flow)
+        thread.active = frozenset({param})
+        try:
+            thread.run()
+        except Lost:
+            lost = True
+            continue
+        flat = flat_steps(thread)
+        if flat:
+            return _end("flat", launch, param, flat[0])
+        dead = [item for item in slopes(thread, flow.incoming) if item.slope == 0 and item.kind in SATURATING]
+        saturated = saturated or (dead[0] if dead else None)
+    if saturated is not None:
+        return _end("saturated", launch, param, saturated)
+    named = flat_call(kernel, [kernel.params[param].name]) if lost else None
+    return None if named is None else DeadEnd("flat", launch, param, *named)
+
+
+def _end(kind: Literal["flat", "saturated"], launch: Launch, param: int, slope: Slope) -> DeadEnd:
+    compares = slope.kind in COMPARISONS
+    return DeadEnd(kind, launch, param, slope.text, slope.place, tuple(slope.operands), compares)
+
+
+def threads_of(launch: Launch, flow: Flow) -> list[int]:
+    """A few threads: those of elements with an adjoint first, then some from all over."""
+    total = int(np.prod(launch.dim, dtype=np.int64))
+    alive = [
+        int(place)
+        for values in flow.incoming.values()
+        if values.size == total
+        for place in np.flatnonzero(values.reshape(-1))[: THREADS // 2]
+    ]
+    spread = np.unique(np.linspace(0, total - 1, min(total, THREADS)).astype(int)).tolist()
+    return list(dict.fromkeys([*alive, *spread]))[:THREADS] if total else []

@@ -1,0 +1,205 @@
+"""A diagnosis as text: for a terminal, and plain where it is piped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import TextIO
+
+from tapedebug.diagnose.trace_analysis.kernel_source import code_at
+from tapedebug.trace import Check, Coverage, Finding, Location, Trace
+from tapedebug.trace.json_codec import encode
+from tapedebug.trace.level import Level, gradient_words, level_of
+from tapedebug.trace.model import Verdict
+
+WIDTH, NARROWEST, WIDEST = 100, 60, 120
+"""Columns of prose where the output is no terminal, and on the narrowest and the widest one."""
+MARKS = {"error": "✕", "warning": "!", "info": "i"}
+_STYLES: dict[Level, str] = {"good": "good", "warning": "warning", "error": "error", "unknown": "warning"}
+_COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2", "good": "32"}
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal that shows colours (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, colour: bool) -> str:
+    """Return `text` in a colour, if colours are wanted."""
+    text = plain(text)
+    return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if colour else text
+
+
+def plain(text: str) -> str:
+    """`text` without what a terminal would obey: labels and lines of a trace may come from anywhere."""
+    if text.isprintable():
+        return text
+    return "".join(character if character >= " " and character.isprintable() else " " for character in text)
+
+
+def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str] | None = None) -> str:
+    """Return verdict, coverage and findings of `trace` as text, prose in lines of at most 100 characters.
+
+    Args:
+        trace: A tape.
+        colour: Whether colours are wanted.
+        told: What was found on other tapes, and on which; the same on this one is one line, and what is new
+            is added.
+    """
+    launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
+    head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
+    verdict = _gradient(trace.verdict, trace.findings, trace.coverage, colour)
+    lines = [f"{paint(head, 'bold', colour)} · {verdict}"]
+    lines += _wrapped(f"coverage: {trace.coverage.summary}", "  ")
+    for note in trace.coverage.notes:
+        lines += _wrapped(f"- {note}", "    ")
+    if not trace.findings:
+        lines.append("  no findings")
+    told = {} if told is None else told
+    for finding in trace.findings:
+        before = told.setdefault(_what(finding), trace.name)
+        if before != trace.name:
+            lines.append("  " + paint(f"{_title(finding)} · as on {before}", finding.severity, colour))
+        else:
+            lines += ["", *format_finding(finding, trace, colour=colour)]
+    return "\n".join(lines)
+
+
+def format_details(trace: Trace) -> list[str]:
+    """Return what was compared (the checks of a tape) and measured (the evidence of findings), as lines."""
+    lines = [f"  check: {_check(check)}" for check in trace.checks if check.verdict is not None]
+    for finding in trace.findings:
+        known = json.dumps(encode(finding.evidence), ensure_ascii=False)
+        lines += _wrapped(f"evidence of {finding.rule}: {known}", "  ", "    ")
+    return lines
+
+
+def _check(check: Check) -> str:
+    """`d loss / d x: AGREE, largest error 1e-06 (absolute), 2e-07 (relative)`."""
+    text = f"d {check.output} / d {check.input}: {check.verdict}"
+    if check.max_abs_error is not None and check.max_rel_error is not None:
+        text += f", largest error {check.max_abs_error:.3g} (absolute), {check.max_rel_error:.3g} (relative)"
+    return text
+
+
+def _what(finding: Finding) -> str:
+    """What two findings on two tapes have in common that are one mistake."""
+    return repr((finding.rule, finding.severity, finding.arrays, finding.location, finding.call_site))
+
+
+def _title(finding: Finding) -> str:
+    arrays = ", ".join(finding.arrays)
+    return f"{MARKS[finding.severity]} {finding.severity} · {finding.rule}" + (
+        f" · {arrays}" if arrays else ""
+    )
+
+
+def format_several(
+    verdict: Verdict,
+    coverage: Coverage,
+    findings: Sequence[Finding],
+    traces: Sequence[Trace],
+    *,
+    colour: bool = False,
+) -> str:
+    """Return the diagnosis of several tapes as text: what holds for all, a line for each, the findings."""
+    head = f"{len(traces)} tapes · {sum(len(trace.launches) for trace in traces)} launches"
+    lines = [f"{paint(head, 'bold', colour)} · {_gradient(verdict, findings, coverage, colour)}"]
+    lines += _wrapped(f"coverage: {coverage.summary}", "  ")
+    for note in coverage.notes:
+        lines += _wrapped(f"- {note}", "    ")
+    for number, trace in enumerate(traces):
+        told = paint(trace.verdict, _STYLES[level_of(trace.verdict, ())], colour)
+        lines += _wrapped(f"[{number}] {trace.name}: {told}, {trace.coverage.summary}", "  ", "      ")
+    if not findings:
+        lines.append("  no findings")
+    for finding in findings:
+        trace = traces[finding.tape or 0]
+        lines += ["", *format_finding(finding, trace, colour=colour, tape=f"[{finding.tape}] {trace.name}")]
+    return "\n".join(lines)
+
+
+def _gradient(verdict: Verdict, findings: Sequence[Finding], coverage: Coverage, colour: bool) -> str:
+    """`gradient AGREE, 1 warning` in green, amber or red."""
+    severities = [finding.severity for finding in findings]
+    level = level_of(verdict, severities, partial=coverage.partial)
+    return paint(gradient_words(verdict, severities, partial=coverage.partial), _STYLES[level], colour)
+
+
+def format_finding(
+    finding: Finding, trace: Trace | None = None, *, colour: bool = False, tape: str = ""
+) -> list[str]:
+    """Return one finding as lines: what, on which tape, the lines of the kernel and the call, the fix."""
+    title = _title(finding) + (f" · {tape}" if tape else "")
+    lines = ["  " + paint(title, finding.severity, colour)]
+    lines += _wrapped(finding.message, "    ")
+    if finding.location and finding.location != finding.call_site:
+        lines += _place("kernel", finding.location, trace, colour)
+    if finding.call_site:
+        lines += _place(_called(finding, trace), finding.call_site, None, colour)
+    if finding.fix:
+        lines += _wrapped(f"fix: {finding.fix}", "    ", "         ")
+    return lines
+
+
+def _called(finding: Finding, trace: Trace | None) -> str:
+    """What is at the call site: a launch, or something else that the user did."""
+    launched = trace is None or any(
+        trace.launches[index].call_site == finding.call_site for index in finding.launches
+    )
+    return "launched" if launched or finding.location is not None else "called"
+
+
+def _place(what: str, location: Location, trace: Trace | None, colour: bool) -> list[str]:
+    function = f", in {location.function}" if location.function else ""
+    lines = [plain(f"    {what} at {_short(location.file)}:{location.line}{function}")]
+    code = _kernel_line(location, trace) if trace else code_at(location)
+    if code and code.strip():
+        lines.append(paint(f"        {code.strip()}", "dim", colour))
+    return lines
+
+
+def _short(file: str) -> str:
+    """The path from here, where the file is below the working directory."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if file.startswith(("In [", "<")) or relative.startswith("..") else relative
+
+
+def _kernel_line(location: Location, trace: Trace) -> str:
+    """The line as it was recorded: the file may have changed, or be on another machine."""
+    for kernel in trace.kernels:
+        text = kernel.text_at(location.file, location.line)
+        if text is not None:
+            return text
+    return code_at(location)
+
+
+def _width() -> int:
+    """How long lines of prose may be: as the terminal is wide, but no longer than people like to read."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return WIDTH
+    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns - 1))
+
+
+def _wrapped(text: str, indent: str, following: str | None = None) -> list[str]:
+    """Wrap at spaces; a long path or label stays in one piece."""
+    wrapped = [
+        piece.replace("\u00a0", " ")
+        for line in text.splitlines()
+        for piece in textwrap.wrap(
+            plain(line).replace(" %", "\u00a0%"),
+            _width(),
+            initial_indent=indent,
+            subsequent_indent=following or indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+    return wrapped or [indent.rstrip()]

@@ -1,0 +1,61 @@
+"""What a wrong gradient looks like beside the right one: zero, negated, N times too large, transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tapedebug.diagnose.experiments.experiment import Values
+
+EXACT = 1e-3
+"""How well a constant factor must explain a gradient, relatively."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How two gradients compare.
+
+    Attributes:
+        name: ``"equal"``, ``"zero"``, ``"sign"``, ``"factor"``, ``"transposed"``; ``"other"``.
+        ratio: The factor that explains the gradient best.
+        spread: What it leaves unexplained, relatively.
+    """
+
+    name: str
+    ratio: float
+    spread: float
+
+
+def signature(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> Signature:
+    """Compare gradients of the same arrays, all together."""
+    shared = [key for key in right if key in consumed]
+    got = [consumed[key].astype(np.float64) for key in shared]
+    want = [right[key].astype(np.float64) for key in shared]
+    one = np.concatenate([np.ravel(values) for values in got]) if got else np.zeros(0)
+    two = np.concatenate([np.ravel(values) for values in want]) if want else np.zeros(0)
+    size, scale = float(np.dot(two, two)), float(np.linalg.norm(one))
+    if not np.isfinite(size + scale) or (size == 0 and scale > 0):
+        return Signature("other", float("nan"), float("inf"))
+    if scale == 0:
+        return Signature("equal" if size == 0 else "zero", 1.0 if size == 0 else 0.0, 0.0)
+    ratio = float(np.dot(one, two)) / size
+    spread = float(np.linalg.norm(one - ratio * two)) / scale
+    if spread <= EXACT:
+        name = "equal" if abs(ratio - 1) <= EXACT else "sign" if abs(ratio + 1) <= EXACT else "factor"
+        return Signature(name, ratio, spread)
+    square = all(values.ndim == 2 and values.shape[0] == values.shape[1] for values in want)
+    if square and all(np.allclose(g, w.T, rtol=EXACT) for g, w in zip(got, want, strict=True)):
+        return Signature("transposed", 1.0, 0.0)
+    return Signature("other", ratio, spread)
+
+
+def factor_words(ratio: float, sizes: Mapping[int, str]) -> str:
+    """`64 times (the elements of error)` for a factor that is a size, `1/64 of (…)` for one over it."""
+    for count, what in sizes.items():
+        if count > 1 and abs(ratio - count) <= EXACT * count:
+            return f"{count} times ({what})"
+        if count > 1 and abs(ratio * count - 1) <= EXACT:
+            return f"1/{count} of ({what})"
+    return f"{ratio:.6g} times"

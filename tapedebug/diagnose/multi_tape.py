@@ -1,0 +1,59 @@
+"""A diagnosis of several tapes: which loss belongs to which, and what their verdicts say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapedebug.diagnose.blame import is_echo
+from tapedebug.diagnose.diagnosis import Diagnosis, merged_coverage, severity, worst_verdict
+from tapedebug.diagnose.rules import truncated
+from tapedebug.diagnose.target import Loss
+
+
+def losses_for(tapes: Sequence[Any], loss: Any) -> list[Loss]:
+    """Return the loss of each tape: one for all, or the one at its place in a list.
+
+    Raises:
+        TypeError: The list has another length than that of the tapes.
+    """
+    if not isinstance(loss, (list, tuple)):
+        return [loss] * len(tapes)
+    if len(loss) != len(tapes):
+        raise TypeError(
+            f"diagnose: a list of losses has one for each tape (or None); there are {len(tapes)} tapes "
+            f"and {len(loss)} losses"
+        )
+    return list(loss)
+
+
+def joined(parts: Sequence[Diagnosis]) -> Diagnosis:
+    """Return the diagnoses of several tapes as one; findings say which of its traces they belong to."""
+    traces = [part.trace for part in parts]
+    for number, trace in enumerate(traces):
+        for finding in trace.findings:
+            finding.tape = number
+    # What one tape shows for others as well is told once.
+    every = (item for trace in traces for item in trace.findings if not is_echo(item))
+    findings = sorted(every, key=severity)
+    coverage = merged_coverage([part.coverage for part in parts], [_together(findings)])
+    verdict = worst_verdict([part.verdict for part in parts])
+    worst = min(parts, key=lambda part: (part.verdict != verdict, -len(part.findings)))
+    rules = list(dict.fromkeys(rule for part in parts for rule in part.rules))
+    return Diagnosis(verdict, coverage, findings, worst.trace, traces, rules)
+
+
+def _together(findings: Sequence[Any]) -> str:
+    """What the verdicts of single tapes say about all of them."""
+    cut = [item for item in findings if item.rule == truncated.RULE]
+    if any(item.severity == "error" for item in cut):
+        return "over all tapes together the gradient is WRONG: see truncated"
+    if cut:
+        return (
+            "each verdict is about its own tape, from what it found; the gradient over all tapes together is "
+            "another one: see truncated"
+        )
+    return (
+        "each tape was checked by itself, from what it found; between them, no parameter was found that "
+        "collects gradient on both sides of a cut"
+    )

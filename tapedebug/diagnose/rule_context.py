@@ -1,0 +1,104 @@
+"""What a rule is given: one tape as data, what may be tried out on it, and where to say how far it got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tapedebug._errors import TapedebugError
+from tapedebug.diagnose.experiments.adjoint_profile import Profile, measure
+from tapedebug.diagnose.experiments.experiment import Experiment
+from tapedebug.diagnose.experiments.replay import Replay
+from tapedebug.diagnose.experiments.zero_grad_paths import DeadEnd, dead_ends
+from tapedebug.diagnose.trace_analysis.dependencies import Dependencies
+from tapedebug.trace import Finding, Trace
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.input_check import InputCheck
+    from tapedebug.autograd.tapes.reference import Departure
+    from tapedebug.diagnose.experiments.element_accesses import Elements
+
+
+@dataclass
+class Case:
+    """One tape under diagnosis.
+
+    Attributes:
+        trace: The tape as data, with the verdict of the end-to-end check.
+        experiment: Runs the tape again, changed or not, in private memory.
+        as_warp: The program was written for Warp: what would go wrong there is an error.
+        named_loss: Somebody said what the loss is.
+        progress: Called with a few words before something that takes time.
+        elsewhere: Errors that are shown on another tape of the diagnosis and are about this one, too.
+        measured: What the end-to-end check found, for each input.
+        rules: Those that were looked for, to the end.
+    """
+
+    trace: Trace
+    experiment: Experiment
+    as_warp: bool = False
+    named_loss: bool = False
+    progress: Callable[[str], None] = field(default=lambda words: None)
+    elsewhere: list[Finding] = field(default_factory=list)
+    measured: Sequence[InputCheck] = ()
+    rules: list[str] = field(default_factory=list)
+
+    @property
+    def departures(self) -> list[Departure]:
+        """Return where gradients differ from what the functions compute, by the end-to-end check."""
+        return [item.departure for item in self.measured if item.departure is not None]
+
+    @cached_property
+    def dependencies(self) -> Dependencies:
+        """The data flow of the trace."""
+        return Dependencies(self.trace)
+
+    @cached_property
+    def elements(self) -> Elements:
+        """The tape once more, with suspected launches tracked element by element."""
+        from tapedebug.diagnose.experiments.element_accesses import Elements
+
+        return Elements(self)
+
+    @property
+    def rerun(self) -> Replay:
+        """The tape, to be run again, also where gradients can not be computed.
+
+        Raises:
+            TapedebugError: It is not a tape of this process.
+        """
+        if not isinstance(self.experiment, Replay):
+            raise TapedebugError("this tape can not be run again")
+        return self.experiment
+
+    @property
+    def replay(self) -> Replay | None:
+        """The tape, to be run again; None where gradients can not be computed, or nothing can be run."""
+        found = self.experiment
+        return found if isinstance(found, Replay) and not found.blocked else None
+
+    @cached_property
+    def profile(self) -> Profile | None:
+        """How the adjoint grows and fades on its way back; None where it can not be computed."""
+        return None if self.replay is None else measure(self.replay)
+
+    @cached_property
+    def dead_ends(self) -> dict[int, DeadEnd]:
+        """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
+        return dead_ends(self)
+
+    def release(self) -> None:
+        """Drop what refers back to the case: a cycle keeps the tape until garbage is collected."""
+        self.__dict__.pop("elements", None)
+
+    def looked_for(self, rule: str) -> None:
+        """A rule has looked at the tape to the end."""
+        if rule not in self.rules:
+            self.rules.append(rule)
+
+    def skipped(self, what: str) -> None:
+        """Say in the coverage what was not looked at, and why."""
+        if what not in self.trace.coverage.notes:
+            self.trace.coverage.notes.append(what)

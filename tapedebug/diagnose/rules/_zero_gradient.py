@@ -1,0 +1,242 @@
+"""Connected inputs whose gradient is exactly 0: is that right? Displacing them says so.
+
+At a stationary point (a minimum, a symmetry) the loss changes as the square of a displacement; behind a
+factor of 0 or a branch that is off it does not change at all. That is an `info`. Where it changes in
+proportion the gradient is not explained, and where all chains pass an array of integers it ends there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rules._no_derivative import zero_only_here
+from tapedebug.diagnose.trace_analysis.dependencies import is_float
+from tapedebug.diagnose.trace_analysis.reachability import Reach
+from tapedebug.trace import Finding, Launch
+from tapedebug.trace.model import Severity
+
+RULE = "disconnected"
+SCALES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
+"""Relative displacements, up and down."""
+NOISE = 1e-10
+"""Changes of the loss below this, relative to it and to the largest change, are rounding."""
+CURVED = 30.0
+"""If a displacement 10 times as large changes the loss by more than this factor, there is no slope."""
+ALONE = 12
+"""So many inputs are displaced one by one; if there are more, the others are displaced together first."""
+
+
+_DTYPE = re.compile(r"dtype=(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """How much the loss changes for each of `SCALES`, the larger of up and down; 0 where it is rounding."""
+
+    changes: tuple[float, ...]
+
+    @property
+    def kind(self) -> str:
+        """`none`, `flat` (only a large displacement counts), `stationary`, or `slope`."""
+        if not any(self.changes):
+            return "none"
+        if not self.changes[1]:
+            return "flat"
+        pairs = [(a, b) for a, b in itertools.pairwise(self.changes[:3]) if a > 0]
+        return "stationary" if pairs and all(b > CURVED * a for a, b in pairs) else "slope"
+
+    def text(self) -> str:
+        """The measurement, in a clause."""
+        kind = self.kind
+        if kind == "none":
+            return f"displacing it by {_share(SCALES[0])} to {_share(SCALES[-1])} does not change the loss"
+        first = next(number for number, change in enumerate(self.changes) if change)
+        if kind == "flat":
+            return (
+                f"displacing it by up to {_share(SCALES[first - 1])} does not change the loss, by "
+                f"{_share(SCALES[first])} changes it by {words.number(self.changes[first])}"
+            )
+        a, b = self.changes[1:3]
+        if kind == "stationary":
+            return (
+                f"the loss is stationary there: displacing it by {_share(SCALES[1])} changes the loss by "
+                f"{words.number(a)}, and by {_share(SCALES[2])} {words.number(b / a)} times as much, where a "
+                "slope gives 10 times"
+            )
+        return f"displacing it by {_share(SCALES[1])} changes the loss by {words.number(a)}"
+
+
+def respond(case: Case, leaves: Sequence[int]) -> Response:
+    """Displace inputs together and measure the loss."""
+    *found, size = case.experiment.loss_changes(leaves, [sign * s for s in SCALES for sign in (1.0, -1.0)])
+    changes = [max(pair) for pair in zip(found[::2], found[1::2], strict=True)]
+    floor = NOISE * max(size, *changes)
+    return Response(tuple(change if change > floor or not np.isfinite(change) else 0.0 for change in changes))
+
+
+def zero_slopes(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding]:
+    """Return a finding for each of some connected inputs whose gradient is exactly 0."""
+    if not leaves:
+        return []
+    rest = list(leaves[ALONE:])
+    together = respond(case, rest) if rest else Response(())
+    quiet = bool(rest) and together.kind == "none"
+    dead = case.experiment.dead_adjoints()
+    found = []
+    for number, leaf in enumerate(leaves):
+        response = together if quiet and number >= ALONE else respond(case, [leaf])
+        edge = reach.integers(leaf)
+        bits = _read_as_integers(case) if response.kind == "slope" else None
+        if edge is not None and response.kind != "none":
+            found.append(_integers(case, reach, leaf, edge, response))
+        elif bits is not None:
+            found.append(_bits(case, leaf, *bits, response))
+        else:
+            found.append(_zero(case, reach, leaf, dead, response))
+    return found
+
+
+def _zero(case: Case, reach: Reach, leaf: int, dead: Sequence[int], response: Response) -> Finding:
+    trace, label = case.trace, case.trace.arrays[leaf].label
+    launch = next((trace.launches[index] for index in dead if _leads_to(reach, index, leaf)), None)
+    at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
+    slope = response.kind == "slope"
+    severity: Severity = "info"
+    fix = ""
+    location = None
+    if not slope:
+        message = f"the gradient of {label} is exactly 0{at}, and that is right: {response.text()}."
+    else:
+        message = f"the gradient of {label} is exactly 0{at}, although {response.text()}."
+        severity = _of_slope(case, leaf)
+        beside = None
+        if severity != "info" and launch is not None:
+            beside = zero_only_here(case, leaf, launch.index)
+        if beside is not None:
+            words_of, fix, location = beside
+            message = f"{message} {words_of}"
+        elif severity != "info":
+            ends = f"the adjoint of {launch.name}" if launch is not None else f"what is computed of {label}"
+            fix = f"look at {ends}, where the gradient ends"
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message,
+        launches=[launch.index] if launch is not None else [],
+        arrays=[label],
+        location=location,
+        call_site=launch.call_site if launch is not None else None,
+        evidence={
+            "kind": "zero slope",
+            "response": response.kind,
+            "inputs": [label],
+            "perturbation": list(SCALES),
+            "loss_moves": list(response.changes),
+        },
+        fix=fix,
+    )
+
+
+def _of_slope(case: Case, leaf: int) -> Severity:
+    """How bad it is that the loss has a slope and the gradient is 0."""
+    if leaf in case.experiment.wrong:
+        # What an overwrite makes of 0 is told by another rule.
+        return "info" if np.any(case.experiment.without(())[leaf]) else "error"
+    others = [finding for finding in case.trace.findings if finding.severity != "info"]
+    label = case.trace.arrays[leaf].label
+    return "info" if any(label in finding.evidence.get("inputs", ()) for finding in others) else "warning"
+
+
+def _leads_to(reach: Reach, index: int, leaf: int) -> bool:
+    reads = [
+        (arg.array, arg.read_version)
+        for arg in reach.trace.launches[index].args
+        if arg.read_version is not None
+    ]
+    nodes = [(array, version) for array, version in reads if array is not None and version is not None]
+    return (leaf, 0) in reach.graph.upstream(nodes, with_gradient=True)
+
+
+def _integers(case: Case, reach: Reach, leaf: int, edge: Any, response: Response) -> Finding:
+    trace = case.trace
+    label, between = trace.arrays[leaf].label, trace.arrays[edge.source[0]]
+    reader = trace.launches[edge.launch]
+    writer = reach.graph.versions[edge.source].written_by
+    launch: Launch = reader if writer is None else trace.launches[writer]
+    by = "" if writer is None else f"{words.launch_words(launch)} writes it and "
+    param = words.written_param(launch, between, trace) if writer is not None else edge.param
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        message=(
+            f"the gradient of {label} is exactly 0: it ends at {between.label}, an array of {between.dtype}, "
+            f"as integers carry no gradient: {by}{words.launch_words(reader)} reads it. Yet the loss depends "
+            f"on {label}: {response.text()}."
+        ),
+        launches=list(dict.fromkeys([launch.index, reader.index])),
+        arrays=[label, between.label],
+        location=words.access_location(trace, launch, param, ("write", "atomic", "read")),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "integers",
+            "inputs": [label],
+            "through": between.label,
+            "dtype": between.dtype,
+            "perturbation": list(SCALES),
+            "loss_moves": list(response.changes),
+        },
+        fix=f"keep floats in {between.label}: round or cast to integers only what indexes an array",
+    )
+
+
+def _read_as_integers(case: Case) -> tuple[Launch, int, str] | None:
+    """The first launch that reads an array of floats with a gradient through a view of integers."""
+    trace = case.trace
+    for launch in trace.launches:
+        params = [] if launch.kernel is None else trace.kernels[launch.kernel].params
+        for param, (arg, declared) in enumerate(zip(launch.args, params, strict=False)):
+            if arg.array is None or not arg.reads or not trace.arrays[arg.array].requires_grad:
+                continue
+            info, named = trace.arrays[arg.array], _DTYPE.search(declared.type)
+            if named is not None and is_float(info) and not is_float(replace(info, dtype=named[1])):
+                return launch, param, named[1]
+    return None
+
+
+def _bits(case: Case, leaf: int, launch: Launch, param: int, dtype: str, response: Response) -> Finding:
+    trace, label = case.trace, case.trace.arrays[leaf].label
+    read = trace.arrays[launch.args[param].array or 0].label
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        message=(
+            f"the gradient of {label} is exactly 0: {words.launch_words(launch)} reads {read} through a view "
+            f"of {dtype}, and integers carry no gradient, whatever their bits mean. Yet the loss depends on "
+            f"{label}: {response.text()}."
+        ),
+        launches=[launch.index],
+        arrays=list(dict.fromkeys([label, read])),
+        location=words.access_location(trace, launch, param, ("read",)),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "integers",
+            "inputs": [label],
+            "through": read,
+            "dtype": dtype,
+            "perturbation": list(SCALES),
+            "loss_moves": list(response.changes),
+        },
+        fix=f"read {read} as the floats that it holds: pass it without the view",
+    )
+
+
+def _share(scale: float) -> str:
+    return f"{100 * scale:g} %"

@@ -1,0 +1,67 @@
+"""Gradients of a loop of tapes, beside what they were when it began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.trace import Trace
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.input_check import InputCheck
+
+NOTHING = 1e-3
+"""Of the gradient that the loop began with: what rounding may do to one that has faded since."""
+
+
+def allow_for_start(cases: Sequence[Case]) -> None:
+    """Let a gradient agree that is off by rounding alone, and by next to nothing of what the loop began with.
+
+    Args:
+        cases: The tapes in the order of recording, with their verdicts.
+    """
+    first: dict[tuple[str, tuple[int, ...]], tuple[str, float]] = {}
+    for case in cases:
+        forgiven: dict[str, str] = {}
+        for check in case.measured:
+            key = check.name, check.consumed.shape
+            if check.verdict == "UNDECIDABLE" and check.rounding and key in first:
+                forgiven |= _forgiven(check, *first[key])
+            elif check.verdict == "AGREE" and key not in first:
+                first[key] = case.trace.name, float(np.linalg.norm(check.consumed))
+        doubts = {check.name for check in case.measured if check.verdict not in ("AGREE",)}
+        if forgiven and doubts == set(forgiven) and case.trace.verdict == "UNDECIDABLE":
+            _agree(case.trace, forgiven)
+
+
+def _forgiven(check: InputCheck, tape: str, began: float) -> dict[str, str]:
+    off, size = (
+        float(np.linalg.norm(check.consumed - check.reference)),
+        float(np.linalg.norm(check.reference)),
+    )
+    if not off <= NOTHING * began:
+        return {}
+    return {
+        check.name: (
+            f"float32 rounding puts it off by {off / size if size else np.inf:.1g} times its size, which is "
+            f"{off / began:.0e} of the gradient that {tape} began with; it has come down to "
+            f"{size / began:.0e} of that, and its adjoint is right in float64"
+        )
+    }
+
+
+def _agree(trace: Trace, forgiven: dict[str, str]) -> None:
+    done, _, _ = trace.coverage.summary.partition("; ")
+    names = words.listed(forgiven)
+    trace.verdict = "AGREE"
+    trace.coverage.summary = (
+        f"{done}; agrees as far as float32 resolves it beside the gradient that the loop began with: {names}"
+    )
+    trace.coverage.notes += [f"{name}: {why}" for name, why in forgiven.items()]
+    for check in trace.checks:
+        if check.input in forgiven:
+            check.verdict, check.message = "AGREE", forgiven[check.input]

@@ -1,0 +1,129 @@
+"""What a diagnosis is about: the loss, the incoming adjoints, the arrays whose gradients matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.trace_analysis.dependencies import differentiable
+
+if TYPE_CHECKING:
+    from tapedebug.trace import Recorded
+
+Loss = Any
+"""An array of one float, or a mapping of arrays to their incoming adjoints."""
+
+
+def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
+    """What the gradients are of, and what must be said about how that was found."""
+    if loss is not None:
+        return loss, []
+    trace, seeds = recorded.trace, recorded.tape.seeds
+    ran = bool(recorded.tape.backward_calls)
+    if ran and not recorded.tape.backward_calls[-1].unseeded:
+        return seeds, _beside(recorded)
+    if seeds:
+        held = words.listed(_labels(recorded, seeds))
+        return seeds, [f"backward was not called: it would begin from what the gradient of {held} holds"]
+    results = [
+        info
+        for info in trace.arrays
+        if info.role == "output"
+        and info.requires_grad
+        and math.prod(info.shape) == 1
+        and info.dtype.startswith("float")
+    ]
+    why = "backward ran without a seed" if ran else "backward was not called"
+    if len(results) == 1:
+        label = results[0].label
+        return recorded.arrays[results[0].id], [f"{why}: {label}, the only scalar result, is the loss"]
+    found = ", ".join(info.label for info in results) or "none"
+    if ran:
+        return None, [f"no loss is known: {why} (scalar results: {found})"]
+    return None, [f"no loss is known (scalar results: {found}): call backward first, or pass loss="]
+
+
+def _beside(recorded: Recorded) -> list[str]:
+    """Say so where a pass began from a loss or `grads`, and from what gradients held."""
+    call = recorded.tape.backward_calls[-1]
+    if len(call.preset) == len(call.held):
+        return []
+    held = words.listed(_labels(recorded, call.preset))
+    return (
+        [f"the pass began also from what the gradient of {held} held: that counts as a seed"] if held else []
+    )
+
+
+def _labels(recorded: Recorded, arrays: Iterable[Any]) -> list[str]:
+    numbers = [recorded.id_of(a) for a in arrays]
+    return [recorded.trace.arrays[number].label for number in numbers if number is not None]
+
+
+def find_seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
+    """Return the incoming adjoints of the loss by array; empty where no loss is known."""
+    if target is None:
+        return {}
+    if isinstance(target, Mapping):
+        for key in target:
+            _need_array("the loss", key)
+        return {key: _values(value) for key, value in target.items()}
+    _need_array("the loss", target)
+    if recorded.id_of(target) is None:
+        raise TapedebugError(
+            f"diagnose: the loss, an {target!r}, is not on this tape",
+            hint="pass the array that a recorded launch writes the loss to",
+        )
+    info = recorded.trace.arrays[recorded.id_of(target) or 0]
+    if math.prod(info.shape) != 1 or info.dtype not in ("float32", "float64"):
+        raise TapedebugError(
+            f"diagnose: the loss must be a scalar float; got an {target!r}",
+            hint="sum it into an array of one element, or pass loss={array: seed}",
+        )
+    if not info.requires_grad:
+        raise TapedebugError(
+            f"diagnose: the loss, {info.label}, has no gradient: requires_grad is not set",
+            hint="create it with requires_grad=True",
+        )
+    return {target: np.ones(target.shape, target._look().dtype)}
+
+
+def _need_array(what: str, found: Any) -> None:
+    from tapedebug.runtime import array
+
+    if not isinstance(found, array):
+        raise TypeError(
+            f"diagnose: {what} must be an array that a recorded launch uses, "
+            f"not {found!r} (of type {type(found).__name__})"
+        )
+
+
+def _values(seed: Any) -> np.ndarray[Any, Any]:
+    return np.array(seed._look()) if hasattr(seed, "_look") else np.array(seed)
+
+
+def find_leaves(recorded: Recorded, inputs: Any) -> list[int]:
+    """Ids of the arrays whose gradients matter."""
+    if inputs is not None:
+        from tapedebug.autograd.subjects.struct_fields import arrays_in
+
+        given = arrays_in(inputs)
+        for item in given:
+            _need_array("an input", item)
+        ids = [recorded.id_of(item) for item in given]
+        for item, number in zip(given, ids, strict=True):
+            if number is None:
+                raise TapedebugError(
+                    f"diagnose: the input {item!r} is not on this tape",
+                    hint="pass arrays that a recorded launch uses",
+                )
+        return [number for number in ids if number is not None]
+    trace = recorded.trace
+    read = {
+        arg.array for launch in trace.launches for arg in launch.args if arg.reads and not arg.read_version
+    }
+    return [info.id for info in trace.arrays if info.id in read and differentiable(info)]

@@ -1,0 +1,116 @@
+"""What a caller called the arguments of a launch, beside what the kernel calls its parameters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.trace_analysis.kernel_source import source_file
+from tapedebug.trace import Argument, Launch, Trace
+from tapedebug.trace.call_sites import launch_texts
+
+_STEPS = """
+new old next now then prev previous last first before after cur current tmp temp buf buffer in out init
+initial start final end arr array ptr my the all t
+"""
+STEPS = frozenset(_STEPS.split())
+"""Words that say which of several of one kind a variable is, and not what it is."""
+
+_GENERIC = """
+a b c d x y z u w i j k m n p src dst dest source target left right one two three second lhs rhs input output
+lo hi low high min max lower upper from to row col value val data result res other arg args param parameter
+weight scale factor
+"""
+GENERIC = frozenset(_GENERIC.split())
+"""Names that say nothing about which place they belong to: `difference(b, a)` is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One argument of a launch as the source has it.
+
+    Attributes:
+        param: Its number among the parameters of the kernel, structs in one piece.
+        name: What the kernel calls it.
+        text: What the caller called it; None where it has no name.
+        output: It is in `outputs`.
+        args: The arguments of the trace: several for a struct.
+    """
+
+    param: int
+    name: str
+    text: str | None
+    output: bool
+    args: list[tuple[int, Argument]]
+
+    @property
+    def array(self) -> Argument | None:
+        """The argument, if it is a single array."""
+        only = self.args[0][1]
+        return only if len(self.args) == 1 and only.array is not None and "." not in only.name else None
+
+
+def given_arguments(trace: Trace, launch: Launch) -> list[Given]:
+    """Return the arguments of a launch as its source has them; empty where that can not be read."""
+    kernel, site = words.kernel_of(trace, launch), launch.call_site
+    if kernel is None or site is None:
+        return []
+    texts = launch_texts(source_file(site.file), site.line, site.column)
+    if texts is None:
+        return []
+    groups: list[list[tuple[int, Argument]]] = []
+    before = None
+    for number, arg in enumerate(launch.args):
+        base, dot, _ = arg.name.partition(".")
+        if dot and base == before:
+            groups[-1].append((number, arg))
+        else:
+            groups.append([(number, arg)])
+        before = base
+    inputs, outputs = texts
+    if len(groups) != len(inputs) + len(outputs):
+        return []
+    return [
+        Given(place, group[0][1].name.partition(".")[0], text, place >= len(inputs), group)
+        for place, (group, text) in enumerate(zip(groups, [*inputs, *outputs], strict=True))
+    ]
+
+
+def means(text: str, name: str) -> bool:
+    """Whether a caller's `state.velocities[t]` may be what a kernel calls `vel`."""
+    one, other = meaning(text), meaning(name)
+    if not one or not other:
+        return False
+    short, long = sorted((one, other), key=len)
+    return one == other or (len(short) >= 3 and long.startswith(short))
+
+
+def tells(text: str) -> bool:
+    """Whether a name says what a variable is."""
+    return meaning(text) not in GENERIC and len(meaning(text)) > 1
+
+
+def meaning(text: str) -> str:
+    """The word in a name that says what it is: `velocity` of `self.velocity_next[0]`; or nothing."""
+    base = re.sub(r"\[.*", "", text).rpartition(".")[2].lower()
+    tokens = [re.sub(r"\d+$", "", token) for token in base.split("_")]
+    told = [token for token in tokens if token and token not in STEPS]
+    word = max(told, key=len, default="")
+    plural = re.sub(r"ies$", "y", word)
+    return plural if plural != word else word.removesuffix("s") if len(word) > 3 else word
+
+
+def crossed(one: Given, other: Given) -> bool:
+    """Whether the names of two arguments stand at each other's place, and say enough for that to be odd."""
+    if one.text is None or other.text is None:
+        return False
+    names = {meaning(one.name), meaning(other.name)}
+    if len(names) < 2 or names & GENERIC or "" in names or means(one.name, other.name):
+        return False
+    return (
+        means(one.text, other.name)
+        and means(other.text, one.name)
+        and not means(one.text, one.name)
+        and not means(other.text, other.name)
+    )

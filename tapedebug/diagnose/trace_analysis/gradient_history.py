@@ -1,0 +1,205 @@
+"""The story of one input and its gradient: passes, reads, zeros and updates, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.trace_analysis.dependencies import overlaps
+from tapedebug.diagnose.wording import place
+from tapedebug.trace import ArrayInfo, Event, Finding, Location, Trace
+
+FOLLOWED = 500
+"""Of how many inputs of a tape the story is told."""
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened to an input and to its gradient, in order.
+
+    Attributes:
+        info: The input.
+        events: Passes, zeros, reads and writes of the gradient, writes of the values.
+    """
+
+    info: ArrayInfo
+    events: list[Event] = field(default_factory=list)
+
+    def passes(self, trace: Trace | None = None) -> list[Event]:
+        """The reverse passes that added to the gradient; those of one tape, from its records."""
+        every = [event for event in self.events if event.kind == "backward"]
+        if trace is None:
+            return every
+        start, end = trace.tape.began, _forgotten(trace)
+        return [event for event in every if event.tape == trace.tape.id and start < event.clock < end]
+
+    def between(self, first: int, last: int | None) -> list[Event]:
+        """The events after one time and before another."""
+        return [
+            event for event in self.events if first < event.clock and (last is None or event.clock < last)
+        ]
+
+    def before(self, event: Event) -> Event | None:
+        """The pass before one."""
+        return next((item for item in reversed(self.passes()) if item.clock < event.clock), None)
+
+    def end_of(self, event: Event) -> int | None:
+        """When the next pass began."""
+        return next((item.clock for item in self.passes() if item.clock > event.clock), None)
+
+
+def _forgotten(trace: Trace) -> float:
+    """When the tape forgot these records, to be used again."""
+    resets = (e.clock for e in trace.events if e.kind == "reset" and e.clock > trace.tape.ended)
+    return min(resets, default=float("inf"))
+
+
+def story_of(trace: Trace, array: int) -> Story:
+    """Return what is known of one input of a tape."""
+    info = trace.arrays[array]
+    story = Story(info)
+    found: dict[tuple[int, str], Event] = {}
+    for event in trace.events:
+        if event.array is None:
+            continue
+        other = trace.arrays[event.array]
+        whole = "arrays" in event.numbers and other.buffer == info.buffer  # it stands for several
+        if not whole and not overlaps(other, info):
+            continue
+        key = (event.clock, event.of)
+        if key not in found or event.numbers.get("norm_before"):
+            found[key] = event
+    story.events = sorted(found.values(), key=lambda event: event.clock)
+    return story
+
+
+def stories(case: Case) -> Iterator[Story]:
+    """The stories of the inputs of a tape whose gradients are known to have been touched."""
+    trace = case.trace
+    buffers = {
+        trace.arrays[event.array].buffer
+        for event in trace.events
+        if event.array is not None and (event.kind == "read" or event.numbers.get("norm_before"))
+    }
+    wanted = [leaf for leaf in case.experiment.leaves if trace.arrays[leaf].buffer in buffers]
+    if len(wanted) > FOLLOWED:
+        case.skipped(
+            f"what happened to gradients between passes: followed for {FOLLOWED} of {len(wanted)} inputs"
+        )
+    for leaf in wanted[:FOLLOWED]:
+        yield story_of(trace, leaf)
+
+
+def updates(events: list[Event]) -> list[tuple[Event, Event]]:
+    """The (read of the gradient, write of the values) pairs: what an optimiser's step leaves behind."""
+    found = []
+    read: Event | None = None
+    for event in events:
+        if event.kind == "read" and event.of == "gradient":
+            read = event
+        elif event.kind == "write" and event.of == "values" and read is not None and _moves(read, event):
+            found.append((read, event))
+            read = None
+    return found
+
+
+def _moves(read: Event, write: Event) -> bool:
+    """Whether a write may be an update: a fill is a fresh start, unless its line has read the gradient."""
+    return write.how != "fill_" or same_line(read.call_site, write.call_site)
+
+
+def one_step(read: Event, write: Event) -> bool:
+    """Whether a read of the gradient and a write of the values are surely one update.
+
+    Somebody may look at all gradients, and assign the next batch of data on another line.
+    """
+    if read.how not in ("numpy", "list", "to_torch", "to_jax", "dlpack") or write.how not in (
+        "assign",
+        "copy",
+    ):
+        return True
+    return same_line(read.call_site, write.call_site)
+
+
+def touched(events: list[Event]) -> bool:
+    """Whether the gradient was zeroed or changed by somebody else than a pass."""
+    return any(event.of == "gradient" and event.kind in ("zero", "write") for event in events)
+
+
+def at(event: Event | None) -> str:
+    """` at fit.py:40`; nothing where the place is not known."""
+    return "" if event is None or event.call_site is None else f" at {place(event.call_site)}"
+
+
+def site_key(location: Location | None) -> tuple[str, int, int] | None:
+    """What makes two places the same."""
+    return None if location is None else (location.file, location.line, location.column)
+
+
+def same_line(one: Location | None, other: Location | None) -> bool:
+    """Whether two events come from one line of the user's source."""
+    return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
+
+
+def first_reader(trace: Trace, array: int) -> list[int]:
+    """The first launch that reads an array, as findings list launches."""
+    return next(([launch] for v in trace.versions_of(array) for launch in v.reads[:1]), [])
+
+
+class Told(Protocol):
+    """What the rules about passes find: of which pass, and which of their reasons it is."""
+
+    event: Event
+    why: Any
+
+
+F = TypeVar("F", bound=Told)
+
+
+@dataclass(slots=True)
+class Group(Generic[F]):
+    """What is one finding: the inputs of one pass or step, and the others at the same line that are like it.
+
+    Attributes:
+        case: The tape that it is shown on.
+        found: Of the first pass or step.
+        times: When each of them was.
+        others: The other tapes that it is about.
+    """
+
+    case: Case
+    found: list[F] = field(default_factory=list)
+    times: set[int] = field(default_factory=set)
+    others: list[Case] = field(default_factory=list)
+
+
+def grouped(
+    cases: Sequence[Case], look: Callable[[Story, Case], list[F]], when: Callable[[F], Event]
+) -> list[Group[F]]:
+    """Return what `look` finds on all tapes, a group for each line (that of the event `when`) and reason."""
+    groups: dict[Any, Group[F]] = {}
+    for case in cases:
+        for story in stories(case):
+            for found in look(story, case):
+                event = when(found)
+                group = groups.setdefault((site_key(event.call_site), found.why), Group(case))
+                group.times.add(event.clock)
+                if group.case is not case:
+                    group.others.append(case)
+                elif found.event.clock == (group.found or [found])[0].event.clock:
+                    group.found.append(found)
+    return list(groups.values())
+
+
+def told(groups: Sequence[Group[F]], put: Callable[[Group[F]], Finding | None]) -> list[tuple[Case, Finding]]:
+    """Put groups into words; the tapes that an error is about as well are told of it."""
+    findings = []
+    for group in groups:
+        finding = put(group)
+        if finding is not None:
+            findings.append((group.case, finding))
+            for other in group.others if finding.severity == "error" else ():
+                other.elsewhere.append(finding)
+    return findings

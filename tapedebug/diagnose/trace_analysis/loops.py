@@ -1,0 +1,130 @@
+"""Loops of a tape: launches that repeat, and what one round hands to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tapedebug.trace import Trace
+from tapedebug.trace.model import Sequence
+from tapedebug.trace.repeats import sequences_of, sequences_within
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A value that one round writes and the next one reads.
+
+    `writer` and `reader` count the launches of a round from 0; the others are parameter numbers.
+    """
+
+    writer: int
+    written: int
+    reader: int
+    read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A repeated sequence with what it carries; round `k` begins at launch `first + k * length`.
+
+    Attributes:
+        first: The first launch of the first round.
+        length: Launches of a round.
+        count: How many rounds.
+        carried: What one round hands to the next.
+        occurrences: The first launches of all its copies, where it stands inside another loop; the last one
+            is `first`.
+    """
+
+    first: int
+    length: int
+    count: int
+    carried: tuple[Carried, ...]
+    occurrences: tuple[int, ...] = ()
+
+    @property
+    def stop(self) -> int:
+        """The launch after the last round."""
+        return self.first + self.length * self.count
+
+    def launch(self, number: int, offset: int) -> int:
+        """Index of a launch of round `number`."""
+        return self.first + number * self.length + offset
+
+
+def loops(trace: Trace, least: int = 3) -> list[Rounds]:
+    """Return the repeated sequences that carry values on, also those within the last round of another.
+
+    Args:
+        trace: The tape.
+        least: Rounds that a sequence must have.
+    """
+    outer = trace.sequences or sequences_of(trace)
+    long = [run for run in outer if run.length > least]
+    spans = [(run.first + run.length * (run.count - 1), run.length) for run in long]
+    inner = [
+        (run, tuple(run.first - around.length * back for back in reversed(range(around.count))))
+        for around, runs in zip(long, sequences_within(trace, spans), strict=True)
+        for run in runs
+    ]
+    writers = {(version.array, version.version): version.written_by for version in trace.versions}
+    runs = [*((run, (run.first,)) for run in outer), *inner]
+    found = [_rounds(trace, run, places, writers) for run, places in runs if run.count >= least]
+    return [rounds for rounds in found if rounds.carried]
+
+
+def in_larger_steps(trace: Trace, rounds: Rounds, times: int) -> Rounds | None:
+    """Return a loop with `times` of its rounds taken as one, up to the same end; None for less than three."""
+    length, count = rounds.length * times, rounds.count // times
+    if count < 3:
+        return None
+    writers = {(version.array, version.version): version.written_by for version in trace.versions}
+    skipped = rounds.stop - length * count - rounds.first
+    places = tuple(first + skipped for first in rounds.occurrences)
+    run = Sequence(first=rounds.first + skipped, length=length, count=count)
+    found = _rounds(trace, run, places, writers)
+    return found if found.carried else None
+
+
+def alike(trace: Trace, found: Iterable[Rounds]) -> list[Rounds]:
+    """Return the last of loops that do the same in several places, with all of those as its occurrences."""
+    groups: dict[object, Rounds] = {}
+    for rounds in found:
+        launches = trace.launches[rounds.first : rounds.first + rounds.length]
+        key = (
+            tuple((launch.name, tuple(launch.dim)) for launch in launches),
+            rounds.count,
+            rounds.carried,
+        )
+        before = groups.get(key)
+        places = {*rounds.occurrences, *(before.occurrences if before is not None else ())}
+        last = rounds if before is None or rounds.first > before.first else before
+        groups[key] = replace(last, occurrences=tuple(sorted(places)))
+    return list(groups.values())
+
+
+def _rounds(
+    trace: Trace, run: Sequence, places: tuple[int, ...], writers: Mapping[tuple[int, int], int | None]
+) -> Rounds:
+    """What the last round reads of the one before, each value once."""
+    last = run.first + run.length * (run.count - 1)
+    carried: dict[tuple[int, int], Carried] = {}
+    for offset in range(run.length):
+        for param, arg in enumerate(trace.launches[last + offset].args):
+            if arg.array is None or arg.read_version is None:
+                continue
+            writer = writers.get((arg.array, arg.read_version))
+            if writer is None or not last - run.length <= writer < last:
+                continue
+            source = next(
+                (
+                    p
+                    for p, given in enumerate(trace.launches[writer].args)
+                    if given.writes and given.array == arg.array
+                ),
+                None,
+            )
+            if source is not None:
+                place = (writer - (last - run.length), source)
+                carried.setdefault(place, Carried(*place, offset, param))
+    return Rounds(run.first, run.length, run.count, tuple(carried.values()), places)

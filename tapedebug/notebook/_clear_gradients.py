@@ -1,0 +1,49 @@
+"""Clears the gradients of a tape before a magic runs its reverse pass, and names those that were not zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.notebook import _shell
+
+if TYPE_CHECKING:
+    from tapedebug.runtime import Tape
+
+
+def clear_gradients(tape: Tape, loss: Any, magic: str) -> str:
+    """Zero all gradients of a tape; return a sentence on those that were not zero, or an empty string.
+
+    A reverse pass adds to gradients. A cell that runs again would add its gradient to that of the run before.
+
+    Args:
+        tape: The tape, before its reverse pass.
+        loss: What the pass begins from; the seed of the pass before in its gradient is not worth a word.
+        magic: Who clears them.
+    """
+    from tapedebug.diagnose.wording import listed, number
+    from tapedebug.runtime.tape.gradient_history import norm_of
+
+    found: dict[Any, float] = {}
+    for a in tape.tracker.states:
+        gradient = a.grad if a is not loss and a.requires_grad and a.buffer.adjoint is not None else None
+        norm = 0.0 if gradient is None else norm_of(gradient)
+        if norm:
+            found[a] = norm
+    of = listed(f"{name} (norm {number(norm)})" for name, norm in _by_name(tape, found)) if found else ""
+    tape.zero()
+    if not of:
+        return ""
+    gradients, were, them = ("gradients", "were", "them") if len(found) > 1 else ("gradient", "was", "it")
+    return (
+        f"The {gradients} of {of} {were} not zero. {magic} cleared {them} before backward, so that this run "
+        f"does not add to {them}."
+    )
+
+
+def _by_name(tape: Tape, found: Mapping[Any, float]) -> list[tuple[str, float]]:
+    from tapedebug.trace.recording import record_with_arrays
+
+    recorded = _shell.in_namespace(lambda: record_with_arrays(tape))
+    arrays = zip(recorded.arrays, recorded.trace.arrays, strict=True)
+    return [(info.label, found[a]) for a, info in arrays if a in found]

@@ -1,0 +1,317 @@
+"""Runs the pairs of a mask for the panel, and tells how it goes; nothing here knows of widgets or comms."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.panel_sync import that_hold
+from tapedebug.notebook.result_cache import kept
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.results.pair_result import PairResult
+    from tapedebug.notebook.panel_source import Subject
+
+MaskEntry = list[Any]
+"""``[launch, input, output]``: launch index, or None for the whole tape, and two names."""
+
+Report = Callable[..., None]
+"""Called with any of ``running``, ``progress``, ``status``, ``checks``, ``beat``."""
+
+BETWEEN_REPORTS = 0.05
+"""Seconds: a browser draws no faster, and a check of microseconds should not drown in messages."""
+
+BETWEEN_RESULTS = 0.2
+"""Seconds between results on their way; a message has all of them, so longer where there are many."""
+
+BETWEEN_BEATS = 1.0
+"""Seconds between signs of life: a front end is told nothing when its kernel dies, and counts on these."""
+
+FORESEEABLE = 2.0
+"""Seconds after which a run has shown how fast it is."""
+
+_RUNNERS: weakref.WeakSet[CheckRunner] = weakref.WeakSet()
+
+
+def checked_tapes() -> set[int]:
+    """Return the numbers of the tapes that some panel is checking now."""
+    return {runner.subject.source.tape.id for runner in list(_RUNNERS) if runner.running}
+
+
+class CheckRunner:
+    """The checks of one tape.
+
+    Args:
+        subject: The tape with its trace. Without a tape (a trace that was recorded elsewhere) every run
+        says so. report: Told of every change, with keyword arguments.
+    """
+
+    def __init__(self, subject: Subject, report: Report) -> None:
+        self.subject = subject
+        self._table = _by_pair(subject.checks)
+        self._telling = threading.RLock()  # signs of life come from a thread of their own
+        self._tell = report
+        self._cancelled = threading.Event()
+        self._running = threading.Lock()
+        self._told = 0.0
+        self._results_told = 0.0
+        self._untold = False
+        self._began = 0.0
+        self._asked: list[MaskEntry] = []
+        self._fresh: dict[tuple[Any, Any, Any], dict[str, Any]] = {}
+        _RUNNERS.add(self)
+
+    @property
+    def checks(self) -> list[dict[str, Any]]:
+        """All results so far, and the pairs that nobody has run."""
+        return list(self._table.values())
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way."""
+        return self._running.locked()
+
+    def adopt(self, subject: Subject) -> bool:
+        """Take a newer trace of the same tape, with the results that still hold; False of another.
+
+        Nothing holds of a tape that was reset and recorded again, however many launches it has.
+        """
+        before = self.subject
+        if subject.tape is None or subject.tape is not before.tape:
+            return False
+        continued = subject.source.recording == before.source.recording
+        holding = that_hold(before, self.checks, subject) if continued else []
+        self.subject = subject
+        self._table = _by_pair([*subject.checks, *holding])
+        return True
+
+    def learn(self, checks: Sequence[dict[str, Any]]) -> None:
+        """Take results that were found elsewhere."""
+        self._table.update(_by_pair(checks))
+
+    def cancel(self) -> None:
+        """Ask the run to stop at its next step; the results so far stay."""
+        if self.running and not self._cancelled.is_set():
+            self._cancelled.set()
+            self._report(status="Cancelling …")
+        self._cancelled.set()
+
+    def start(self, mask: Sequence[MaskEntry]) -> threading.Thread | None:
+        """Run the pairs in a thread; None where a run is under way already."""
+        if not self._running.acquire(blocking=False):
+            return None
+        self._cancelled.clear()
+        self._report(running=True, progress=0.0, status=_waiting())
+        thread = threading.Thread(
+            target=self._in_thread, args=(list(mask),), name="tapedebug checks", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def run(self, mask: Sequence[MaskEntry]) -> list[dict[str, Any]]:
+        """Run the pairs here and now and return their results.
+
+        Raises:
+            TapedebugError: The tape can not be checked, or a pair of the mask does not exist.
+            KeyboardInterrupt: As ever; the results so far are in `checks`.
+        """
+        if not self._running.acquire(blocking=False):
+            raise TapedebugError(
+                "A check of this tape is running already.", hint="Wait for it, or call cancel()."
+            )
+        self._cancelled.clear()
+        try:
+            with self._beating():
+                return self._check(list(mask))
+        finally:
+            self._running.release()
+            self._report(running=False)
+
+    def _in_thread(self, mask: list[MaskEntry]) -> None:
+        try:
+            with self._beating(), gate.for_check(self.cancel, f"the check of {self._name}"):
+                self._check(mask)
+        except Exception as error:
+            if not self._fresh:
+                self._report(status=describe(error))
+        finally:
+            self._running.release()
+            self._report(running=False)
+
+    @property
+    def _name(self) -> str:
+        """What a status line calls the tape."""
+        trace = self.subject.source
+        return f"tape {trace.tape.id}" + (f" ({trace.name[:40]})" if trace.name else "")
+
+    def _report(self, **changes: Any) -> None:
+        with self._telling:
+            self._tell(**changes)
+
+    @contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Meanwhile, tell every second that the kernel is alive."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            for number in itertools.count(1):
+                if ended.wait(BETWEEN_BEATS):
+                    return
+                self._tell_results()
+                self._report(beat=number)
+
+        threading.Thread(target=beat, name="tapedebug beat", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
+        self._asked, self._fresh = mask, {}
+        self._told = self._results_told = 0.0
+        self._began = time.monotonic()
+        self._require_checkable(mask)
+        from tapedebug.autograd import check_pairs
+
+        self._report(running=True, progress=0.0, status=f"Checking {_pairs(len(mask))} …")
+        try:
+            results = check_pairs(
+                self.subject.tape,
+                [{"launch": launch, "input": source, "output": target} for launch, source, target in mask],
+                labels=self.subject.labels(),
+                progress=self._progressed,
+                cancelled=self._cancelled.is_set,
+                each=self._found,
+            )
+        except BaseException as error:
+            self._report(checks=self.checks, status=self._broken_off(error))
+            raise
+        self._untold = False
+        for result in results:
+            self._add(result)
+        fresh = [result.to_dict() for result in results]
+        seconds = time.monotonic() - self._began
+        self._report(checks=self.checks, progress=1.0, status=self._summary(fresh, len(mask), seconds))
+        return fresh
+
+    def _require_checkable(self, mask: Sequence[MaskEntry]) -> None:
+        if self.subject.tape is None:
+            raise TapedebugError(
+                "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
+                hint="Record it again in this kernel.",
+            )
+        self.subject.require_unchanged()
+        if not mask:
+            raise TapedebugError("No pair is switched on.", hint="Switch on a pair of the mask, then run.")
+
+    def _add(self, result: PairResult) -> None:
+        kept.keep(self.subject, result)
+        check = result.to_dict()
+        self._fresh[_key(check)] = self._table[_key(check)] = check
+
+    def _found(self, result: PairResult) -> None:
+        """A result is there: tell of it, soon, with those that come meanwhile."""
+        self._add(result)
+        self._untold = True
+        self._tell_results()
+
+    def _tell_results(self) -> None:
+        """Tell of results that nobody has been told of, unless others were told a moment ago."""
+        now = time.monotonic()
+        pause = BETWEEN_RESULTS * max(1.0, len(self._table) / 200)
+        if self._untold and now - self._results_told >= pause:
+            self._results_told, self._untold = now, False
+            self._report(checks=self.checks)
+
+    def _progressed(self, fraction: float, *_: Any) -> None:
+        self._tell_results()
+        now = time.monotonic()
+        if now - self._told >= BETWEEN_REPORTS:
+            self._told = now
+            share = min(1.0, max(0.0, float(fraction)))
+            if self._cancelled.is_set():
+                self._report(progress=share)
+            else:
+                self._report(progress=share, status=self._standing(share, now - self._began))
+
+    def _standing(self, share: float, seconds: float) -> str:
+        """How far the run is, and for about how long it will go on."""
+        count = len(self._asked)
+        done = f"Checking {_pairs(count)}" + (f", {len(self._fresh)} done" if count > 1 else "")
+        if seconds < FORESEEABLE or share < 0.02:
+            return f"{done} …"
+        left = seconds * (1 - share) / share
+        return f"{done}, about {_duration(left)} left …"
+
+    def _broken_off(self, error: BaseException) -> str:
+        """Why the run ended early, and what stays of it."""
+        if isinstance(error, KeyboardInterrupt):
+            return f"Interrupted after {len(self._fresh)} of {_pairs(len(self._asked))}."
+        why = describe(error)
+        return why if not self._fresh else f"After {len(self._fresh)} of {_pairs(len(self._asked))}: {why}"
+
+    def _summary(self, fresh: Sequence[dict[str, Any]], asked: int, seconds: float) -> str:
+        counts = Counter(str(check["verdict"]) for check in fresh if check["verdict"] is not None)
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        if self._cancelled.is_set():
+            done = sum(counts.values())
+            return f"Cancelled after {done} of {_pairs(asked)}" + (f": {verdicts}." if verdicts else ".")
+        return f"{_pairs(asked)} checked in {seconds:.2g} s: {verdicts}."
+
+
+def write_report(subject: Subject, checks: Sequence[dict[str, Any]], path: str | Path | None = None) -> Path:
+    """Write a tape with the results of checks as one offline HTML file; return its absolute path.
+
+    Without `path` the file has the name of the tape, and takes the place of no other.
+
+    Raises:
+        OSError: It can not be written.
+    """
+    from tapedebug.report import answered, unused_path
+    from tapedebug.report import write_report as write
+
+    shown = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
+    return write([shown], unused_path(subject.source.name) if path is None else path)
+
+
+def describe(error: BaseException) -> str:
+    """Return an error for a status line: its message, with its type where that says more."""
+    text = str(error).strip()
+    if isinstance(error, TapedebugError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _waiting() -> str:
+    """What a check that begins now has to wait for."""
+    holder = gate.holder
+    return "Starting …" if holder is None else f"Waiting for {holder} …"
+
+
+def _by_pair(checks: Sequence[dict[str, Any]]) -> dict[tuple[Any, Any, Any], dict[str, Any]]:
+    """Checks by pair; a later one takes the place of an earlier one."""
+    return {_key(check): check for check in checks}
+
+
+def _key(check: dict[str, Any]) -> tuple[Any, Any, Any]:
+    return check["launch"], check["input"], check["output"]
+
+
+def _duration(seconds: float) -> str:
+    """`12 s`, `3 min`: no more digits than an estimate has."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min"
+
+
+def _pairs(count: int) -> str:
+    return f"{count} pair{'' if count == 1 else 's'}"

@@ -1,0 +1,131 @@
+"""The cells of a Jacobian's heat maps: a window of its entries, pooled where they are very many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.array_types import Floats
+    from tapedebug.autograd.finite_diff.compared_entries import Compared
+    from tapedebug.autograd.results.pair_result import Gradient, PairResult
+
+MOST_CELLS = 256
+"""On a side; of more entries a cell stands for a block of them."""
+MOST_UNPOOLED = 2_048
+"""Entries up to which none are pooled: the gradient of a field of 32 × 32 is one row of 1,024."""
+MOST_WINDOW = MOST_CELLS**2
+"""The same, of a window that somebody asks for."""
+
+NOTHING, COMPARED, ZERO, ADJOINT = 0, 1, 2, 3
+"""What is known of a cell: nothing, both sides, that it is zero (by its sparsity), the gradient alone."""
+
+Window = tuple[int, int]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The entries of a Jacobian, as they are looked at.
+
+    Attributes:
+        compared: Gradient and differences; NaN where no difference was taken.
+        reference: Of the whole tape, the float64 adjoint, beside `compared`; None for a launch.
+        against: What the errors are against.
+        error: Of each entry; NaN where there is nothing to compare with.
+        known: `COMPARED` or `ADJOINT`, for each entry.
+    """
+
+    compared: Compared
+    reference: Floats | None
+    against: str
+    error: Floats
+    known: Bytes
+
+    @classmethod
+    def of(cls, pair: PairResult) -> Looked | None:
+        """What a check found of a pair; None where it kept no entries."""
+        if pair.gradient is not None:
+            return _of_gradient(pair.gradient)
+        if pair.compared is None or not len(pair.compared):
+            return None
+        known = np.full(len(pair.compared), COMPARED, np.uint8)
+        return cls(pair.compared, None, "FD", pair.compared.error, known)
+
+    def worst(self, most: int) -> list[int]:
+        """The entries with the largest errors, those that are wrong first; none that are exact."""
+        error = np.where(np.isnan(self.error) & (self.known == COMPARED), np.inf, self.error)
+        known = np.flatnonzero(error > 0)
+        wrong = self.compared.wrong
+        judged = np.zeros(len(error), bool) if wrong is None else wrong
+        order = np.lexsort((known, -error[known], ~judged[known]))
+        return [int(entry) for entry in known[order[:most]]]
+
+    def scale(self) -> tuple[float, float]:
+        """The largest finite gradient or difference in magnitude, and the largest finite error."""
+        sides = [self.compared.ad, self.compared.fd, *([] if self.reference is None else [self.reference])]
+        return _largest(np.concatenate(sides)), _largest(self.error)
+
+    def cells(
+        self, rows: Window, columns: Window, most_unpooled: int = MOST_UNPOOLED
+    ) -> tuple[tuple[int, int], dict[str, np.ndarray[Any, Any]]]:
+        """The height and width of the maps, and what is in their cells, (height, width) each, by name.
+
+        Of up to `most_unpooled` entries each has a cell of its own, of more at most `MOST_CELLS` on a side.
+        ``row`` and ``column`` say which entry a cell shows, -1 for none.
+        """
+        from tapedebug.autograd.results.heatmap import Blocks
+
+        inside = (self.compared.rows >= rows[0]) & (self.compared.rows < rows[1])
+        inside &= (self.compared.columns >= columns[0]) & (self.compared.columns < columns[1])
+        chosen = np.flatnonzero(inside)
+        sides = (rows[1] - rows[0], columns[1] - columns[0])
+        most = max(sides) if sides[0] * sides[1] <= most_unpooled else MOST_CELLS
+        entry = Blocks.of(self._telling().within(rows, columns), most).entry
+        shape = (int(entry.shape[0]), int(entry.shape[1]))
+        there = entry >= 0
+        place = chosen[entry[there]]
+        zeros = self.compared.zeros
+        found: dict[str, np.ndarray[Any, Any]] = {}
+        known = {"ad": self.compared.ad, "fd": self.compared.fd, "error": self.error}
+        known["bar"] = self.compared.bar
+        if self.reference is not None:
+            known["reference"] = self.reference
+        for name, values in known.items():
+            found[name] = np.full(shape, 0.0 if zeros else np.nan)
+            found[name][there] = values[place]
+        for name, where in {"row": self.compared.rows, "column": self.compared.columns}.items():
+            found[name] = np.full(shape, -1, np.int32)
+            found[name][there] = where[place]
+        found["known"] = np.full(shape, ZERO if zeros else NOTHING, np.uint8)
+        found["known"][there] = self.known[place]
+        return shape, found
+
+    def _telling(self) -> Compared:
+        """The entries with such differences that the largest error is the one that is shown."""
+        error = np.where(np.isnan(self.error) & (self.known == ADJOINT), 0.0, self.error)
+        with np.errstate(all="ignore"):
+            return replace(self.compared, fd=self.compared.ad - error)
+
+
+def _of_gradient(gradient: Gradient) -> Looked:
+    from tapedebug.autograd.finite_diff.compared_entries import Compared
+
+    count = gradient.consumed.size
+    rows, columns = np.zeros(count, np.int64), np.arange(count)
+    compared = Compared((1, count), rows, columns, gradient.consumed, gradient.fd, gradient.bar)
+    against = gradient.reference if gradient.confirmed else gradient.fd
+    with np.errstate(all="ignore"):
+        error = np.abs(gradient.consumed - against)
+    known = np.where(np.isnan(gradient.fd), ADJOINT, COMPARED).astype(np.uint8)
+    return Looked(
+        compared, gradient.reference, "float64 adjoint" if gradient.confirmed else "FD", error, known
+    )
+
+
+def _largest(values: Sequence[float] | Floats) -> float:
+    sizes = np.abs(np.asarray(values, dtype=np.float64))
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0))

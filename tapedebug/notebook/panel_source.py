@@ -1,0 +1,278 @@
+"""What a panel can be opened on (a tape, a trace, a diagnosis), and what is known of live tapes."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug._source import display_file
+from tapedebug.notebook import _shell
+from tapedebug.trace.json_codec import encode
+from tapedebug.trace.packing import Packed, pack, seal_columns
+from tapedebug.trace.recording import is_of
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose import Diagnosis
+    from tapedebug.runtime import Tape, array
+    from tapedebug.trace import Trace
+    from tapedebug.trace.recording import Recorded
+
+MOST_SUMMARISED = 1 << 27
+"""Bytes of array versions up to which the panel of a tape that nobody diagnosed shows their values."""
+MOST_REPLAYED = 10_000
+"""Launches up to which it does: finding the values runs them again."""
+
+_NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
+_CELLS: weakref.WeakKeyDictionary[Tape, tuple[str, str]] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trace and, where it is alive in this process, the tape it was made from."""
+
+    source: Trace
+    tape: Tape | None
+
+    def require_unchanged(self) -> None:
+        """Refuse to ask the tape about launches that are not those of the trace.
+
+        Raises:
+            TapedebugError: More was recorded, or the tape was reset.
+        """
+        if self.tape is None or is_of(self.source, self.tape):
+            return
+        then, now = self.source.tape.launches, len(self.tape.records)
+        if then != now:
+            raise TapedebugError(
+                f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
+                hint="Show it again.",
+            )
+        raise TapedebugError(
+            "The tape was reset and recorded again since this was drawn.", hint="Show it again."
+        )
+
+    @cached_property
+    def packed(self) -> Packed:
+        """The trace as panels take it, with these `checks`."""
+        head, columns = pack(self.source)
+        return Packed({**head, "checks": self.checks}, columns)
+
+    @cached_property
+    def checks(self) -> list[dict[str, Any]]:
+        """The checks of the trace, and all pairs of the whole tape that nobody has checked."""
+        checks: list[dict[str, Any]] = encode(self.source.checks)
+        known = {(check["input"], check["output"]) for check in checks if check["launch"] is None}
+        return checks + [unchecked(*pair) for pair in whole_tape_pairs(self.source) if pair not in known]
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What there is little of, as JSON-compatible data: all but launches, versions and scopes."""
+        return self.packed.head
+
+    @cached_property
+    def sealed(self) -> str:
+        """The columns as text, for a file."""
+        return seal_columns(self.packed)
+
+    @cached_property
+    def trace(self) -> dict[str, Any]:
+        """All of it as JSON-compatible data; of 100,000 launches that takes seconds, and 150 MB of text."""
+        return {**self.source.to_json(), "checks": self.checks}
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What the answers to questions about it keep for the next one."""
+        return {}
+
+    def labels(self) -> dict[array, str]:
+        """What the trace calls each array of the tape.
+
+        Checks made later are told these labels: by then the variables that gave them may hold something else.
+        """
+        if self.tape is None:
+            return {}
+        from tapedebug.trace.recording import record_with_arrays
+
+        # arrays are numbered in the order in which the records use them, so the numbers stay
+        arrays = record_with_arrays(self.tape).arrays
+        return {a: info.label for a, info in zip(arrays, self.source.arrays, strict=False)}
+
+
+def subject_of(obj: Any) -> Subject:
+    """Return what to show of a `Tape`, `Trace` or `Diagnosis`.
+
+    Raises:
+        TypeError: `obj` is none of them.
+    """
+    __tracebackhide__ = True
+    from tapedebug.diagnose import Diagnosis
+    from tapedebug.runtime import Tape
+    from tapedebug.trace import Trace
+
+    if isinstance(obj, Tape):
+        subject = Subject(_trace_of(obj), obj)
+    elif isinstance(obj, Diagnosis):
+        subject = Subject(obj.trace, live_tape_of(obj.trace))
+        if subject.tape is not None:
+            remember(subject.tape, obj)
+    elif isinstance(obj, Trace):
+        subject = Subject(obj, None)
+    else:
+        raise TypeError(
+            f"a panel shows a Tape, a Trace or a Diagnosis, not {obj!r} (of type {type(obj).__name__}); "
+            "record launches with `with Tape() as tape:` and show that tape"
+        )
+    if subject.tape is not None:
+        _NAMES[subject.tape] = subject.source.name
+    return subject
+
+
+def remember(tape: Tape, diagnosis: Diagnosis) -> None:
+    """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
+    from tapedebug.diagnose.latest import keep_latest
+
+    if tape in _CELLS:
+        diagnosis.trace.name = _CELLS[tape][1]
+    keep_latest(tape, diagnosis)
+
+
+def made_in(tape: Tape, cell: str, name: str | None) -> None:
+    """Say which cell's ``%%tape`` made a tape, and what the user calls it; its call site is in IPython."""
+    place = display_file(cell)
+    _CELLS[tape] = (place, name or place)
+
+
+def called(tape: Tape) -> str:
+    """What the user calls a tape, as far as anybody has asked; else empty."""
+    return _NAMES.get(tape, "")
+
+
+def made_at(subject: Subject) -> Hashable:
+    """Return the place in the source where the tape of a subject was made, or the name of its trace."""
+    from tapedebug.runtime.tape.record import site_span
+
+    if subject.tape is None:
+        return subject.source.name
+    made = site_span(subject.tape._created_at)
+    return made.file, made.line
+
+
+def tape_row(tape: Tape) -> dict[str, Any]:
+    """Return what the side bar shows of a live tape. Nothing is computed for it."""
+    from tapedebug.runtime.state import is_recording
+    from tapedebug.runtime.tape.record import site_span
+
+    diagnosis = _diagnosis_of(tape)
+    made = site_span(tape._created_at)
+    place = _CELLS[tape][0] if tape in _CELLS else f"{display_file(made.file)}:{made.line}"
+    return {
+        "tape": tape.id,
+        "name": _name_now(tape),
+        "madeAt": place,
+        "launches": len(tape.records),
+        "arrays": len(tape.tracker.states),
+        "onOverwrite": tape.on_overwrite,
+        "backwardRuns": len(tape.backward_calls),
+        "preservedBytes": tape.preserved_bytes,
+        "recording": is_recording(tape),
+        "verdict": "NOT CHECKED" if diagnosis is None else diagnosis.verdict,
+        "partial": diagnosis is not None and diagnosis.coverage.partial,
+        "findings": None if diagnosis is None else count_findings(diagnosis),
+    }
+
+
+def _name_now(tape: Tape) -> str:
+    """Return the variable that holds a tape, else what it was called, unless another tape is called so."""
+    variables: dict[str, Any] = getattr(_shell.current(), "user_ns", {})
+    own = (name for name, value in list(variables.items()) if value is tape and not name.startswith("_"))
+    before = _NAMES.get(tape, "")
+    return next(own, "" if isinstance(variables.get(before), type(tape)) else before)
+
+
+def count_findings(diagnosis: Diagnosis) -> dict[str, int]:
+    """Return the number of findings of each severity."""
+    counts = {"error": 0, "warning": 0, "info": 0}
+    for finding in diagnosis.findings:
+        counts[finding.severity] += 1
+    return counts
+
+
+def whole_tape_pairs(trace: Trace) -> list[tuple[str, str]]:
+    """Return the pairs (input, output) of the whole tape that a check can compare, in the trace's labels.
+
+    Inputs are those that carry a gradient. The output is the loss of the reverse pass or, before one has run,
+    each scalar that nothing reads.
+    """
+    loss = trace.backward.loss
+    outputs = [
+        info.label
+        for info in trace.arrays
+        if (info.id == loss if loss is not None else info.role == "output" and math.prod(info.shape) == 1)
+        and info.requires_grad
+    ]
+    inputs = [info.label for info in trace.arrays if info.role == "input" and info.requires_grad]
+    return [(source, target) for target in outputs for source in inputs if source != target]
+
+
+def unchecked(source: str, target: str) -> dict[str, Any]:
+    """Return a pair of the whole tape that nobody has checked, in the form of the checks of a trace."""
+    nothing = dict.fromkeys(("verdict", "max_abs_error", "max_rel_error", "seconds"))
+    return {"launch": None, "input": source, "output": target, "message": "", **nothing}
+
+
+def default_mask(trace: dict[str, Any]) -> list[list[Any]]:
+    """Return the pairs that are on at first: those of the whole tape, which are cheap and say most.
+
+    Args:
+        trace: The trace as JSON-compatible data, or the head of it.
+    """
+    return [[None, check["input"], check["output"]] for check in trace["checks"] if check["launch"] is None]
+
+
+def text_of(subject: Subject) -> str:
+    """Return the subject in words, for a terminal."""
+    from tapedebug.diagnose.formatting import format_diagnosis
+
+    return format_diagnosis(subject.source)
+
+
+def _diagnosis_of(tape: Tape) -> Diagnosis | None:
+    """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
+    from tapedebug.diagnose.latest import latest_diagnosis
+
+    return latest_diagnosis(tape)
+
+
+def _trace_of(tape: Tape) -> Trace:
+    diagnosis = _diagnosis_of(tape)
+    if diagnosis is not None:
+        return diagnosis.trace
+    from tapedebug.trace.recording import record_with_arrays
+
+    name = _CELLS[tape][1] if tape in _CELLS else None
+    recorded = _shell.in_namespace(lambda: record_with_arrays(tape, name=name))
+    _summarise_small(recorded)
+    return recorded.trace
+
+
+def _summarise_small(recorded: Recorded) -> None:
+    """Add summaries of all values, which takes a replay, where that takes no noticeable time."""
+    from tapedebug.trace.replayed_values import add_summaries
+
+    size = {info.id: info.stop - info.start for info in recorded.trace.arrays}
+    if len(recorded.trace.launches) > MOST_REPLAYED:
+        return
+    if sum(size[version.array] for version in recorded.trace.versions) <= MOST_SUMMARISED:
+        add_summaries(recorded)
+
+
+def live_tape_of(trace: Trace) -> Tape | None:
+    """Return the tape that a trace of this process was made from, where it is as it was then."""
+    from tapedebug.runtime import live_tapes
+
+    return next((tape for tape in live_tapes() if is_of(trace, tape)), None)

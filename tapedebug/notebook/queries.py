@@ -1,0 +1,93 @@
+"""What a panel asks for only when somebody looks at it: each kind of question, and who answers it.
+
+A question is a dict with ``type``. An answer is JSON-compatible data and buffers; the panel in a widget, the
+JupyterLab extension and reports carry both, and none of them knows the kinds. How they look from the other
+side is written in ``js/src/trace/store.ts``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug.notebook.check_runner import describe
+from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.jacobian_query import is_kept, respond_script
+from tapedebug.notebook.jacobian_query import respond as respond_jacobian
+from tapedebug.notebook.js_chunks import respond as respond_part
+from tapedebug.notebook.panel_source import Subject
+from tapedebug.notebook.values_query import respond as respond_values
+
+
+@dataclass(frozen=True)
+class Answer:
+    """JSON-compatible `data`, and `buffers` in little-endian order that it describes."""
+
+    data: dict[str, Any]
+    buffers: list[bytes] = field(default_factory=list)
+
+
+Respond = Callable[[Subject, Mapping[str, Any]], Answer]
+
+KINDS: dict[str, Respond] = {
+    "jacobian": respond_jacobian,
+    "part": respond_part,
+    "script": respond_script,
+    "values": respond_values,
+}
+"""By the ``type`` of the question."""
+
+AT_ONCE: dict[str, Callable[[Subject, Mapping[str, Any]], bool]] = {
+    "jacobian": is_kept,
+    "part": lambda *_: True,
+}
+"""Questions of these types may be answered while a cell or a check runs: nothing is computed for them."""
+
+
+def answer(subject: Subject, question: Mapping[str, Any]) -> Answer:
+    """Return the answer to a question about a tape.
+
+    Raises:
+        TapedebugError: There is no such kind of question, or no answer to it; the message says why.
+    """
+    kind = question.get("type")
+    if kind not in KINDS:
+        raise TapedebugError(f"The kernel's tapedebug does not know the question {kind!r}.")
+    return KINDS[kind](subject, question)
+
+
+def answer_later(
+    subject: Subject,
+    question: Any,
+    request: Any,
+    send: Callable[[dict[str, Any], list[bytes]], None],
+) -> threading.Thread:
+    """Answer in a thread, if need be when no cell and no check runs, and `send` the message with its buffers.
+
+    The message is ``{"type": "answer", "request", "data"}``, or ``{"type": "refused", "request",
+    "message"}``.
+    """
+
+    def work() -> None:
+        try:
+            asked = question if isinstance(question, Mapping) else {}
+            known = AT_ONCE.get(str(asked.get("type")))
+            at_once = known is not None and known(subject, asked)
+            with nullcontext() if at_once else gate.for_check(lambda: None, _named(subject)):
+                given = answer(subject, asked)
+            send({"type": "answer", "request": request, "data": given.data}, given.buffers)
+        except Exception as error:
+            send({"type": "refused", "request": request, "message": describe(error)}, [])
+
+    thread = threading.Thread(target=work, name="tapedebug answer", daemon=True)
+    thread.start()
+    return thread
+
+
+def _named(subject: Subject) -> str:
+    """What those are told that wait for an answer."""
+    return f"what a panel of tape {subject.source.tape.id} asked for"

@@ -1,0 +1,104 @@
+"""What checks found entry by entry, kept for as long as somebody may look at it; the newest up to a limit."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.notebook.panel_source import Subject
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.results.pair_result import PairResult
+    from tapedebug.runtime import Tape
+
+MOST_BYTES = 1 << 27
+"""Of all tapes together."""
+
+Pair = tuple[int | None, Any, Any]
+
+
+@dataclass
+class _Of:
+    """What is known of one tape, as long as nothing more is recorded on it."""
+
+    tracker: weakref.ref[Any]
+    launches: int
+    found: dict[Pair, tuple[int, int, PairResult]]
+
+
+class KeptPairs:
+    """Results of checks by tape and pair: of all panels of a tape, since they show the same."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self.most_bytes = most_bytes
+        self._by_tape: weakref.WeakKeyDictionary[Tape, _Of] = weakref.WeakKeyDictionary()
+        self._stamps = count()
+        self._lock = threading.Lock()
+
+    def keep(self, subject: Subject, result: PairResult) -> None:
+        """Keep a result with its entries; the oldest ones go where there are too many."""
+        tape = subject.tape
+        if tape is None:
+            return
+        pair = _pair(subject, result.launch, result.input.removesuffix(" (in place)"), result.output)
+        with self._lock:
+            known = self._by_tape.get(tape)
+            if known is None or not _fits(known, tape):
+                known = _Of(weakref.ref(tape.tracker), len(tape.records), {})
+                self._by_tape[tape] = known
+            known.found[pair] = (next(self._stamps), _bytes(result), result)
+            self._forget()
+
+    def find(self, subject: Subject, launch: int | None, source: str, target: str) -> PairResult | None:
+        """The result of a pair, or None where none is kept."""
+        tape = subject.tape
+        if tape is None:
+            return None
+        with self._lock:
+            known = self._by_tape.get(tape)
+            if known is None or not _fits(known, tape):
+                return None
+            found = known.found.get(_pair(subject, launch, source, target))
+            return None if found is None else found[2]
+
+    def _forget(self) -> None:
+        everything = [
+            (stamp, size, pair, known.found)
+            for known in self._by_tape.values()
+            for pair, (stamp, size, _) in known.found.items()
+        ]
+        total = sum(size for _, size, _, _ in everything)
+        for _, size, pair, found in sorted(everything, key=lambda entry: entry[0])[:-1]:
+            if total <= self.most_bytes:
+                return
+            del found[pair]
+            total -= size
+
+
+kept = KeptPairs()
+
+
+def _fits(known: _Of, tape: Tape) -> bool:
+    return known.tracker() is tape.tracker and known.launches == len(tape.records)
+
+
+def _pair(subject: Subject, launch: int | None, source: str, target: str) -> Pair:
+    """Labels of the whole tape as numbers of arrays: two panels may call an array differently."""
+    if launch is not None:
+        return launch, source, target
+    numbers = {info.label: info.id for info in reversed(subject.source.arrays)}
+    return None, numbers.get(source, source), numbers.get(target, target)
+
+
+def _bytes(result: PairResult) -> int:
+    arrays = []
+    if result.compared is not None:
+        c = result.compared
+        arrays += [c.rows, c.columns, c.ad, c.fd, c.bar]
+    if result.gradient is not None:
+        g = result.gradient
+        arrays += [g.consumed, g.reference, g.fd, g.bar]
+    return 2_000 + sum(a.nbytes for a in arrays)

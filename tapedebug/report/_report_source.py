@@ -1,0 +1,126 @@
+"""What a report is made of: the data of a trace and, where there is somebody to ask, who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.trace.packing import pack
+
+if TYPE_CHECKING:
+    from tapedebug.report._embedded_answers import Ask
+    from tapedebug.runtime import Tape
+    from tapedebug.trace import Packed, Trace
+
+Json = dict[str, Any]
+
+
+def _nobody(question: Json) -> tuple[Json, list[bytes]]:
+    raise LookupError(f"nobody answers {question.get('type')!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One trace of a report, packed, and who answers which kinds of questions about it."""
+
+    trace: Trace
+    head: Json
+    columns: dict[str, bytes]
+    ask: Ask = _nobody
+    kinds: Iterable[str] = ()
+
+
+def subjects_of(obj: Any, *, diagnose: bool = True) -> list[Subject]:
+    """Return what to report of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace.
+
+    A diagnosis of several tapes has one subject for each.
+
+    Args:
+        obj: What it is made of.
+        diagnose: Show a `Tape` with its diagnosis, which is made if it has none.
+
+    Raises:
+        TypeError: It is none of them.
+        TraceError: The JSON data is no trace.
+    """
+    from tapedebug.diagnose import Diagnosis
+
+    if isinstance(obj, Diagnosis) and obj.traces:
+        return [answered(trace) for trace in obj.traces]
+    trace, tape = trace_of(obj, diagnose=diagnose)
+    return [unanswered(trace) if isinstance(obj, dict) else answered(trace, tape)]
+
+
+def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, Tape | None]:
+    """Return the trace of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace, and its tape if known.
+
+    Args:
+        obj: What it is made of.
+        diagnose: Take a `Tape` with its newest diagnosis if that still fits, else diagnose it.
+
+    Raises:
+        TypeError: It is none of them.
+        TraceError: The JSON data is no trace.
+    """
+    from tapedebug.diagnose import Diagnosis
+    from tapedebug.runtime import Tape
+    from tapedebug.trace import Trace, trace_from_json
+
+    if isinstance(obj, dict):
+        return trace_from_json(obj), None  # so that damaged data is told here, not in the browser
+    if isinstance(obj, Tape):
+        return _trace_of_tape(obj, diagnose=diagnose), obj
+    if isinstance(obj, Diagnosis):
+        return obj.trace, None
+    if isinstance(obj, Trace):
+        return obj, None
+    raise TypeError(
+        "a report or a diff takes a Tape, a Trace, a Diagnosis or the JSON data of a trace; "
+        f"got {obj!r:.80} ({type(obj).__name__})"
+    )
+
+
+def _trace_of_tape(tape: Tape, *, diagnose: bool) -> Trace:
+    from tapedebug.diagnose import diagnose as diagnosed
+    from tapedebug.diagnose.latest import latest_diagnosis
+
+    known = latest_diagnosis(tape, same_passes=True)
+    if known is not None:
+        return known.trace
+    return diagnosed(tape).trace if diagnose else tape.trace()
+
+
+def unanswered(trace: Trace) -> Subject:
+    """Return a trace about which nobody answers questions."""
+    return Subject(trace, *pack(trace))
+
+
+def answered(
+    trace: Trace,
+    tape: Tape | None = None,
+    *,
+    packed: Packed | None = None,
+    checks: Sequence[Json] | None = None,
+) -> Subject:
+    """Return a trace with those who answer questions about it, as they do for a panel.
+
+    Args:
+        trace: The trace.
+        tape: The tape it was made from; by default the live tape of this process that it was made from.
+        packed: The trace in its packed form, where that is at hand.
+        checks: The results of newer checks, in place of those of the trace.
+    """
+    from tapedebug.notebook import panel_source as panel
+    from tapedebug.notebook.queries import KINDS, answer
+
+    found = panel.Subject(trace, tape if tape is not None else panel.live_tape_of(trace))
+
+    def ask(question: Json) -> tuple[Json, list[bytes]]:
+        given = answer(found, question)
+        return given.data, given.buffers
+
+    head, columns = pack(trace) if packed is None else packed
+    if checks is not None:
+        head = {**head, "checks": list(checks)}
+    return Subject(trace, head, columns, ask, KINDS)

@@ -1,0 +1,174 @@
+"""Values and adjoints of every version, as summaries or whole, by replaying the tape in private memory.
+
+Nothing is measured while a tape records: that would cost as much as the launches themselves, on every tape,
+for a trace that is asked for once in a while; and the adjoint of a version exists nowhere else than in the
+middle of a reverse pass. A replay gives the same numbers to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tapedebug.trace.model import Content, ContentKind, Version
+from tapedebug.trace.summaries import summarise
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
+    from tapedebug.trace.recording import Recorded
+
+
+class _OutOfTime(Exception):
+    """The replay took longer than it may."""
+
+
+def add_summaries(
+    recorded: Recorded,
+    seeds: Mapping[Any, np.ndarray[Any, Any]] | None = None,
+    pulse: Callable[[], None] | None = None,
+    *,
+    max_seconds: float | None = None,
+    keep_bytes: int | None = None,
+) -> None:
+    """Set `value` and `adjoint` of the versions of a trace; its `notes` say what was left out.
+
+    Args:
+        recorded: The trace and its tape, which is not touched.
+        seeds: Incoming adjoints of the reverse pass; by default those of the last `Tape.backward`. Adjoints
+            are left out where there was none. They are those that the tape consumed, right or wrong.
+        pulse: Called at each launch; may raise to cancel.
+        max_seconds: When to stop; None for as long as it takes.
+        keep_bytes: Also keep the arrays themselves, as many as fit; None keeps none.
+    """
+    from tapedebug.runtime.replay.shadow import Shadow
+
+    until = None if max_seconds is None else monotonic() + max_seconds
+
+    def check() -> None:
+        if pulse is not None:
+            pulse()
+        if until is not None and monotonic() > until:
+            raise _OutOfTime
+
+    tape = recorded.tape
+    if seeds is None and tape.backward_calls:
+        seeds = tape.backward_calls[-1].seeds
+    shadow = Shadow(tape.tracker)
+    shadow.pulse = check
+    watcher = _Watcher(recorded, shadow, keep_bytes)
+    try:
+        watcher.forward()
+        if seeds:
+            watcher.backward(seeds)
+    except _OutOfTime:
+        what = "values" if shadow.position < len(shadow.records) else "adjoints"
+        recorded.trace.notes.append(
+            f"{what} are not complete: looking at them took longer than max_seconds={max_seconds:g}"
+        )
+    watcher.say_what_is_missing()
+
+
+class _Watcher:
+    """Looks at the versions while a replay makes them."""
+
+    def __init__(self, recorded: Recorded, shadow: Shadow, room: int | None) -> None:
+        self.recorded = recorded
+        self.shadow = shadow
+        self.room = room
+        self.left_out: list[int] = []
+        self.written: dict[int, list[Version]] = {}
+        self.starts: list[Version] = []
+        for version in recorded.trace.versions:
+            if version.written_by is not None:
+                self.written.setdefault(version.written_by, []).append(version)
+            elif version.version == 0:
+                self.starts.append(version)
+
+    def forward(self) -> None:
+        self._values(self.starts)
+        self.shadow.on_outside = self._outside
+        try:
+            self.shadow.forward(on_operation=lambda record: self._values(self.written.get(record.index, ())))
+        finally:
+            self.shadow.on_outside = None  # a cycle would keep the tape until the next garbage collection
+
+    def _outside(self, record: Record) -> None:
+        """Of what was written several times between two launches, the last is what is there."""
+        last = {version.array: version for version in self.recorded.outside.get(record.index, ())}
+        self._values(last.values())
+
+    def _values(self, versions: Iterable[Version]) -> None:
+        for version in versions:
+            # What a launch covers completely, unread, holds nothing that means anything before it.
+            if version.version > 0 or version.reads or version.overwritten_by is None:
+                values = self.shadow.values(self.recorded.arrays[version.array])
+                version.value = summarise(values)
+                self._keep(version, "value", values)
+
+    def backward(self, seeds: Mapping[Any, np.ndarray[Any, Any]]) -> None:
+        """The adjoint of a version is complete just before the adjoint of the launch that wrote it runs."""
+        overwritten = self.recorded.tape.on_overwrite in ("ignore", "warn")
+        consume: Literal["current", "versions"] = "current" if overwritten else "versions"
+        count, stop = len(self.shadow.records), self._first_that_can_be_reversed()
+
+        def look(record: Record) -> None:
+            if record.index:
+                self._adjoints(self.written.get(record.index - 1, ()))
+
+        if count:
+            self.shadow.backward(seeds, consume=consume, start=count, stop=count)
+            self._adjoints(self.written.get(count - 1, ()))
+            self.shadow.backward(None, consume=consume, stop=stop, on_operation=look)
+            if not stop:
+                self._adjoints(version for version in self.starts if version.reads)
+
+    def _first_that_can_be_reversed(self) -> int:
+        """The record after the last custom function: a replay can not run those, so it ends there."""
+        for record in reversed(self.shadow.records):
+            if record.func is not None:
+                self.recorded.trace.notes.append(
+                    f"adjoints of what was written before launch {record.index} are left out: it is the "
+                    f"custom function {record.name}, which works on the arrays themselves and is not replayed"
+                )
+                return record.index + 1
+        return 0
+
+    def _adjoints(self, versions: Iterable[Version]) -> None:
+        for version in versions:
+            if self.recorded.trace.arrays[version.array].requires_grad:
+                values = self.shadow.gradient(self.recorded.arrays[version.array])
+                version.adjoint = summarise(values)
+                self._keep(version, "adjoint", values)
+
+    def _keep(self, version: Version, kind: ContentKind, values: np.ndarray[Any, Any]) -> None:
+        if self.room is None:
+            return
+        if values.nbytes > self.room:
+            self.left_out.append(values.nbytes)
+            return
+        self.room -= values.nbytes
+        values = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+        values.flags.writeable = False
+        suffix = "" if kind == "value" else f"-{kind}"
+        content = Content(
+            array=version.array,
+            version=version.version,
+            kind=kind,
+            dtype=values.dtype.str,
+            shape=list(values.shape),
+            member=f"arrays/{version.array:04d}-v{version.version}{suffix}.bin",
+        )
+        self.recorded.trace.contents.append(content)
+        self.recorded.trace.data[content.member] = values
+
+    def say_what_is_missing(self) -> None:
+        if self.left_out:
+            count, size = len(self.left_out), sum(self.left_out)
+            self.recorded.trace.notes.append(
+                f"{count:,} array{'s' if count > 1 else ''} ({size:,} bytes) of values or adjoints "
+                f"{'are' if count > 1 else 'is'} summarised only: max_bytes did not leave room"
+            )

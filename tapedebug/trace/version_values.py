@@ -1,0 +1,254 @@
+"""The values of single versions, asked for one after the other by somebody who walks along a tape.
+
+One replay in private memory answers many questions: it keeps what it passes of the array that was asked
+for, within a budget, and goes on from where it stands when the next question lies ahead.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug.trace.model import ContentKind, Version
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
+    from tapedebug.trace.recording import Recorded
+
+Values = np.ndarray[Any, Any]
+
+KEPT = 1 << 26
+"""Bytes of values that are kept between questions."""
+AROUND = 1 << 24
+"""Bytes of versions before and after the asked one that a replay keeps on its way."""
+MOST_SHADOW = 1 << 28
+"""Bytes of arrays up to which the private memory stays for the next question."""
+SECONDS = 10.0
+"""How long a replay may take; nobody looks at a panel for longer."""
+
+
+class _OutOfTime(Exception):
+    """The replay took longer than it may."""
+
+
+class Moments:
+    """The values and adjoints of any version of a recorded tape.
+
+    Args:
+        recorded: The trace and its tape, which is not touched.
+        max_seconds: How long one replay may take.
+    """
+
+    def __init__(self, recorded: Recorded, max_seconds: float = SECONDS) -> None:
+        self.recorded = recorded
+        self.max_seconds = max_seconds
+        self._known: OrderedDict[tuple[ContentKind, int, int], Values] = OrderedDict()
+        self._passes = 0
+        self._shadow: Shadow | None = None
+        self._versions: dict[int, list[Version]] = {}
+        for version in recorded.trace.versions:
+            self._versions.setdefault(version.array, []).append(version)
+
+    def values(self, array: int, version: int, kind: ContentKind = "value") -> Values:
+        """Return the values, or the adjoint, of a version; not to be written to.
+
+        Raises:
+            TapedebugError: They can not be had; the message says why.
+        """
+        calls = len(self.recorded.tape.backward_calls)
+        if calls != self._passes:  # another reverse pass, other adjoints
+            self._passes = calls
+            for key in [key for key in self._known if key[0] == "adjoint"]:
+                del self._known[key]
+        key = (kind, array, version)
+        if key not in self._known:
+            wanted = self._version(array, version)
+            self._refuse(wanted, kind)
+            self._replay(wanted, kind)
+        found = self._known.get(key)
+        if found is None:
+            raise TapedebugError(
+                f"{self._name(array, version)} was written outside the tape, and overwritten before a launch "
+                "could see it: the tape has no copy."
+            )
+        self._known.move_to_end(key)
+        return found
+
+    def _version(self, array: int, number: int) -> Version:
+        for version in self._versions.get(array, ()):
+            if version.version == number:
+                return version
+        raise TapedebugError(f"The tape has no version {number!r} of array {array!r}.")
+
+    def _name(self, array: int, version: int) -> str:
+        return f"{self.recorded.trace.arrays[array].label} v{version}"
+
+    def _refuse(self, version: Version, kind: ContentKind) -> None:
+        """Say why a version can not be had, where that is known beforehand."""
+        name = self._name(version.array, version.version)
+        tape = self.recorded.tape
+        if kind == "value":
+            if _means_nothing(version):
+                raise TapedebugError(
+                    f"Nothing read {name} before launch {version.overwritten_by} overwrote it, so the tape "
+                    "kept no copy of what was there."
+                )
+            return
+        if not self.recorded.trace.arrays[version.array].requires_grad:
+            raise TapedebugError(f"{name} has no adjoint: the array was made without requires_grad=True.")
+        if not tape.backward_calls:
+            raise TapedebugError(
+                "No reverse pass has run: call tape.backward(loss), then there are adjoints."
+            )
+        if not tape.backward_calls[-1].seeds:
+            raise TapedebugError("The last reverse pass had no seed, so that there are no adjoints.")
+        if version.written_by is None and version.version > 0:
+            raise TapedebugError(
+                f"{name} was written outside the tape: the reverse pass has no adjoint of it."
+            )
+        if version.written_by is None and not version.reads:
+            raise TapedebugError(f"No launch read {name}: it has no adjoint.")
+        self._refuse_behind_function(version, name)
+
+    def _refuse_behind_function(self, version: Version, name: str) -> None:
+        """A replay does not run custom functions, so that it can not go back behind the last one."""
+        first = -1 if version.written_by is None else version.written_by
+        for record in reversed(self.recorded.tape.records[first + 1 :]):
+            if record.func is not None:
+                raise TapedebugError(
+                    f"The adjoint of {name} lies behind launch {record.index}, the custom function "
+                    f"{record.name}, which works on your arrays themselves and is not replayed. Ask for "
+                    "retain_grad=True on the array to see its gradient."
+                )
+
+    # -- replaying ------------------------------------------------------------------------------------
+
+    def _replay(self, wanted: Version, kind: ContentKind) -> None:
+        near = self._near(wanted)
+        shadow = self._shadow or self._new_shadow()
+        self._shadow = None  # unless the replay ends well
+        until = monotonic() + self.max_seconds
+
+        def check() -> None:
+            if monotonic() > until:
+                raise _OutOfTime
+
+        shadow.pulse = check
+        try:
+            if kind == "value":
+                self._forward(shadow, wanted, near)
+            else:
+                self._backward(shadow, wanted, near)
+        except _OutOfTime:
+            what = "values" if kind == "value" else "adjoint"
+            raise TapedebugError(
+                f"Replaying the tape to find the {what} of {self._name(wanted.array, wanted.version)} took "
+                f"longer than {self.max_seconds:g} s. `with tape.at(…)` in a cell takes its time."
+            ) from None
+        finally:
+            shadow.pulse = shadow.on_outside = None
+        if self._memory() <= MOST_SHADOW:
+            self._shadow = shadow
+
+    def _new_shadow(self) -> Shadow:
+        from tapedebug.runtime.replay.shadow import Shadow
+
+        return Shadow(self.recorded.tape.tracker)
+
+    def _memory(self) -> int:
+        ends: dict[int, int] = {}
+        for info in self.recorded.trace.arrays:
+            ends[info.buffer] = max(ends.get(info.buffer, 0), info.stop)
+        return sum(ends.values())
+
+    def _near(self, wanted: Version) -> dict[int, Version]:
+        """Versions of the array around the asked one, by number, as many as may be kept."""
+        info = self.recorded.trace.arrays[wanted.array]
+        reach = max(1, AROUND // max(1, 2 * (info.stop - info.start)))
+        low, high = wanted.version - reach, wanted.version + reach
+        near = (v for v in self._versions[wanted.array] if low <= v.version <= high)
+        return {v.version: v for v in near if not _means_nothing(v)}
+
+    def _forward(self, shadow: Shadow, wanted: Version, near: Mapping[int, Version]) -> None:
+        # the version before is asked for in the same breath: what did this launch change?
+        need = [near[number] for number in (wanted.version - 1, wanted.version) if number in near]
+        unknown = [v for v in need if ("value", v.array, v.version) not in self._known]
+        after = [self._after(version) for version in unknown]
+        start = shadow.position if 0 < shadow.position <= min(after) - 1 else 0
+        if start == 0:
+            shadow.forward(0, 0)
+            if near.get(0) is not None:
+                self._keep(shadow, "value", near[0])
+        written = {v.written_by: v for v in near.values() if v.written_by is not None}
+
+        def outside(record: Record) -> None:
+            """Of what was written several times between two launches, the last is what is there."""
+            for version in reversed(self.recorded.outside.get(record.index, ())):
+                if version.array == wanted.array:
+                    if version.version in near:
+                        self._keep(shadow, "value", version)
+                    return
+
+        def look(record: Record) -> None:
+            version = written.get(record.index)
+            if version is not None:
+                self._keep(shadow, "value", version)
+
+        shadow.on_outside = outside
+        if max(after) > start:
+            shadow.forward(start, max(after), on_operation=look)
+
+    def _after(self, version: Version) -> int:
+        """How many launches have run when a version is there."""
+        if version.written_by is not None:
+            return version.written_by + 1
+        if version.version == 0:
+            return 0
+        for index, outside in self.recorded.outside.items():
+            if any(item is version for item in outside):
+                return index + 1
+        return 0
+
+    def _backward(self, shadow: Shadow, wanted: Version, near: Mapping[int, Version]) -> None:
+        """The adjoint of a version is complete just before the adjoint of the launch that wrote it runs."""
+        tape = self.recorded.tape
+        consume: Any = "current" if tape.on_overwrite in ("ignore", "warn") else "versions"
+        count = len(shadow.records)
+        written = {v.written_by: v for v in near.values() if v.written_by is not None}
+        stop = 0 if wanted.written_by is None else wanted.written_by + 1
+
+        def look(record: Record) -> None:
+            version = written.get(record.index - 1)
+            if version is not None:
+                self._keep(shadow, "adjoint", version)
+
+        shadow.forward()
+        shadow.backward(tape.backward_calls[-1].seeds, consume=consume, start=count, stop=count)
+        if count - 1 in written:
+            self._keep(shadow, "adjoint", written[count - 1])
+        shadow.backward(None, consume=consume, stop=stop, on_operation=look)
+        if wanted.written_by is None:
+            self._keep(shadow, "adjoint", wanted)
+
+    def _keep(self, shadow: Shadow, kind: ContentKind, version: Version) -> None:
+        a = self.recorded.arrays[version.array]
+        values = shadow.values(a) if kind == "value" else shadow.gradient(a)
+        values.flags.writeable = False
+        key = (kind, version.array, version.version)
+        self._known.pop(key, None)
+        self._known[key] = values
+        total = sum(item.nbytes for item in self._known.values())
+        # the last two stay whatever their size: they are what is looked at
+        while total > KEPT and len(self._known) > 2:
+            total -= self._known.popitem(last=False)[1].nbytes
+
+
+def _means_nothing(version: Version) -> bool:
+    """What a launch covers completely, unread, holds nothing that means anything before it."""
+    return version.version == 0 and not version.reads and version.overwritten_by is not None
