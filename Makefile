@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -92,6 +92,10 @@ lab: setup  ## open JupyterLab on the quickstart notebook
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/quickstart.ipynb
 
 ## ------------------------------------------------------------------ checking it
+# the bundles that Python tests read are those of the last build: to build takes longer than what is checked here
+check: $(PY_STAMP) $(NPM_STAMP) $(if $(wildcard tapedebug/static/widget.js),,$(JS_STAMP))  ## lint, types and the tests near what changed, in two minutes (CHECK_ARGS='--base HEAD~3')
+	@$(BIN)/python -m scripts.check --workers $(WORKERS) $(CHECK_ARGS)
+
 test:  ## every test: ruff, mypy, tsc, vitest, browser, pytest; 14 to 25 minutes alone on two cores
 	@MAKE="$(MAKE)" scripts/steps.sh test-setup lint js-tests browser-tests python-tests
 
