@@ -32,8 +32,8 @@ from tapedebug.compiler.decorators import func_replay as func_replay
 from tapedebug.compiler.decorators import kernel as kernel
 from tapedebug.compiler.function import func_native as func_native
 from tapedebug.compiler.function import grad as grad
-from tapedebug.compiler.generic import overload as overload
 from tapedebug.compiler.kernel import Kernel as Kernel
+from tapedebug.compiler.overloads import overload as overload
 from tapedebug.lang import types as types
 from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
 from tapedebug.lang.builtins import adjoint as adjoint
@@ -195,7 +195,7 @@ def __getattr__(name: str) -> Any:
     elif name.startswith("__"):
         raise AttributeError(f"module 'tapedebug' has no attribute {name!r}")
     else:
-        from tapedebug._planned import missing
+        from tapedebug._unsupported import missing
 
         raise AttributeError(missing(name, __dir__()))
     globals()[name] = value

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from tapedebug._ways import Way, way_of
+from tapedebug._access_path import Way, way_of
 
 BUDGET = 4000
 FRAMES = 12

@@ -37,7 +37,7 @@ from tapedebug._script import (
 from tapedebug.formats import LEVELS, Run, fails, junit, one_line, sarif
 
 if TYPE_CHECKING:
-    from tapedebug._recording import Recorder
+    from tapedebug._tape_retention import Recorder
     from tapedebug.diagnose import Diagnosis
     from tapedebug.trace import Trace
 
@@ -333,7 +333,7 @@ def _run(options: argparse.Namespace) -> int:
     done = Run(name=name, file=file, root=Path.cwd(), fail_on=options.fail_on)
     began = time.monotonic()
 
-    from tapedebug._recording import Recorder
+    from tapedebug._tape_retention import Recorder
 
     try:
         # Settings, engine, and names and lines of cells are the same for the diagnosis and what it prints.

@@ -8,7 +8,7 @@ from functools import reduce
 from pathlib import Path
 
 import tapedebug as wp
-from tapedebug._planned import ELSEWHERE, PLANNED
+from tapedebug._unsupported import ELSEWHERE, PLANNED
 
 NAMES = Path(__file__).with_name("api_names.txt")
 

@@ -14,8 +14,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import tapedebug as wp
-from tapedebug import _pace
-from tapedebug._pace import OutOfTime, Pace, find_display
+from tapedebug import _progress
+from tapedebug._progress import OutOfTime, Pace, find_display
 from tapedebug.notebook.progress_line import GONE
 from tests.diagnose.test_diagnosis import recorded
 
@@ -33,7 +33,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "50")
-    monkeypatch.setattr(_pace, "find_display", lambda: _pace._Terminal(stream).show)
+    monkeypatch.setattr(_progress, "find_display", lambda: _progress._Terminal(stream).show)
     return stream
 
 
@@ -47,7 +47,7 @@ def test_a_slow_diagnosis_shows_one_line_and_erases_it(terminal: Terminal) -> No
     with Pace() as pace:
         pace.subject = "tape"
         pace.begin("comparing the gradient with differences of the loss")
-        slowly(pace, _pace.PATIENCE + 3 * _pace.EVERY)
+        slowly(pace, _progress.PATIENCE + 3 * _progress.EVERY)
     lines = terminal.getvalue().split("\r\x1b[2K")
     assert lines[0] == "" and lines[-1] == "", "begun after a while, and erased at the end"
     assert 2 <= len(lines[1:-1]) <= 5, "a few updates a second"
@@ -64,7 +64,7 @@ def test_a_quick_diagnosis_shows_nothing(terminal: Terminal) -> None:
 
 def test_the_line_is_erased_when_something_fails(terminal: Terminal) -> None:
     with pytest.raises(KeyboardInterrupt), Pace() as pace:
-        slowly(pace, _pace.PATIENCE + _pace.EVERY)
+        slowly(pace, _progress.PATIENCE + _progress.EVERY)
         raise KeyboardInterrupt
     assert terminal.getvalue().endswith("\r\x1b[2K")
 
@@ -74,7 +74,7 @@ def test_progress_false_and_a_function_of_ones_own_show_nothing(terminal: Termin
     for progress in (False, said.append):
         with Pace(progress) as pace:
             pace.begin("one")
-            slowly(pace, _pace.PATIENCE + _pace.EVERY)
+            slowly(pace, _progress.PATIENCE + _progress.EVERY)
             pace.begin("two")
     assert terminal.getvalue() == ""
     assert said == ["one", "two"]
@@ -128,7 +128,7 @@ def test_a_notebook_shows_a_line_that_goes_away_and_leaves_no_widget(
     assert seen == [gone]
     for error in (KeyboardInterrupt, ValueError):
         with contextlib.suppress(error), Pace() as pace:
-            slowly(pace, _pace.PATIENCE + _pace.EVERY)
+            slowly(pace, _progress.PATIENCE + _progress.EVERY)
             assert seen[-1][0]["text/plain"].startswith("diagnosing: ")
             raise error
         assert seen[-1] == gone

@@ -103,7 +103,7 @@ def _is_starred(name: str) -> bool:
 def _why(name: str, wanted: str, ours: ModuleType) -> str:
     if name in HOLLOW:
         return f"{name}.{wanted} is not in tapedebug: {PARTS[name.removeprefix('warp.')]}"
-    from tapedebug._planned import missing
+    from tapedebug._unsupported import missing
 
     said = missing(wanted, dir(ours))
     return said.replace(f"tapedebug.{wanted}", f"{name}.{wanted}").replace("tapedebug has", f"{name} has")

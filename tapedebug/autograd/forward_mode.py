@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
 from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.shadow_program import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects.struct_fields import flat_call

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tapedebug._pace import Pace
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
+from tapedebug._progress import Pace
 from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
 from tapedebug.autograd.checks.complex_results import Chosen, complex_names
 from tapedebug.autograd.checks.run_checks import checked, collect

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug._pace import OutOfTime, Pace
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
+from tapedebug._progress import OutOfTime, Pace
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.checks.adjoint_check import Plan
 from tapedebug.autograd.checks.deadline import unchecked

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.finite_diff.richardson import slope
 from tapedebug.autograd.finite_diff.verdict import Verdict

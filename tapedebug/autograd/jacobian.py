@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from tapedebug._errors import GradcheckError
-from tapedebug._pace import Pace
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
+from tapedebug._progress import Pace
 from tapedebug.autograd.options import Sample, positive, whole_number
 from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
 from tapedebug.autograd.sparse.assembly import Reference, Request, fill

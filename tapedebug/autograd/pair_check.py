@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
 from tapedebug.autograd.checks.adjoint_check import SMALL, Comparison, Plan, check_pairs_of
 from tapedebug.autograd.finite_diff.compared_entries import MOST as MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
 from tapedebug.autograd.sparse.jacobian_dict import Key
 from tapedebug.autograd.subjects.metadata import FunctionMetadata
 from tapedebug.autograd.subjects.program import Place

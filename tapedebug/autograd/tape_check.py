@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tapedebug._errors import GradcheckError
-from tapedebug._pace import OutOfTime, Pace
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
+from tapedebug._progress import OutOfTime, Pace
 from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
 from tapedebug.autograd.finite_diff.verdict import Tolerance, worst
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of

@@ -11,7 +11,7 @@ from tapedebug.compiler import objects
 if TYPE_CHECKING:
     import ast
 
-    from tapedebug.compiler.text import Lanes, Text
+    from tapedebug.compiler.generated_source import Lanes, Text
 
 
 class CompilerError(Exception):
@@ -26,11 +26,11 @@ def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
     """
     from tapedebug._syntax import parsed
     from tapedebug.compiler.llvm.expressions import TranslationError
-    from tapedebug.compiler.llvm.lane_indices import has_plain
     from tapedebug.compiler.llvm.library import Misfit
     from tapedebug.compiler.llvm.machine import object_code
+    from tapedebug.compiler.llvm.simd.gathered_indices import has_plain
     from tapedebug.compiler.llvm.translate import translated
-    from tapedebug.compiler.llvm.uniform import is_searchable
+    from tapedebug.compiler.llvm.vectorizer_limits import is_searchable
 
     tree = parsed(code)
     assembly = None if lanes is None else _in_lanes(tree, symbol, lanes)
@@ -45,7 +45,7 @@ def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
 def _in_lanes(tree: ast.Module, symbol: str, lanes: Lanes) -> str | None:
     """LLVM assembly in lanes; None where something has no form in lanes, or is not worth it."""
     from tapedebug.compiler.llvm.expressions import TranslationError
-    from tapedebug.compiler.llvm.lanes import in_lanes
+    from tapedebug.compiler.llvm.simd.vectorize import in_lanes
 
     try:
         return in_lanes(tree, symbol, lanes)
@@ -84,7 +84,7 @@ def with_numba(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
     from tapedebug._syntax import parsed
     from tapedebug.compiler.llvm.library import NATIVES
     from tapedebug.compiler.llvm.machine import object_code
-    from tapedebug.compiler.llvm.uniform import is_searchable
+    from tapedebug.compiler.llvm.vectorizer_limits import is_searchable
     from tapedebug.compiler.numba_library import NAMESPACE, assembly_of, embedded
 
     filename = f"<tapedebug {symbol}>"

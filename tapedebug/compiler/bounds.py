@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tapedebug.compiler.sharing import Bound, Place, evaluated
+from tapedebug.compiler.parallel_info import Bound, Place, evaluated
 
 UNKNOWN, ALL = "unknown", "all"
 """The indices that a probe tests: those without a known range, or every one."""

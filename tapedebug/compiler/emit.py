@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_trace import TraceInfo
 from tapedebug.compiler.emit_native import NativeWriter
 from tapedebug.compiler.emit_trace import TraceWriter
+from tapedebug.compiler.generated_source import Text
 from tapedebug.compiler.ir import (
     MEMORY,
     NATIVE,
@@ -26,9 +29,6 @@ from tapedebug.compiler.ir import (
     walk,
 )
 from tapedebug.compiler.layout import Layout
-from tapedebug.compiler.stamps import Stamping
-from tapedebug.compiler.text import Text
-from tapedebug.compiler.tracing import TraceInfo
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 

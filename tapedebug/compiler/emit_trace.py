@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tapedebug.compiler.emit_stamps import StampWriter
+from tapedebug.compiler.access_trace import LOG, NEEDED, ROOM, TABLE, THREAD_BITS
+from tapedebug.compiler.emit_access_tags import StampWriter
 from tapedebug.compiler.ir import Op
-from tapedebug.compiler.tracing import LOG, NEEDED, ROOM, TABLE, THREAD_BITS
 
 
 class TraceWriter(StampWriter):
-    """Emits what a traced variant tells (`compiler.tracing`)."""
+    """Emits what a traced variant tells (`compiler.access_trace`)."""
 
     def _trace_prologue(self) -> None:
         if self.tracing is None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tapedebug._source import Span
+from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_trace import TraceInfo
+from tapedebug.compiler.diagnostics import Remark
+from tapedebug.compiler.generated_source import Line
 from tapedebug.compiler.ir import Function, Op, Value
 from tapedebug.compiler.layout import Layout
-from tapedebug.compiler.remarks import Remark
-from tapedebug.compiler.stamps import Stamping
-from tapedebug.compiler.text import Line
-from tapedebug.compiler.tracing import TraceInfo
 from tapedebug.lang import types as t
 
 

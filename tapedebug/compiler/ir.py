@@ -165,7 +165,7 @@ STRUCTURAL = {
     "tell": "(value, …) (remark,): leave values in the journal",
     "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
     "pause": "() (remark,): in plain Python, wait for a debugger",
-    "trace": "(offset,) (site,): tell the place of an element that is accessed (`compiler.tracing`)",
+    "trace": "(offset,) (site,): tell the place of an element that is accessed (`compiler.access_trace`)",
     "inside": "(index, length) (): in probes (`passes.bounds`), an index outside 0 … length-1 ends all",
     "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._config import LOG, config
 from tapedebug._errors import KernelTypeError
 from tapedebug._source import Span, display_file
-from tapedebug.compiler import crashes, modules
-from tapedebug.compiler.analysed import Analysed
+from tapedebug.compiler import crash_report, modules
+from tapedebug.compiler.analyzed_kernel import Analysed
 from tapedebug.compiler.backend import is_in_lanes
+from tapedebug.compiler.diagnostics import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
 from tapedebug.compiler.effects import AdjointInfo, Analysis, differentiable
 from tapedebug.compiler.function import Function, is_remembered, read_annotations
-from tapedebug.compiler.late import LateEntry
+from tapedebug.compiler.lazy_entry import LateEntry
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.params import Param
-from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
 from tapedebug.compiler.variant import SILENT, Variant
 from tapedebug.lang import types as t
 
@@ -195,7 +195,7 @@ class Kernel(Analysed):
         strided: bool = False,
         heard: frozenset[str] = SILENT,
     ) -> Entry | Interpreted:
-        """The compiled kernel with a stamp for every access (`compiler.stamps`), its indices checked.
+        """The compiled kernel with a stamp for every access (`compiler.access_tags`), its indices checked.
 
         The journal, the epoch and the pointers to the stamps follow all other slots, as in `layout.tracked`.
 
@@ -375,7 +375,7 @@ class Kernel(Analysed):
         start = perf_counter()
         entry = self._notes.code(str(variant), lambda: self._text(variant))
         LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
-        crashes.watch(self, variant.kind, entry)
+        crash_report.watch(self, variant.kind, entry)
         return entry
 
     def source(self, kind: str = "forward") -> str:

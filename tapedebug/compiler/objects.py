@@ -22,7 +22,7 @@ from typing import Any
 
 from tapedebug._config import LOG, config
 from tapedebug.compiler import linker
-from tapedebug.compiler.remarks import Remark
+from tapedebug.compiler.diagnostics import Remark
 
 MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
@@ -48,12 +48,14 @@ def _engine() -> Any:
 @cache
 def processor() -> str:
     """What object code depends on besides its source: the processor, the compiler, what the source calls."""
-    from tapedebug.compiler import host
+    from tapedebug.compiler import target_fingerprint
 
-    made_by = host.digest_of("compiler/llvm/", "compiler/numba_library.py", "compiler/backend.py")
+    made_by = target_fingerprint.digest_of(
+        "compiler/llvm/", "compiler/numba_library.py", "compiler/backend.py"
+    )
     glibc = "CS_GNU_LIBC_VERSION"
     libc = os.confstr(glibc) if glibc in getattr(os, "confstr_names", ()) else ""
-    return f"{host.processor()} {libc} {made_by}"
+    return f"{target_fingerprint.processor()} {libc} {made_by}"
 
 
 def key_of(code: str, compiler: str) -> str:

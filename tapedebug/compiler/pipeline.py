@@ -17,10 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 from tapedebug._source import Origin, Span
+from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_trace import TraceInfo
+from tapedebug.compiler.diagnostics import PAUSE
 from tapedebug.compiler.effects import AdjointInfo as AdjointInfo
 from tapedebug.compiler.effects import Analysis as Analysis
 from tapedebug.compiler.effects import differentiable as differentiable
 from tapedebug.compiler.emit import emit
+from tapedebug.compiler.generated_source import Lanes, Text
 from tapedebug.compiler.ir import (
     NATIVE,
     Block,
@@ -45,24 +49,20 @@ from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
 from tapedebug.compiler.passes.adjoint_warp import warp_adjoint_of
 from tapedebug.compiler.passes.bounds import probe
 from tapedebug.compiler.passes.bounds import reaches as reaches
-from tapedebug.compiler.passes.cells import in_lanes
-from tapedebug.compiler.passes.crossing import at_own_index, crossed
+from tapedebug.compiler.passes.cotangent_consumption import changed, left, taken_once
+from tapedebug.compiler.passes.cross_thread_deps import at_own_index, crossed
 from tapedebug.compiler.passes.custom import derived as without_gradients
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.directions import has_directions, with_directions
-from tapedebug.compiler.passes.division import divided as divided
-from tapedebug.compiler.passes.keep_log import keep_log
-from tapedebug.compiler.passes.silence import remarks_of, silenced
+from tapedebug.compiler.passes.memory_regions import in_lanes
+from tapedebug.compiler.passes.parallel_division import divided as divided
 from tapedebug.compiler.passes.smooth import smoothed, values_alone
-from tapedebug.compiler.passes.taking import changed, left, taken_once
+from tapedebug.compiler.passes.spill_to_log import keep_log
+from tapedebug.compiler.passes.strip_diagnostics import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.traced import traced_of, without_stores
 from tapedebug.compiler.passes.verify import verify
-from tapedebug.compiler.remarks import PAUSE
-from tapedebug.compiler.stamps import Stamping
-from tapedebug.compiler.text import Lanes, Text
-from tapedebug.compiler.tracing import TraceInfo
 from tapedebug.lang import types as t
 
 

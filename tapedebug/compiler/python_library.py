@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.compiler.llvm.inverse import erfinv
+from tapedebug.compiler.generated_source import Text
+from tapedebug.compiler.llvm.erfinv import erfinv
 from tapedebug.compiler.native import build
 from tapedebug.compiler.native.function import CALLED
-from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
 C_TYPES: dict[str, Any] = {

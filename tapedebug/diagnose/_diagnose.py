@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
-from tapedebug._pace import OutOfTime, Pace
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
+from tapedebug._progress import OutOfTime, Pace
 from tapedebug.diagnose.attribute_causes import settle
 from tapedebug.diagnose.blame import blame
 from tapedebug.diagnose.diagnosis import Diagnosis, severity

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug._pace import OutOfTime
+from tapedebug._progress import OutOfTime
 from tapedebug.diagnose.rule_context import Case
 from tapedebug.diagnose.rules import (
     accumulated,

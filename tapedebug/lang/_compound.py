@@ -177,7 +177,7 @@ def _evaluated(operation: str, *operands: Any) -> Any:
     """What an operator of kernels gives here: it is one meaning in both places."""
     if not all(isinstance(o, Compound | float | int | np.generic) for o in operands):
         return NotImplemented
-    from tapedebug.lang.host import evaluate
+    from tapedebug.lang.numpy_eval import evaluate
 
     sign = {"add": "+", "sub": "-", "mul": "*", "matmul": "@", "div": "/", "neg": "-"}[operation]
     return evaluate(operation, f"`{sign}`", operands)

@@ -96,9 +96,9 @@ class Builtin:
             TapedebugError: It means nothing outside a kernel: there is no thread.
             TypeError: The arguments do not fit.
         """
-        from tapedebug.lang import host
+        from tapedebug.lang import numpy_eval
 
-        return host.call(self.name, args, kwargs)
+        return numpy_eval.call(self.name, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<kernel function {self.name}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
-from tapedebug._pace import Pace
+from tapedebug._progress import Pace
 
 if TYPE_CHECKING:
     from tapedebug.autograd.sparse.jacobian_dict import Jacobians

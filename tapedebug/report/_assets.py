@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tapedebug._csp import source_hash
 from tapedebug._errors import TapedebugError
-from tapedebug._policy import source_hash
 
 STATIC = Path(__file__).parent.parent / "static"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._interval_index import range_key
 from tapedebug._names import find_names
-from tapedebug._ranges import range_key
 from tapedebug.trace.call_sites import argument_texts
 from tapedebug.trace.model import Launch
 

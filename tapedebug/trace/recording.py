@@ -11,8 +11,8 @@ from uuid import uuid4
 import numpy as np
 
 from tapedebug._environment import environment
+from tapedebug._interval_index import Ranges, range_key
 from tapedebug._names import find_names
-from tapedebug._ranges import Ranges, range_key
 from tapedebug._source import Span, display_file
 from tapedebug.trace._events import events_of
 from tapedebug.trace._kernels import kernel_info, mark_needed

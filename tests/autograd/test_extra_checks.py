@@ -482,7 +482,7 @@ def test_out_of_time_pairs_are_said_to_be_not_checked() -> None:
 
 
 def test_pairs_that_were_done_in_time_keep_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug._pace import OutOfTime, Pace
+    from tapedebug._progress import OutOfTime, Pace
     from tapedebug.autograd.checks.deadline import check_pairs_of
 
     a, b = k.vector([1.0, 2.0]), k.vector([3.0, 4.0])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug._policy import source_hash
+from tapedebug._csp import source_hash
 from tapedebug.autograd import GradcheckResult, gradcheck
 from tapedebug.autograd.finite_diff.compared_entries import Compared
 from tapedebug.autograd.results.heatmap import BROKEN, LEVELS, MOST, UNKNOWN, Blocks, heat_map, png

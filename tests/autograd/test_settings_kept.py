@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tapedebug import autograd, diagnose
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
 
 CHECKS = [
     autograd.check_pairs,
@@ -65,7 +65,7 @@ def test_every_check_keeps_them(check: Any, monkeypatch: pytest.MonkeyPatch) -> 
         contexts.append(check)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tapedebug._settings.copy_context", copied)
+    monkeypatch.setattr("tapedebug._process_state.copy_context", copied)
     with pytest.raises(KeyboardInterrupt):
         check()
     assert contexts == [check]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug._recording import Recorder
+from tapedebug._tape_retention import Recorder
 from tapedebug.cli import main
 from tapedebug.diagnose import Diagnosis, diagnose
 from tapedebug.trace import load_trace

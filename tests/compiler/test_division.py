@@ -8,8 +8,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler import pipeline
-from tapedebug.compiler.passes.division import UNKNOWN, divided
-from tapedebug.compiler.sharing import NEAR, OWN, READ, SUM, Division, Share, evaluated
+from tapedebug.compiler.parallel_info import NEAR, OWN, READ, SUM, Division, Share, evaluated
+from tapedebug.compiler.passes.parallel_division import UNKNOWN, divided
 from tests.compiler.test_generated import load
 
 SIZE, N, R = 100, 90, 7

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler.llvm import lane_sums
+from tapedebug.compiler.llvm.simd import reductions
 from tapedebug.runtime.parallel import partition
 from tests.compiler import fuzz, programs
 from tests.compiler.program_values import Array, Library, Operations, Unsure, Vector
@@ -63,13 +63,13 @@ def test_programs_have_everything() -> None:
 
 def sentinel(patch: pytest.MonkeyPatch) -> None:
     """A sum over lanes is dropped where its place is negative, which was to say that there is none."""
-    whole = lane_sums.LaneSums._value
+    whole = reductions.LaneSums._value
 
     def value(self: Any, kind: str, text: str) -> Any:
         return whole(self, kind, re.sub(r"^icmp ne i64 (\S+), -1$", r"icmp sge i64 \1, 0", text))
 
-    patch.setattr(lane_sums, "NOWHERE", "-1")
-    patch.setattr(lane_sums.LaneSums, "_value", value)
+    patch.setattr(reductions, "NOWHERE", "-1")
+    patch.setattr(reductions.LaneSums, "_value", value)
 
 
 def stretch(patch: pytest.MonkeyPatch) -> None:

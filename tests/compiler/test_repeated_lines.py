@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tapedebug.compiler.llvm.uniform import is_searchable
+from tapedebug.compiler.llvm.vectorizer_limits import is_searchable
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60

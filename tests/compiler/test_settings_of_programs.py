@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapedebug.compiler.remarks import BOUNDS
+from tapedebug.compiler.diagnostics import BOUNDS
 from tapedebug.compiler.variant import Variant
 from tapedebug.runtime.launch.print_buffer import JOURNAL
 from tests.compiler.harness import twin

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug._pace import OutOfTime
+from tapedebug._progress import OutOfTime
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.diagnose import Diagnosis, rule_table
 from tapedebug.trace import Coverage, Finding, Trace

@@ -297,7 +297,7 @@ def test_a_mean_over_a_large_picture() -> None:
 
 def test_a_read_asks_no_module_for_names_that_it_makes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("tapedebug._planned.missing", lambda *names: asked.append(str(names)))
+    monkeypatch.setattr("tapedebug._unsupported.missing", lambda *names: asked.append(str(names)))
     fit = Fit().ones()
     print(wp.float32, fit.error.numpy().mean())
     assert asked == []

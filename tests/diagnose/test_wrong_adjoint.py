@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug._pace import Pace
+from tapedebug._progress import Pace
 from tapedebug.diagnose._diagnose import _case
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.runtime.launch.plan import KernelPlan

@@ -18,7 +18,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck
-from tapedebug.compiler import notes
+from tapedebug.compiler import analysis_cache
 from tapedebug.compiler.passes import adjoint, tangent
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, RULES, Expr, Gate, Quantity, Rule
@@ -161,7 +161,7 @@ def injected(subject: Subject, place: int, *, into: str) -> Iterator[None]:
             that of a wrong operand.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(notes, "identity_of", lambda *_: None)  # nothing is taken from the cache
+        patch.setattr(analysis_cache, "identity_of", lambda *_: None)  # nothing is taken from the cache
         if subject.is_rule:
             table = RULES | {subject.name: off_rule(RULES[subject.name], place)}
             patch.setattr({"adjoint": adjoint, "tangent": tangent}[into], "RULES", table)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tapedebug.lang import types as t
-from tapedebug.lang.host import HOST, Number
+from tapedebug.lang.numpy_eval import HOST, Number
 from tapedebug.lang.rules import COMPOSITES, RULES, Expr, Quantity, RuleError
 
 LENGTHS = (2, 3, 4, 6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.lang.host import HOST, Number
+from tapedebug.lang.numpy_eval import HOST, Number
 from tapedebug.lang.rules import RULES, Expr
 from tests.compiler.harness import check_gradient, run
 

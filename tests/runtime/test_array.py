@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug import _planned
+from tapedebug import _unsupported
 from tapedebug._config import DEFAULTS
 
 
@@ -471,7 +471,7 @@ def test_config_refuses_unknown_names_and_values():
 
 
 def test_unknown_names_of_the_package(monkeypatch):
-    monkeypatch.setattr(_planned, "PLANNED", frozenset({"svd9"}))
+    monkeypatch.setattr(_unsupported, "PLANNED", frozenset({"svd9"}))
     for name, message in {
         "svd9": "tapedebug.svd9 is planned and not in this version",
         "launch_tiled": "tapedebug.launch_tiled is not planned: it is not part of recording and debugging "

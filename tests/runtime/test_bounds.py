@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler.remarks import BOUNDS
+from tapedebug.compiler.diagnostics import BOUNDS
 from tests.compiler.harness import check_gradient
 
 LEFT = "nothing of the launch is left: arrays and tape are as they were before it"
@@ -273,7 +273,7 @@ def test_checks_of_kernels_that_never_ran():
     with pytest.raises(wp.BoundsError, match="the index 2 is outside axis 0 of `x`"):
         wp.autograd.gradcheck(shift, 2, [x], [y, 1])
     with pytest.raises(wp.BoundsError, match="tangent of kernel `shift`: the index 2"):
-        shadow = wp.runtime.replay.Shadow.for_launch(shift, 2, [x, y, 1])
+        shadow = wp.runtime.replay.shadow.Shadow.for_launch(shift, 2, [x, y, 1])
         shadow.push({x: np.ones(2)})
 
 

@@ -17,8 +17,8 @@ import pytest
 import tapedebug as wp
 from tapedebug._config import debugging, is_debugging
 from tapedebug.compiler.bounds import ALL, UNKNOWN
-from tapedebug.compiler.late import LateEntry
-from tapedebug.compiler.remarks import BOUNDS
+from tapedebug.compiler.diagnostics import BOUNDS
+from tapedebug.compiler.lazy_entry import LateEntry
 from tapedebug.compiler.variant import Variant
 from tapedebug.runtime.launch.bounds_precheck import Checked
 from tapedebug.runtime.replay.shadow import Shadow

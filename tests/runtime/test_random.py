@@ -87,9 +87,9 @@ def _run(steps, arrays, tape, views=()):
     for kind, (d, dest), (s, src), number in steps:
         target, source = arrays[d][dest], arrays[s][src]
         if kind == "outside":
-            with_tape, wp.runtime._state.state.tape = wp.runtime._state.state.tape, None
+            with_tape, wp.runtime.state.state.tape = wp.runtime.state.state.tape, None
             target.assign([number] * 4)
-            wp.runtime._state.state.tape = with_tape
+            wp.runtime.state.state.tape = with_tape
         elif kind == "numpy":
             target.numpy()[:] = number
         elif kind == "pointer":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tapedebug._pace import OutOfTime, Pace
+from tapedebug._progress import OutOfTime, Pace
 from tapedebug.autograd.checks.adjoint_check import Comparison, Plan, check_pairs_of
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.program import Pairs, Port, Program

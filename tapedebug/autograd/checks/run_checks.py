@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from tapedebug._pace import OutOfTime, Pace
+from tapedebug._progress import OutOfTime, Pace
 from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
 from tapedebug.autograd.checks.complex_results import as_complex, in_parts
 from tapedebug.autograd.checks.deadline import check_in_time

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._csp import source_hash
 from tapedebug._errors import GradcheckError
-from tapedebug._policy import source_hash
 from tapedebug.autograd.finite_diff.verdict import VERDICTS, Verdict
 from tapedebug.autograd.results.heatmap import Blocks, heat_map
 from tapedebug.autograd.results.html_style import PAGE_STYLE, STYLE

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tapedebug._pace import OutOfTime
+from tapedebug._progress import OutOfTime
 from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.finite_diff.jacobian_entries import differences
 from tapedebug.autograd.options import Sample

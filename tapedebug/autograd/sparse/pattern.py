@@ -1,8 +1,8 @@
 """Where a Jacobian can have entries that are not zero, traced from what each thread reads and writes.
 
 What a thread writes depends on no more than what it reads: the pattern of one launch is the product of what
-each element was written by with what each thread read. A traced variant of the kernel tells both
-(`compiler.tracing`), for each write with only those reads that have a part in it, component by component.
+each element was written by with what each thread read. A traced variant of the kernel records
+both (`compiler.access_trace`), for each write with only the reads that contribute to it, by component.
 Launches one after the other multiply. A pattern may have too many entries, and has none too few, as long as
 the values that decide about branches and indices are those of the trace.
 """

@@ -21,7 +21,7 @@ from tapedebug.autograd.subjects.repro_script import Script, Writer, function_sc
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow, tape_shadow
 from tapedebug.autograd.subjects.struct_fields import flat_call, listed
 from tapedebug.autograd.subjects.write_sites import placed, placed_by_tape
-from tapedebug.compiler.remarks import ASSERT
+from tapedebug.compiler.diagnostics import ASSERT
 from tapedebug.runtime.launch.launch import launch_dims
 from tapedebug.runtime.launch.overloads import concrete
 

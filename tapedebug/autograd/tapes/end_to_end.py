@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._settings import settings_kept
+from tapedebug._process_state import settings_kept
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst

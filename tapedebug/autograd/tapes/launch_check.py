@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tapedebug._pace import Pace
+from tapedebug._progress import Pace
 from tapedebug.autograd.checks.adjoint_check import Plan
 from tapedebug.autograd.checks.run_checks import checked
 from tapedebug.autograd.finite_diff.comparison import Comparison

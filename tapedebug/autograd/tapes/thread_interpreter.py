@@ -319,14 +319,14 @@ def thread_of(record: Any, index: int, values: Mapping[int, Values], function: A
 
 def _shares(step: Step, incoming: Any) -> list[Any]:
     """What the adjoint of a result gives to each operand; None for nothing."""
-    from tapedebug.lang import host
+    from tapedebug.lang import numpy_eval
     from tapedebug.lang.rules import RULES, Expr, Gate
 
     rule = RULES[step.op.kind]
     if isinstance(rule.partials, str) or step.result is None:
         return [None] * len(step.args)
     known = (*step.args, step.result)
-    operands = [Expr(host.HOST, host.Number(arg.value, arg.type)) for arg in known]
+    operands = [Expr(numpy_eval.HOST, numpy_eval.Number(arg.value, arg.type)) for arg in known]
     shares: list[Any] = []
     for partial in rule.partials:
         slope = None if partial is None else partial(*operands)

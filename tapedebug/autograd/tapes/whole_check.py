@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._pace import OutOfTime, Pace
+from tapedebug._progress import OutOfTime, Pace
 from tapedebug.autograd.checks.adjoint_check import Plan
 from tapedebug.autograd.finite_diff.verdict import worst
 from tapedebug.autograd.results.gradcheck_result import (

@@ -14,7 +14,7 @@ from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import expressions, statements, structs, syntax
 from tapedebug.compiler.lower._context import Context, Early, Item
-from tapedebug.compiler.variables import Variables
+from tapedebug.compiler.source_variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 

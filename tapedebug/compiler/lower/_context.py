@@ -28,7 +28,7 @@ from tapedebug.compiler.lower.items import StructArray as StructArray
 from tapedebug.compiler.lower.items import StructValue as StructValue
 from tapedebug.compiler.lower.items import Undefined as Undefined
 from tapedebug.compiler.lower.items import View as View
-from tapedebug.compiler.variables import Variables
+from tapedebug.compiler.source_variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS
 from tapedebug.lang.rules import Quantity, RuleError

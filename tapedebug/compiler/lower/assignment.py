@@ -27,7 +27,7 @@ from tapedebug.compiler.lower._context import (
     View,
     counted,
 )
-from tapedebug.compiler.variables import InPlace
+from tapedebug.compiler.source_variables import InPlace
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 

@@ -16,15 +16,15 @@ from tapedebug.compiler.lower import (
     construct,
     contents,
     control,
-    elsewhere,
+    diagnostics,
     expressions,
+    foreign_functions,
     generic,
     gradient,
     in_place,
     keywords,
     operations,
     random,
-    remarks,
     statics,
     structs,
     syntax,
@@ -78,10 +78,10 @@ def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
     if isinstance(target, type) and issubclass(target, t.Transformation):
         return generic.transform(ctx, node, target)
     name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
-    if name in remarks.NAMES:
-        return remarks.lower(ctx, node, name)
+    if name in diagnostics.NAMES:
+        return diagnostics.lower(ctx, node, name)
     if target is breakpoint:
-        return remarks.pause(ctx, node)
+        return diagnostics.pause(ctx, node)
     if t.is_struct(target):
         return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
@@ -117,7 +117,7 @@ def _function(ctx: Context, node: ast.expr) -> Item:
 def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     name = getattr(target, "__name__", repr(target))
     if target is not range:
-        elsewhere.refuse(ctx, node.func, target)
+        foreign_functions.refuse(ctx, node.func, target)
     if name in BUILTINS:
         shown = ast.unparse(node.func)
         ctx.name_error(node.func, f"`{shown}` is not a function of the kernel language", f"use wp.{name}")

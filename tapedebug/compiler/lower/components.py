@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import expressions, remarks, views
+from tapedebug.compiler.lower import diagnostics, expressions, views
 from tapedebug.compiler.lower._context import Context, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Expr, Quantity
@@ -98,7 +98,7 @@ def _index(ctx: Context, node: ast.expr, kind: Any, axis: int) -> int | range | 
     if number is None:
         length = ctx.builder.constant(size, t.int64)
         place = views.from_end(ctx, widened(ctx.builder, q.scalar.value), length)
-        remarks.within(ctx, node, place, length, f"axis {axis} of a {t.type_name(kind)}")
+        diagnostics.within(ctx, node, place, length, f"axis {axis} of a {t.type_name(kind)}")
         return expressions.wrap(ctx, place)
     if not -size <= number < size:
         thing = "component" if len(kind.shape) == 1 else ("row", "column")[axis]

@@ -16,7 +16,7 @@ from tapedebug.compiler.lower import (
     components,
     conditions,
     custom,
-    elsewhere,
+    foreign_functions,
     in_place,
     statics,
     structs,
@@ -207,8 +207,8 @@ def _array_attribute(ctx: Context, node: ast.Attribute, base: View) -> Item:
             f"index it first: {name}[{indices}].{node.attr}",
         )
     hint = f"inside kernels an array has `shape`; index it to reach its values: {name}[i]"
-    if node.attr in elsewhere.REDUCTIONS:
-        hint = elsewhere.hint(node.attr) or hint
+    if node.attr in foreign_functions.REDUCTIONS:
+        hint = foreign_functions.hint(node.attr) or hint
     ctx.type_error(node, f"the array `{name}` has no attribute `{node.attr}` in a kernel", hint)
 
 

@@ -14,7 +14,7 @@ from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import Custom, For, Value, While
 from tapedebug.compiler.lower import contents
 from tapedebug.compiler.lower._context import Context, Item, Items
-from tapedebug.compiler.variables import Carried, InPlace, Stopped
+from tapedebug.compiler.source_variables import Carried, InPlace, Stopped
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 from tapedebug.lang.warp_adjoints import NONE, RIGHT, adjoints_of

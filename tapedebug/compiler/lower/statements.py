@@ -11,9 +11,9 @@ from tapedebug.compiler.lower import (
     conditions,
     contents,
     control,
+    diagnostics,
     expressions,
     loops,
-    remarks,
     syntax,
 )
 from tapedebug.compiler.lower._context import Context, Early, Static
@@ -110,7 +110,7 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
         case ast.Pass():
             pass
         case ast.Assert():
-            remarks.assertion(ctx, node)
+            diagnostics.assertion(ctx, node)
         case ast.Expr():
             _expression(ctx, node)
         case _:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tapedebug.compiler.builder import constant_of, not_negative, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import arrays, expressions, remarks
+from tapedebug.compiler.lower import arrays, diagnostics, expressions
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -130,7 +130,7 @@ def _index(ctx: Context, node: ast.expr, base: ArrayView, axis: int) -> Value:
     b, found = ctx.builder, _on(base, axis)
     index = from_end(ctx, _integer(ctx, node, base), _length(ctx, base, axis))
     if isinstance(found, Slice):
-        remarks.within(ctx, node, index, found.length, f"a slice of `{base.param.name}`")
+        diagnostics.within(ctx, node, index, found.length, f"a slice of `{base.param.name}`")
         return b.apply("add", found.start, b.apply("mul", index, b.constant(found.step, t.int64)))
     return index
 

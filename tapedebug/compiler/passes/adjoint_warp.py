@@ -15,8 +15,8 @@ before it, and a partial derivative in it sees what its operands hold after the 
 * Functions lack the adjoints that `lang.warp_adjoints` says they lack.
 * Arrays are read as the launch left them; an array with `retain_grad` keeps the adjoints of what it lost.
 
-Where the variables are is known from `compiler.variables`; `known` and `adj` are keyed by the first value of
-each. Two things are not as in Warp: an index that Warp would let run out of its array stays inside, and a
+`compiler.source_variables` says which values are one variable; `known` and `adj` are keyed by the first value
+of each. Two things are not as in Warp: an index that Warp would let run out of its array stays inside, and a
 function of vectors that is applied to a rewritten variable uses the inner results that it had.
 """
 
@@ -44,7 +44,7 @@ from tapedebug.compiler.passes import custom
 from tapedebug.compiler.passes.activity import active_values
 from tapedebug.compiler.passes.adjoint_loops import Record, Values
 from tapedebug.compiler.passes.warp_forward import Forward
-from tapedebug.compiler.variables import Variables
+from tapedebug.compiler.source_variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 

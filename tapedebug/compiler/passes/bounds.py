@@ -31,11 +31,11 @@ from tapedebug.compiler.ir import (
     results_of,
     walk,
 )
-from tapedebug.compiler.passes.cells import side_of
+from tapedebug.compiler.parallel_info import Bound
 from tapedebug.compiler.passes.dce import remove_dead_code
+from tapedebug.compiler.passes.memory_regions import side_of
 from tapedebug.compiler.passes.ranges import DEPTH, Range, Ranges, combined
 from tapedebug.compiler.passes.rewriting import Rewriter
-from tapedebug.compiler.sharing import Bound
 from tapedebug.lang import types as t
 
 ORDERED = frozenset({"note", "recall", "trace"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tapedebug.compiler.access_tags import AccessKind
+from tapedebug.compiler.access_trace import TracedSite, TraceInfo
 from tapedebug.compiler.ir import NATIVE, Function, Node, Op, ops_of
 from tapedebug.compiler.passes.influence import READS, WRITES, Influence, members
 from tapedebug.compiler.passes.rewriting import Rewriter
-from tapedebug.compiler.stamps import AccessKind
-from tapedebug.compiler.tracing import TracedSite, TraceInfo
 
 KIND: dict[str, AccessKind] = {"load": "read", "store": "write", "atomic_add": "atomic"}
 

@@ -20,7 +20,7 @@ from tapedebug.compiler.ir import (
 from tapedebug.compiler.passes import custom
 from tapedebug.compiler.passes.adjoint import Transform
 from tapedebug.compiler.passes.adjoint_loops import Record, Values
-from tapedebug.compiler.variables import Carried, Variables
+from tapedebug.compiler.source_variables import Carried, Variables
 from tapedebug.lang import types as t
 
 LONGEST = 1 << 16

@@ -143,8 +143,8 @@ class Elements:
 
     def _suspects(self, tracking: Tracking) -> dict[int, bool]:
         """The launches to be tracked; False for those that are only where memory is still unwritten."""
-        from tapedebug.compiler.remarks import BOUNDS
-        from tapedebug.compiler.stamps import RACED, UNSET
+        from tapedebug.compiler.access_tags import RACED, UNSET
+        from tapedebug.compiler.diagnostics import BOUNDS
         from tapedebug.runtime.launch.access_tags import LAST, surely_inside, surroundings
 
         if len(self.records) > LAST:
@@ -204,7 +204,7 @@ class Elements:
     # ------------------------------------------------------------- one launch
 
     def _launch(self, tracking: Tracking, shadow: Any, record: Record, journal: Any) -> None:
-        from tapedebug.compiler.stamps import NEVER
+        from tapedebug.compiler.access_tags import NEVER
 
         variant = tracking.variant(record, frozenset())
         plan: Any = record.plan
@@ -234,7 +234,7 @@ class Elements:
     def _meeting(
         self, record: Record, variant: Variant, number: int, thread: int, said: np.ndarray[Any, Any]
     ) -> None:
-        from tapedebug.compiler.stamps import NEVER, SITE_SHIFT, SITES, THREAD
+        from tapedebug.compiler.access_tags import NEVER, SITE_SHIFT, SITES, THREAD
 
         stamp, place, what = (int(word) for word in said[:3])
         found = variant.sites[number]

@@ -10,8 +10,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread_interpreter import Thread
-    from tapedebug.compiler.kept import Kept
-    from tapedebug.compiler.limits import Limit
+    from tapedebug.compiler.loop_storage import Kept
+    from tapedebug.compiler.warp_divergence import Limit
     from tapedebug.runtime.tape.record import Stack
     from tapedebug.trace import Location
 

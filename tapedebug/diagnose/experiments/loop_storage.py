@@ -8,15 +8,15 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Value
-    from tapedebug.compiler.kept import Kept
+    from tapedebug.compiler.loop_storage import Kept
     from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.runtime.tape.record import Record
 
 
 def kept(replay: Replay) -> dict[int, list[Kept]]:
     """For each launch whose adjoint keeps values of loops of known length, these loops."""
-    from tapedebug.compiler.inquiries import adjoint_with_loops
-    from tapedebug.compiler.kept import kept_of
+    from tapedebug.compiler.kernel_queries import adjoint_with_loops
+    from tapedebug.compiler.loop_storage import kept_of
 
     found: dict[int, list[Kept]] = {}
     adjoints: dict[Any, Any] = {}

@@ -27,8 +27,8 @@ from tapedebug.trace import Location
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread_interpreter import Thread
-    from tapedebug.compiler.kept import Kept
-    from tapedebug.compiler.limits import Limit
+    from tapedebug.compiler.loop_storage import Kept
+    from tapedebug.compiler.warp_divergence import Limit
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.record import Record
     from tapedebug.trace.recording import Recorded

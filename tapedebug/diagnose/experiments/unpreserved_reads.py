@@ -57,7 +57,7 @@ def _together(record: Record, param: int, *, kept: bool) -> set[int]:
     values (`kept`) only if a replay snippet stands for it in Warp's reverse pass, which else runs it again,
     with what memory holds.
     """
-    from tapedebug.compiler.inquiries import native_calls
+    from tapedebug.compiler.kernel_queries import native_calls
 
     groups = [frozenset(scratch.params) for scratch in record.scratch]
     if record.kernel is not None and groups:

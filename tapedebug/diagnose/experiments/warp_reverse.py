@@ -11,7 +11,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose.experiments.experiment import Semantics, Values
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.limits import Limit
+    from tapedebug.compiler.warp_divergence import Limit
     from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.record import Record
@@ -22,7 +22,7 @@ MOST = 1 << 31
 
 def limits(replay: Replay) -> dict[int, tuple[Limit, ...]]:
     """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
-    from tapedebug.compiler.inquiries import warp_limits
+    from tapedebug.compiler.kernel_queries import warp_limits
 
     known: dict[Any, tuple[Limit, ...]] = {}
     found: dict[int, tuple[Limit, ...]] = {}
@@ -73,7 +73,7 @@ def gradients(replay: Replay, semantics: Semantics) -> dict[int, Values]:
 
 def _runner(record: Record, shadow: Shadow, keeper: _Keeper, semantics: Semantics) -> Any:
     """What reverses a launch as Warp does."""
-    from tapedebug.compiler.inquiries import warp_adjoint
+    from tapedebug.compiler.kernel_queries import warp_adjoint
 
     plan = record.plan
     entry = warp_adjoint(

@@ -22,7 +22,7 @@ from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.limits import Limit
+    from tapedebug.compiler.warp_divergence import Limit
 
 RULE = "warp-limitation"
 DUST = 1e-6

@@ -1,4 +1,4 @@
-"""The memory of stamps, and what is known of a launch's accesses without running them (`compiler.stamps`)."""
+"""Memory of access tags, and facts about a launch's accesses that need no run (`compiler.access_tags`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._source import Span
-from tapedebug.compiler.stamps import EPOCH_SHIFT, EPOCHS, SITES, THREAD, Site, site_of, stamp_of
+from tapedebug.compiler.access_tags import EPOCH_SHIFT, EPOCHS, SITES, THREAD, Site, site_of, stamp_of
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.record import Record

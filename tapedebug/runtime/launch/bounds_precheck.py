@@ -14,9 +14,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.compiler.bounds import ALL, UNKNOWN, Reaches
+from tapedebug.compiler.diagnostics import BOUNDS
 from tapedebug.compiler.layout import DIMS
-from tapedebug.compiler.remarks import BOUNDS
-from tapedebug.compiler.sharing import Bound, Place, evaluated
+from tapedebug.compiler.parallel_info import Bound, Place, evaluated
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types
 from tapedebug.runtime.launch.argument_packing import address_of

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.compiler.remarks import FATAL
+from tapedebug.compiler.diagnostics import FATAL
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch import argument_checks
 from tapedebug.runtime.launch.access_tags import surely_inside

@@ -24,7 +24,7 @@ from tapedebug.runtime.tape.buffer_versions import share_elements
 from tapedebug.runtime.tape.record import call_site, site_span
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.mapped import Mapped, Operand
+    from tapedebug.compiler.elementwise import Mapped, Operand
 
 Arrays = array | indexedarray
 
@@ -94,7 +94,7 @@ def apply(
     in_place: bool = False,
     what: str = "map",
 ) -> Any:
-    """Launch the kernel of an expression; arguments as for `map` and `compiler.mapped.mapped`."""
+    """Launch the kernel of an expression; arguments as for `map` and `compiler.elementwise.mapped`."""
     args = [_argument(value, what) for value in inputs]
     arrays = [a for a in args if isinstance(a, array | indexedarray)]
     if not arrays:
@@ -124,8 +124,8 @@ def apply(
 
 def _function(func: Any) -> tuple[str, Any]:
     """A kernel's name for `func`, and `func` as kernels can call it."""
+    from tapedebug.compiler.elementwise import function_of
     from tapedebug.compiler.function import Function
-    from tapedebug.compiler.mapped import function_of
     from tapedebug.lang.builtins import Builtin
 
     if isinstance(func, Function | Builtin | type | BuiltinFunctionType):
@@ -189,7 +189,7 @@ def _kernel(
     in_place: bool,
 ) -> Mapped:
     """The kernel for arguments of these kinds, made when it is first asked for."""
-    from tapedebug.compiler.mapped import Operand, mapped
+    from tapedebug.compiler.elementwise import Operand, mapped
 
     dtypes = [a.dtype for a in args if isinstance(a, array | indexedarray)]
     scalars = {types.scalar_of(dtype) for dtype in dtypes if not types.is_struct(dtype)}

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import is_shown
+from tapedebug.compiler.diagnostics import BOUNDS, FATAL, PAUSE
 from tapedebug.compiler.objects import Entry
-from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.contract import Kind
 from tapedebug.lang import types
 from tapedebug.runtime.config import config
@@ -371,7 +371,7 @@ class KernelPlan(Plan):
 
         The arrays of `retained` keep the adjoints of what they lost.
         """
-        from tapedebug.compiler.inquiries import warp_adjoint, warp_limits
+        from tapedebug.compiler.kernel_queries import warp_adjoint, warp_limits
         from tapedebug.compiler.passes.warp_forward import NotEmulated
 
         key = (retained, config.interpreted)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import BoundsError, KernelAssertionError, TapedebugError
+from tapedebug.compiler.diagnostics import BOUNDS, EXPECT, MOST, Remark
 from tapedebug.compiler.layout import DIMS
-from tapedebug.compiler.remarks import BOUNDS, EXPECT, MOST, Remark
 from tapedebug.runtime.config import config
 
 WORDS_A_LINE = 16

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
-from tapedebug.compiler.sharing import Place
+from tapedebug.compiler.parallel_info import Place
 
 
 @dataclass(frozen=True, slots=True)

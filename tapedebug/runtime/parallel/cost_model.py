@@ -12,7 +12,7 @@ SOON = 40e-6
 """Seconds after a launch within which another one is one of many: it wakes others for those that follow."""
 AWAKE = 80e-6
 """Seconds after a launch together for which others are surely awake: they look for the next one
-(`compiler.crew`)."""
+(`compiler.work_queue`)."""
 SURE = 0.01
 """Seconds after which the first launch is not tried again: what it took was not all memory that was new."""
 PATIENCE = 64

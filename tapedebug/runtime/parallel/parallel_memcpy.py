@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug._later import later
+from tapedebug._lazy_module import later
 from tapedebug.runtime.parallel.cost_model import Pace
 
 if TYPE_CHECKING:
-    from tapedebug.compiler import crew
+    from tapedebug.compiler import work_queue
     from tapedebug.runtime.parallel import thread_pool
 else:  # small programs do without
-    crew, thread_pool = later("tapedebug.compiler.crew"), later("tapedebug.runtime.parallel.thread_pool")
+    work_queue, thread_pool = (
+        later("tapedebug.compiler.work_queue"),
+        later("tapedebug.runtime.parallel.thread_pool"),
+    )
 
 Values = np.ndarray[Any, Any]
 
@@ -62,7 +65,7 @@ def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> N
     if helpers > 1:
         what = np.array(places, np.int64)
         count = min(MOST, nbytes // PART)
-        entry = crew.mover(crew.COPY if copies else crew.CLEAR)
+        entry = work_queue.mover(work_queue.COPY if copies else work_queue.CLEAR)
         if thread_pool.pool.run(_job(entry, nbytes, count, what.ctypes.data), count, helpers):
             pace.ran_together(perf_counter() - start)
             return
@@ -71,11 +74,11 @@ def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> N
 
 
 def _job(entry: int, nbytes: int, count: int, places: int) -> Values:
-    """A job of `compiler.crew`: parts of whole lines of memory."""
-    job = np.zeros(crew.HEAD + count * crew.CALL, np.int64)
+    """A job of `compiler.work_queue`: parts of whole lines of memory."""
+    job = np.zeros(work_queue.HEAD + count * work_queue.CALL, np.int64)
     job[1], job[2] = count, places
     edges = np.linspace(0, nbytes, count + 1).astype(np.int64) // 64 * 64
     edges[-1] = nbytes
-    calls = job[crew.HEAD :].reshape(count, crew.CALL)
+    calls = job[work_queue.HEAD :].reshape(count, work_queue.CALL)
     calls[:, 0], calls[:, 1], calls[:, 2] = entry, edges[:-1], edges[1:]
     return job

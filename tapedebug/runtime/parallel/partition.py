@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.compiler.crew import CALL, HEAD, SUMMED, adder
-from tapedebug.compiler.sharing import NEAR, SUM, Place, Share, evaluated
+from tapedebug.compiler.parallel_info import NEAR, SUM, Place, Share, evaluated
+from tapedebug.compiler.work_queue import CALL, HEAD, SUMMED, adder
 from tapedebug.lang import types
 from tapedebug.runtime.memory.alias_spans import Memory, Runs, runs
 from tapedebug.runtime.memory.block_allocator import memory as memory_of
@@ -46,7 +46,7 @@ ADDED = SUMMED + 2 * 4
 
 @dataclass
 class Jobs:
-    """Jobs (`compiler.crew`) for launches with arguments of the same sizes that lie alike.
+    """Jobs (`compiler.work_queue`) for launches with arguments of the same sizes that lie alike.
 
     Private copies of the memory to which chunks add are made for all chunks but the first.
 

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from tapedebug.compiler.layout import Layout
-from tapedebug.compiler.sharing import NEAR, OWN, READ, SUM, Division, Place, Share
+from tapedebug.compiler.parallel_info import NEAR, OWN, READ, SUM, Division, Place, Share
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types
 from tapedebug.runtime.memory.alias_spans import Memory, arrangement, contiguous, meetings, memory

@@ -1,7 +1,7 @@
 """The threads that help with large launches: made when first wanted, never waited for while they sleep.
 
-A job (`compiler.crew`) is begun by the thread that launches, which also works at it; those that were woken
-take what they find. Late ones find nothing. Only calls that somebody is running are waited for.
+The launching thread begins a job (`compiler.work_queue`) and works at it; woken threads take what is left.
+Late ones find nothing. The launching thread waits only for calls that are running.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from time import perf_counter, sleep
 from typing import Any
 
-from tapedebug.compiler.crew import CALL, HEAD, work
+from tapedebug.compiler.work_queue import CALL, HEAD, work
 from tapedebug.runtime.config import config
 from tapedebug.runtime.interrupts import deferred
 

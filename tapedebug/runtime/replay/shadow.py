@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from tapedebug._errors import TapeError
-from tapedebug.compiler.remarks import ASSERT
+from tapedebug.compiler.diagnostics import ASSERT
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.memory.array import array

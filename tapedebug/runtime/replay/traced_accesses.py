@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.compiler.inquiries import traced
-from tapedebug.compiler.tracing import SLOTS, THREAD_BITS, TracedSite
+from tapedebug.compiler.access_trace import SLOTS, THREAD_BITS, TracedSite
+from tapedebug.compiler.kernel_queries import traced
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.record import Record
 

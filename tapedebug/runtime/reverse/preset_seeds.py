@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._ranges import range_key
+from tapedebug._interval_index import range_key
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ZERO, Buffer
 from tapedebug.runtime.reverse.argument_table import Group, grouped

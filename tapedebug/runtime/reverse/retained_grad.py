@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._ranges import range_key
+from tapedebug._interval_index import range_key
 from tapedebug.runtime.launch.plan import has_gradient
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer

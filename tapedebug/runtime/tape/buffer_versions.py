@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug._ranges import Ranges, range_key
+from tapedebug._interval_index import Ranges, range_key
 from tapedebug._source import Span
 from tapedebug.runtime.memory.alias_spans import folds
 from tapedebug.runtime.memory.buffer import Buffer, Bytes

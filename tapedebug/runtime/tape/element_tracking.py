@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tapedebug._errors import TapeError
-from tapedebug.compiler.stamps import RACED, THREAD, UNSET, stamp_of, words_of
+from tapedebug.compiler.access_tags import RACED, THREAD, UNSET, stamp_of, words_of
 from tapedebug.lang import types
 from tapedebug.runtime.launch import access_tags
 from tapedebug.runtime.launch.access_tags import FIRST, OUTSIDE, READS, WRITES, Stamps, Variant

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from tapedebug._errors import TapedebugError, TapeError
-from tapedebug._ranges import range_key
+from tapedebug._interval_index import range_key
 from tapedebug.runtime import tape_observers
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import launch_dims, resolve

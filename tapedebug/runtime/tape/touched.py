@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug._source import Span, display_file
-from tapedebug.compiler.stamps import SITE_SHIFT, SITES, THREAD
+from tapedebug.compiler.access_tags import SITE_SHIFT, SITES, THREAD
 from tapedebug.runtime.launch.access_tags import READS, WRITES, epoch_of
 from tapedebug.runtime.memory import struct_fields
 from tapedebug.runtime.memory.array import array

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import OverwriteWarning
-from tapedebug._ranges import range_key
+from tapedebug._interval_index import range_key
 from tapedebug.runtime import messages
 from tapedebug.runtime.config import config
 from tapedebug.runtime.memory.buffer import Buffer, Bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tapedebug._pace import OutOfTime
+from tapedebug._progress import OutOfTime
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.checks.adjoint_check import Plan
 from tapedebug.autograd.checks.deadline import unchecked

@@ -1,0 +1,114 @@
+"""Stamps: who last wrote and who last read each scalar of an array's memory.
+
+A tracked variant of a kernel keeps two words for each scalar, side by side: the stamp of its last write and
+that of its last read. A stamp grows with the launch (its epoch), so that "in this launch" is one comparison
+and the later of two stamps is the larger:
+
+    bits 0 … 31   the thread
+    bit  32       MANY: in this launch other threads did the same before
+    bit  33       PLAIN: of writes: in this launch it was written by more than atomics that commute
+    bits 34 … 42  the site: the place in the source, as the number of a remark of the variant
+    bits 43 … 62  the epoch; 0 stands for nothing at all
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tapedebug._source import Span
+from tapedebug.compiler.diagnostics import TOUCH, Remark
+
+THREAD = (1 << 32) - 1
+MANY = 1 << 32
+PLAIN = 1 << 33
+WHO = MANY | THREAD
+"""What differs from a thread's number unless that thread alone was there."""
+SITE_SHIFT = 34
+SITES = (1 << 9) - 1
+"""The number of the site that stands for all those beyond."""
+EPOCH_SHIFT = 43
+EPOCHS = 1 << 20
+
+WRITTEN, READ, NEVER = range(3)
+"""What a conflict is with: a write of another thread, a read of another, or memory that nothing wrote."""
+
+RACED, UNSET = 1, 2
+"""What a tracked launch tells, as bits: threads met, or something was read that nothing wrote."""
+
+AccessKind = Literal["read", "write", "atomic", "exchange"]
+"""An exchange is `atomic_exch` or `atomic_cas`: it replaces the value, and those of two threads conflict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamping:
+    """How a variant tracks the arrays that it touches.
+
+    Attributes:
+        raced: Array parameters through which one thread may meet another: each access looks at the stamps.
+        fresh: Those of memory that may never have been written: each read looks, too.
+        report: Whether each conflict is told, with both sides, and nothing else noted; else the variant only
+            says whether there was one, which takes a fraction of the time.
+        atomic: (Parameter, place in the source) of what atomics read and write.
+        ordered: Those of them that are exchanges.
+    """
+
+    raced: frozenset[int]
+    fresh: frozenset[int]
+    report: bool
+    atomic: frozenset[tuple[int, Span]]
+    ordered: frozenset[tuple[int, Span]]
+
+    @property
+    def words(self) -> int:
+        """Of each scalar. Where all is told, also the stamps that others had left before the last."""
+        return words_of(self.report)
+
+
+def words_of(report: bool) -> int:
+    """How many words there are for each scalar: a write, a read; and of each the one of another before."""
+    return 4 if report else 2
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One place in a kernel that accesses an array parameter.
+
+    Attributes:
+        kind: What it does.
+        param: To which parameter.
+        component: Of an access in bulk, to which component of its elements; else None.
+    """
+
+    kind: AccessKind
+    param: int
+    component: int | None = None
+
+    @property
+    def bulk(self) -> bool:
+        """Every thread does it at its own index: the code stamps nothing, all is known without running it."""
+        return self.component is not None
+
+    def remark(self, span: Span) -> Remark:
+        """The remark that stands for it; its number is the site's in stamps."""
+        part = "" if self.component is None else f" {self.component}"
+        return Remark(TOUCH, span, text=f"{self.kind} {self.param}{part}")
+
+
+def site_of(remark: Remark) -> Site | None:
+    """The site that a remark stands for, or None where it says something else."""
+    if remark.kind != TOUCH:
+        return None
+    kind, param, *component = remark.text.split()
+    known: dict[str, AccessKind] = {
+        "read": "read",
+        "write": "write",
+        "atomic": "atomic",
+        "exchange": "exchange",
+    }
+    return Site(known[kind], int(param), int(component[0]) if component else None)
+
+
+def stamp_of(epoch: int, site: int, thread: int) -> int:
+    """A stamp of one thread."""
+    return (epoch << EPOCH_SHIFT) + (min(site, SITES) << SITE_SHIFT) + (thread & THREAD)

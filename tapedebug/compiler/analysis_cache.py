@@ -1,0 +1,254 @@
+"""What is known of a kernel from processes before this one: what launches need, without lowering it again.
+
+Each note is a file of its own beside the object code, named by the kernel's identity and by what it says; its
+content is JSON. A span is kept as its place in the source of the kernel, or of a function that it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from tapedebug._config import config
+from tapedebug._errors import KernelNameError
+from tapedebug._source import Span
+from tapedebug.compiler import backend, objects
+from tapedebug.compiler.diagnostics import Remark
+from tapedebug.compiler.fingerprint import Identity, identity_of, settings
+from tapedebug.compiler.function import Function
+from tapedebug.lang import types as t
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.generated_source import Text
+
+NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
+SUFFIX = ".json"
+CODE = tuple[str, tuple[Remark, ...]]
+"""The note of a piece of machine code: the key of the object, and its remarks."""
+
+Known = TypeVar("Known")
+
+
+class Unwritable(Exception):
+    """A value has something that notes cannot hold."""
+
+
+class Malformed(Exception):
+    """A note says something else than what is asked of it."""
+
+
+class Notes:
+    """The notes of one kernel.
+
+    Args:
+        kernel: The kernel; its identity is taken now.
+        kinds: The dataclasses that values may have in them.
+
+    Attributes:
+        max_unroll: The longest loop that is written out where the kernel is lowered, as it was set then.
+        valid: Whether lowering saw what the notes are of, as far as is known; else nothing is kept.
+        used: Whether something that another process kept was used.
+    """
+
+    def __init__(self, kernel: Any, *kinds: type) -> None:
+        self.kernel = kernel
+        self.kinds = {kind.__name__: kind for kind in kinds}
+        self.settings = settings(kernel)
+        self.max_unroll: int = kernel.option("max_unroll")
+        self.identity: Identity | None = identity_of(kernel)
+        self.valid = self.identity is not None
+        self.used = False
+
+    @property
+    def captured(self) -> dict[Any, dict[str, Any]]:
+        """What names meant when the notes were opened, by the function that they stand in."""
+        return self.identity.captured if self.identity is not None and self.valid else {}
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions that the kernel names, and those that they name."""
+        sources = self.identity.sources if self.identity is not None and self.valid else ()
+        return [thing for thing in sources if isinstance(thing, Function)]
+
+    def check(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> None:
+        """Whether lowering, which has `read` these expressions of these functions, saw what the notes are of.
+
+        Where it did not, nothing is kept of it.
+
+        Raises:
+            KernelNameError: It did not, and notes were used already: values would belong to two kernels.
+        """
+        if self.identity is None or not self.valid:
+            return
+        now = identity_of(self.kernel, self.identity.captured)
+        if now is not None and now.digest == self.identity.digest and self._covers(read):
+            return
+        if self.used:
+            raise KernelNameError(
+                f"kernel `{self.kernel.__name__}`: what it captured has changed since it was launched",
+                hint="define the kernel again after a change",
+            )
+        self.valid = False
+
+    def _covers(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> bool:
+        """Whether the identity has the value of every name in these expressions."""
+        for python, expression, known, _ in read:
+            if (python.__module__ or "").startswith("tapedebug."):
+                continue
+            names = set(NAME.findall(expression)) - known.keys() - self.captured.get(python, {}).keys()
+            if any(name in python.__globals__ or name in python.__code__.co_freevars for name in names):
+                return False
+        return True
+
+    def get(self, what: str, kind: Any) -> Any:
+        """Return what is known, a `kind` (a type, or what stands in an annotation), or None."""
+        if not self.valid:
+            return None
+        content = objects.read(self._key(what), SUFFIX)
+        if content is None:
+            return None
+        try:
+            found = self._value(json.loads(content))
+        except (Malformed, ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+            return None  # of another format
+        if not _fits(found, kind):
+            return None
+        self.used = True
+        return found
+
+    def put(self, what: str, value: Any) -> None:
+        """Keep something that is not None; what cannot be kept is computed in every process."""
+        if not self.valid or self.settings != settings(self.kernel):
+            return
+        try:
+            content = json.dumps(self._plain(value), separators=(",", ":"))
+        except Unwritable:
+            return
+        objects.write(self._key(what), content.encode(), SUFFIX)
+
+    def known(self, what: str, kind: Any, compute: Callable[[], Known]) -> Known:
+        """Return what is known, a `kind`, or else what is computed, which is kept."""
+        found = self.get(what, kind)
+        if found is None:
+            found = compute()
+            self.put(what, found)
+        return cast("Known", found)
+
+    def code(self, variant: str, text: Callable[[], Text]) -> objects.Entry:
+        """The machine code of a variant, from the cache where it is there; else of its text."""
+        what = f"code {config.compiler} {objects.processor()} {variant}"
+        key, remarks = self.get(what, CODE) or (None, ())
+        entry = None if key is None else backend.kept(key)
+        if entry is None:
+            made = text()
+            key, entry = backend.compiled(made)
+            remarks = made.remarks
+            self.put(what, (key, remarks))
+        entry.remarks = remarks
+        return entry
+
+    def _key(self, what: str) -> str:
+        assert self.identity is not None
+        return hashlib.sha256(f"{self.identity.digest} {self.settings} {what}".encode()).hexdigest()
+
+    # Values as JSON: what JSON has not is a list that begins with its kind
+
+    def _plain(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if value in t.SCALARS:
+            return ["scalar", t.SCALARS.index(value)]
+        if isinstance(value, Span):
+            return ["span", *self._place(value)]
+        if isinstance(value, frozenset):
+            return ["set", *sorted(self._plain(v) for v in value)]
+        if isinstance(value, tuple):
+            return ["tuple", *(self._plain(v) for v in value)]
+        if isinstance(value, dict):
+            return ["dict", *([self._plain(k), self._plain(v)] for k, v in value.items())]
+        name = type(value).__name__
+        if is_dataclass(value) and self.kinds.get(name) is type(value):
+            return [name, *(self._plain(getattr(value, f.name)) for f in fields(value))]
+        raise Unwritable
+
+    def _value(self, plain: Any) -> Any:
+        if not isinstance(plain, list):
+            return plain
+        kind, *items = plain
+        match kind:
+            case "scalar":
+                return t.SCALARS[items[0]]
+            case "span":
+                return self._span(*items)
+            case "set":
+                return frozenset(map(self._value, items))
+            case "tuple":
+                return tuple(map(self._value, items))
+            case "dict":
+                return {self._value(k): self._value(v) for k, v in items}
+        made, hints = self.kinds[kind](*map(self._value, items)), _fields(self.kinds[kind])
+        if len(items) < len(hints) or not all(
+            _fits(getattr(made, name), hint) for name, hint in hints.items()
+        ):
+            raise Malformed
+        return made
+
+    def _place(self, span: Span) -> tuple[int, int, int, int, int]:
+        """The source, and the lines from its first."""
+        assert self.identity is not None
+        for number, thing in enumerate(self.identity.sources):
+            first = thing.origin.first_line
+            place = (number, span.line - first, span.column, span.end_line - first, span.end_column)
+            if 0 <= place[1] < len(thing.origin.lines) and self._span(*place) == span:
+                return place
+        raise Unwritable
+
+    def _span(self, number: int, line: int, column: int, end_line: int, end_column: int) -> Span:
+        assert self.identity is not None
+        if not all(type(place) is int for place in (number, line, column, end_line, end_column)):
+            raise Malformed
+        origin = self.identity.sources[number].origin
+        first = origin.first_line
+        return Span(
+            origin.file,
+            line + first,
+            column,
+            end_line + first,
+            end_column,
+            origin.function,
+            origin.lines[line],
+        )
+
+
+@cache
+def _fields(kind: Hashable) -> dict[str, Any]:
+    """The annotations of a dataclass."""
+    return get_type_hints(cast("type", kind))
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """True if a value is what an annotation says; dataclasses in it were checked when they were made."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple and isinstance(value, tuple):
+        if parts[-1] is not ...:
+            return len(value) == len(parts) and all(map(_fits, value, parts))
+        return all(_fits(item, parts[0]) for item in value)
+    if origin is frozenset and isinstance(value, frozenset):
+        return all(_fits(item, parts[0]) for item in value)
+    if origin is dict and isinstance(value, dict):
+        return all(_fits(key, parts[0]) and _fits(item, parts[1]) for key, item in value.items())
+    if kind is int:
+        return type(value) is int
+    return origin is None and isinstance(value, kind)

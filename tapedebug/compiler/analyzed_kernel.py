@@ -1,0 +1,250 @@
+"""What is known of a kernel before it is machine code: its IR, what it does to arrays, its generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug._lazy_module import later
+from tapedebug.compiler import modules
+from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_trace import TracedSite, TraceInfo
+from tapedebug.compiler.analysis_cache import Notes
+from tapedebug.compiler.bounds import Reach, Reaches
+from tapedebug.compiler.definition import Definition
+from tapedebug.compiler.diagnostics import BOUNDS, Remark, Shown
+from tapedebug.compiler.effects import AccessRecord, AdjointInfo, Analysis
+from tapedebug.compiler.function import Function, unreadable
+from tapedebug.compiler.parallel_info import Division, Pair, Share
+from tapedebug.compiler.variant import Variant
+
+if TYPE_CHECKING:
+    from tapedebug.compiler import ir, pipeline
+    from tapedebug.compiler.generated_source import Text
+    from tapedebug.compiler.lower import Lowered
+else:
+    pipeline = later("tapedebug.compiler.pipeline")
+
+Sets = tuple[frozenset[int], frozenset[int], frozenset[str], bool]
+"""The array parameters with gradients, those whose stores the adjoint does again, the functions whose bodies
+it reverses although they have gradients of their own, and whether the second ones are views that overlap."""
+
+
+class Analysed(Definition):
+    """A definition, lowered and differentiated when somebody asks, and what earlier processes found out."""
+
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        key: str | None,
+        module: modules.Module | ModuleType | str | None,
+        types: tuple[Any, ...],
+        options: dict[str, Any],
+    ) -> None:
+        super().__init__(python, key, module, types, options)
+        self._infos: dict[Sets, AdjointInfo] = {}
+        self._adjoints: dict[Sets, ir.Function] = {}
+        self._traces: dict[frozenset[int], TraceInfo | None] = {}
+
+    @cached_property
+    def _lowered(self) -> Lowered:
+        self.require_concrete()
+        notes = self._notes
+        result = self._lower(notes)
+        notes.check(result.captured)
+        self._used_by(result.functions)
+        return result
+
+    @cached_property
+    def _in_place(self) -> Lowered:
+        """The kernel with its variables, for what Warp would make of it."""
+        self.require_concrete()
+        return self._lower(self._notes, in_place=True)
+
+    def _lower(self, notes: Notes, *, in_place: bool = False) -> Lowered:
+        try:
+            return pipeline.lowered(
+                self.__name__,
+                self.origin,
+                self.signature,
+                self.python,
+                notes.captured,
+                max_unroll=notes.max_unroll,
+                in_place=in_place,
+            )
+        except TapedebugError as error:
+            if self.version:
+                error.notes = (f"in its version for {self.version}", *error.notes)
+            # The frames of the compiler tell a user nothing; the message has the user's line.
+            raise error.with_traceback(None) from None
+        except OSError as error:
+            raise unreadable(self.python, "kernel", error) from None
+
+    @cached_property
+    def _notes(self) -> Notes:
+        """What earlier processes found out."""
+        kinds = (
+            Analysis,
+            AdjointInfo,
+            AccessRecord,
+            Remark,
+            Shown,
+            TraceInfo,
+            TracedSite,
+            Division,
+            Share,
+            Pair,
+            Reach,
+            Reaches,
+        )
+        notes = Notes(self, *kinds)
+        self._used_by(notes.functions)
+        return notes
+
+    def _used_by(self, functions: Iterable[Function]) -> None:
+        for function in functions:
+            function.users.add(self)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
+        return self._notes.known("analysis", Analysis, lambda: pipeline.analysis(self._lowered))
+
+    @cached_property
+    def axes(self) -> int:
+        """How many thread axes `tid()` asks for."""
+        return self._notes.known("axes", int, lambda: self._lowered.function.axes)
+
+    @cached_property
+    def follows_values(self) -> bool:
+        """Whether floats decide how long a loop runs, or perhaps which element is touched.
+
+        Such a kernel may never end, or leave its arrays, at values far from those that it was written for.
+        """
+        return self._notes.known("follows values", bool, lambda: pipeline.follows_values(self._lowered))
+
+    def adjoint_info(
+        self,
+        active: frozenset[int],
+        *,
+        replay: frozenset[int] = frozenset(),
+        derived: frozenset[str] = frozenset(),
+        shared: bool = False,
+    ) -> AdjointInfo:
+        """Return what the adjoint needs, for these array parameters with gradients; does not compile.
+
+        The bodies of `derived` functions are reversed, whatever gradients they have. With `shared`, the
+        parameters of `replay` are different views that overlap.
+        """
+        key = (active, replay, derived, shared)
+        if key not in self._infos:
+            self._infos[key] = info = self._notes.known(
+                f"adjoint {sorted(active)} {sorted(replay)} {' '.join(sorted(derived))}".rstrip()
+                + " shared" * shared,
+                AdjointInfo,
+                lambda: self._built_adjoint(active, replay, derived, shared),
+            )
+            self._infos[active, info.replay, derived, shared] = info
+        return self._infos[key]
+
+    def trace_info(self, active: frozenset[int]) -> TraceInfo | None:
+        """What its traced variant tells of these arrays; None where native functions touch them."""
+        if self.analysis.native:
+            return None
+        if active not in self._traces:
+
+            def compute() -> TraceInfo | None:
+                found = pipeline.traced(self._lowered, active)
+                return None if found is None else found[1]
+
+            self._traces[active] = self._notes.known(f"traced {sorted(active)}", TraceInfo, compute)
+        return self._traces[active]
+
+    def division(self, variant: Variant) -> Division:
+        """How launches of a variant may be divided into chunks."""
+        return self._notes.known(
+            f"division {variant}", Division, lambda: pipeline.divided(self._function(variant))
+        )
+
+    def reaches(self, variant: Variant) -> Reaches:
+        """Facts about the indices of a variant, before it is launched."""
+        checked = replace(variant, heard=frozenset({BOUNDS}))
+        return self._notes.known(
+            f"reaches {checked}", Reaches, lambda: pipeline.reaches(self._function(checked))
+        )
+
+    def _built_adjoint(
+        self, active: frozenset[int], replay: frozenset[int], derived: frozenset[str], shared: bool
+    ) -> AdjointInfo:
+        function, info = pipeline.adjoint(self._lowered, active, replay, derived=derived, shared=shared)
+        self._adjoints[active, info.replay, derived, shared] = function
+        return info
+
+    def _text(self, variant: Variant) -> Text:
+        return pipeline.text(
+            self._function(variant),
+            self.layout,
+            f64=variant.f64,
+            rounded=variant.rounded,
+            strided=variant.strided,
+            guarded=variant.guarded,
+            checked=BOUNDS in variant.heard and not variant.probes,
+            stamping=self._stamping(variant) if variant.tracked else None,
+            tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
+            lanes=variant.lanes,
+            math=variant.math,
+        )
+
+    def _stamping(self, variant: Variant) -> Stamping:
+        atomics = [a for a in self.analysis.accesses if a.kind == "atomic"]
+        atomic = frozenset((a.param, a.span) for a in atomics)
+        ordered = frozenset((a.param, a.span) for a in atomics if a.ordered)
+        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic, ordered)
+
+    def _function(self, variant: Variant) -> ir.Function:
+        if variant.probes:
+            return pipeline.probing(self._function(replace(variant, probes="")), variant.probes)
+        if variant.kind == "forward":
+            return pipeline.forward(self._lowered, variant.heard)
+        if variant.kind in ("warp_adjoint", "warp_parts", "warp_loops"):
+            parts, functions = variant.kind != "warp_loops", variant.kind == "warp_adjoint"
+            return pipeline.warp_adjoint(
+                self._in_place, variant.active, variant.replay, parts=parts, functions=functions
+            )
+        if variant.kind == "tangent":
+            return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
+        if variant.kind == "traced":
+            found = pipeline.traced(self._lowered, variant.active, stores=bool(variant.replay))
+            assert found is not None
+            return found[0]
+        second = variant.kind == "adjoint_tangent" and pipeline.second_apart(self._lowered)
+        if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back or second:
+            adjoint = pipeline.adjoint(
+                self._lowered,
+                variant.active,
+                variant.replay,
+                memory=variant.memory,
+                strong_zero=variant.strong_zero,
+                heard=variant.heard,
+                derived=variant.derived,
+                second=second,
+                shared=variant.shared,
+            )[0]
+        else:
+            sets = variant.active, variant.replay, variant.derived, variant.shared
+            if sets not in self._adjoints:
+                self._built_adjoint(*sets)
+            adjoint = self._adjoints[sets]
+        if variant.kind == "adjoint_tangent":
+            return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
+        return pipeline.leaving(adjoint, variant.kept) if variant.kept else adjoint
+
+    def _forget(self) -> None:
+        """Find it all out again when somebody asks next."""
+        self._infos, self._adjoints, self._traces = {}, {}, {}
+        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes", "follows_values"):
+            self.__dict__.pop(name, None)

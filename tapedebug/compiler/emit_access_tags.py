@@ -1,0 +1,129 @@
+"""Tracking in generated text: each access leaves a stamp, and looks at those of others where it must."""
+
+from __future__ import annotations
+
+from tapedebug.compiler.access_tags import (
+    MANY,
+    NEVER,
+    PLAIN,
+    RACED,
+    READ,
+    SITE_SHIFT,
+    SITES,
+    THREAD,
+    UNSET,
+    WHO,
+    WRITTEN,
+    AccessKind,
+    Site,
+)
+from tapedebug.compiler.emit_diagnostics import RemarkWriter
+from tapedebug.compiler.ir import Op
+from tapedebug.compiler.passes.cross_thread_deps import at_own_index
+
+KINDS: dict[str, AccessKind] = {"load": "read", "store": "write", "atomic_add": "atomic"}
+
+REPLACING = ("write", "exchange")
+"""What conflicts with whatever other threads wrote."""
+
+
+class StampWriter(RemarkWriter):
+    """Emits the stamps of a tracked variant."""
+
+    def _stamp_prologue(self) -> None:
+        """The memory of the stamps, and the launch's epoch."""
+        if self.stamping is None:
+            return
+        params = sorted({op.data[0] for op in self.function.ops() if op.kind in KINDS})
+        for param in params:
+            self._line(f"{self._param(param)}_st = ptr_i64(args, {self.layout.stamps[param]})")
+        self._line(f"epoch = args[{self.layout.epoch}]")
+        self._line("raced = False")
+        self._line("unset = False")
+        # Nodes of the body itself run in every thread, whatever happens.
+        self.always = {id(node) for node in self.function.body.ops}
+        self.stamped = 0
+
+    def _stamp_epilogue(self) -> None:
+        if self.stamping is not None:
+            found = f"select(raced, {RACED}, 0) + select(unset, {UNSET}, 0)"
+            self._line(f"args[{self.layout.epoch}] = {found}")
+
+    def _stamp(self, op: Op) -> None:
+        """What stands before an access."""
+        stamping = self.stamping
+        if stamping is None or op.kind not in KINDS or op.span is None:
+            return
+        param, component = op.data
+        raced, fresh = param in stamping.raced, param in stamping.fresh
+        if stamping.report and not (raced or fresh):
+            return  # nothing is to be told of it
+        kind = KINDS[op.kind]
+        if (param, op.span) in stamping.atomic:
+            if kind == "read" and not fresh:
+                return  # the first half of an atomic that is no sum
+            kind = "exchange" if (param, op.span) in stamping.ordered else "atomic"
+        bulk = not (raced or fresh) and id(op) in self.always and at_own_index(self.function, op)
+        remark = Site(kind, param, component if bulk else None).remark(op.span)
+        site = self.remarks.setdefault(remark, len(self.remarks))
+        if bulk:
+            return
+        self.stamped += 1
+        n, memory = self.stamped, f"{self._param(param)}_st"
+        place = self._text(op.args[0]) + (f" + {component}" if component else "")
+        self._line(f"s{n} = ({place}) * {stamping.words}")
+        constant = (min(site, SITES) << SITE_SHIFT) + (PLAIN if kind in REPLACING else 0)
+        mine = f"epoch + {constant} + {self._linear()}"
+        if raced or (fresh and kind != "write"):
+            self._line(f"w{n} = {memory}[s{n}]")
+        if fresh and kind != "write":
+            self._meet(f"w{n} == 0", "unset", site, n, f"w{n}", NEVER)
+            if op.kind == "load" and kind in ("atomic", "exchange"):
+                return  # stamped by its second half
+        if raced:
+            mine = self._look(kind, site, n, memory, mine)
+        self._line(f"{memory}[s{n}{' + 1' if kind == 'read' else ''}] = {mine}")
+
+    def _look(self, kind: AccessKind, site: int, n: int, memory: str, mine: str) -> str:
+        """Compare with the stamps of this launch; gives the new stamp."""
+        thread = self._linear()
+        self._line(f"r{n} = {memory}[s{n} + 1]")
+        self._line(f"a{n} = (w{n} >= epoch) & ((w{n} & {WHO}) != {thread})")
+        self._line(f"b{n} = (r{n} >= epoch) & ((r{n} & {WHO}) != {thread})")
+        if self.stamping is not None and self.stamping.report:
+            self._remember(kind, n, memory)
+        if kind == "read":
+            self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
+            return f"{mine} + select(b{n}, {MANY}, 0)"
+        if kind in REPLACING:
+            self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
+            self._meet(f"b{n}", "raced", site, n, f"r{n}", READ)
+            return mine
+        self._meet(f"a{n} & ((w{n} & {PLAIN}) != 0)", "raced", site, n, f"w{n}", WRITTEN)
+        self._meet(f"b{n}", "raced", site, n, f"r{n}", READ)
+        return f"{mine} + select(a{n}, {MANY}, 0) + select(w{n} >= epoch, w{n} & {PLAIN}, 0)"
+
+    def _remember(self, kind: AccessKind, n: int, memory: str) -> None:
+        """Keep the stamps of others, so that both sides can be told where a thread itself was there last."""
+        letter, at = ("r", 3) if kind == "read" else ("w", 2)
+        met = "b" if kind == "read" else "a"
+        self._line(f"if {met}{n} & (({letter}{n} & {THREAD}) != {self._linear()}):")
+        with self._suite():
+            self._line(f"{memory}[s{n} + {at}] = {letter}{n}")
+        for letter, at in (("w", 2), ("r", 3)):
+            others = f"({letter}{n} & {THREAD}) != {self._linear()}"
+            self._line(f"o{letter}{n} = select({others}, {letter}{n}, {memory}[s{n} + {at}])")
+
+    def _meet(self, condition: str, flag: str, site: int, n: int, stamp: str, what: int) -> None:
+        """Note a conflict; a variant that reports tells of each."""
+        assert self.stamping is not None
+        if not self.stamping.report:
+            self._line(f"{flag} = {flag} | ({condition})")
+            return
+        self._line(f"if {condition}:")
+        with self._suite():
+            self._line(f"{flag} = True")
+            self._line(f"said = tell(journal, {site}, {self._linear()}, 3)")
+            other = stamp if what == NEVER else f"o{stamp}"
+            for k, value in enumerate((other, f"s{n} // {self.stamping.words}", str(what))):
+                self._line(f"put_i64(journal, said{f' + {k}' if k else ''}, {value})")

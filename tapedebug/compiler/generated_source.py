@@ -1,0 +1,61 @@
+"""Generated code: its lines, and the user's line that each came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapedebug._source import Span
+from tapedebug.compiler.diagnostics import Remark
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of generated code and the user's place it came from."""
+
+    text: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """That consecutive threads of a generated function may run in lockstep, each in a lane of a vector.
+
+    Attributes:
+        loop: The variable of the innermost loop over threads.
+        bits: How wide the processor's vectors are; a lane has 32.
+        math: Whether vector functions of the C library are called, which err by up to 4 units in the last
+            place where the others err by 1.
+    """
+
+    loop: str
+    bits: int
+    math: bool
+
+
+@dataclass(frozen=True)
+class Text:
+    """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1.
+
+    Attributes:
+        lines: Its lines.
+        remarks: What it may say, by number.
+        lanes: Set where it is compiled in lanes.
+    """
+
+    lines: tuple[Line, ...]
+    remarks: tuple[Remark, ...] = ()
+    lanes: Lanes | None = None
+
+    @property
+    def code(self) -> str:
+        """The Python text; free of line numbers and paths, so that it can be a cache's key."""
+        return "".join(line.text + "\n" for line in self.lines)
+
+    def annotated(self) -> str:
+        """The text with the user's line beside each line that came from one."""
+        width = min(88, max((len(line.text) for line in self.lines), default=0))
+        shown = []
+        for line in self.lines:
+            note = f"  # {line.span.line}: {line.span.text.strip()}" if line.span else ""
+            shown.append(f"{line.text:<{width}}{note}".rstrip())
+        return "\n".join(shown)

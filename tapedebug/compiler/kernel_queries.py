@@ -1,0 +1,86 @@
+"""What else may be asked of a kernel: what Warp would make of it, what its adjoint keeps, what it touches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tapedebug.compiler.ir import NATIVE, Function, ops_of
+from tapedebug.compiler.native.unit import REPLAY
+from tapedebug.compiler.variant import Variant
+from tapedebug.compiler.warp_divergence import Limit, limits_of
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Entry, Kernel
+    from tapedebug.compiler.python_library import Interpreted
+
+
+def warp_adjoint(
+    kernel: Kernel,
+    active: frozenset[int],
+    *,
+    strided: bool = False,
+    retained: frozenset[int] = frozenset(),
+    parts: bool = True,
+    functions: bool = True,
+) -> Entry | Interpreted:
+    """The compiled reverse that Warp would make of it, right or wrong: see `passes.adjoint_warp`.
+
+    It reads arrays as the launch left them. Those of `retained` keep the adjoints of what they lost. Without
+    `parts`, components and fields are assigned as they are here, and functions have all their adjoints;
+    without `functions` they have these.
+
+    Raises:
+        NotEmulated: What Warp does with this kernel is not known.
+    """
+    kind = "warp_adjoint" if functions else "warp_parts"
+    kind = kind if parts else "warp_loops"
+    return kernel._entry(Variant(kind, active, retained, strided=strided, guarded=True))
+
+
+def warp_limits(kernel: Kernel, active: frozenset[int]) -> tuple[Limit, ...]:
+    """What in it Warp may reverse wrongly."""
+    return limits_of(kernel._in_place, _adjoint(kernel, active))
+
+
+def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | None:
+    """Its adjoint in IR, if there may be loops in it: else nothing is lowered to find that out."""
+    origins = [kernel.origin, *(function.origin for function in kernel.functions)]
+    words = {word for origin in origins for line in origin.lines for word in line.split()}
+    return _adjoint(kernel, active) if words & {"for", "while"} else None
+
+
+def traced(
+    kernel: Kernel, active: frozenset[int], *, stores: bool, strided: bool = False
+) -> Entry | Interpreted:
+    """The compiled kernel that tells which elements it accesses: see `compiler.access_trace`.
+
+    Args:
+        kernel: One that has `trace_info`.
+        active: The array parameters of which it tells.
+        stores: Whether it writes to its arrays, as it must where that decides what it accesses.
+        strided: Whether arrays may have any strides.
+    """
+    writes = kernel.analysis.writes if stores else frozenset()
+    return kernel._entry(Variant("traced", active, writes, strided=strided, guarded=True))
+
+
+def native_calls(kernel: Kernel) -> list[tuple[frozenset[int], bool]]:
+    """For each call of a native function: the array parameters that it touches, and whether its effect stays.
+
+    It stays where the function has a `replay_snippet` that writes to no array: Warp's reverse pass runs that,
+    and not the snippet once more.
+    """
+    if not kernel.analysis.native:
+        return []
+    calls = [op.data[0] for op in ops_of(kernel._lowered.function.body) if op.kind in NATIVE]
+    return [
+        (
+            call.reads | call.writes,
+            call.native.snippets.replay is not None and not call.native.written(REPLAY),
+        )
+        for call in calls
+    ]
+
+
+def _adjoint(kernel: Kernel, active: frozenset[int]) -> Function:
+    return kernel._function(Variant("adjoint", active, kernel.adjoint_info(active).replay))

@@ -1,0 +1,290 @@
+"""Sums in lanes: of all lanes at one element, and of neighbouring threads at neighbouring elements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from tapedebug.compiler.llvm.expressions import Operand
+from tapedebug.compiler.llvm.library import FLOATS, llvm_type
+from tapedebug.compiler.llvm.simd.uniformity import Shapes
+from tapedebug.compiler.llvm.simd.vector_calls import shuffle
+from tapedebug.compiler.llvm.simd.vector_values import LaneValues, Line
+
+NOWHERE = str(-(2**63))
+"""The place of a sum to which nothing has been added. Places of elements may be negative, where an axis is
+reversed, but not that much."""
+
+Group = tuple[str, str | None]
+"""An array's pointer and the name of a place."""
+
+
+@dataclass
+class Waiting:
+    """Stores or additions to components of one element, which are made together."""
+
+    adds: bool
+    index: Operand
+    kind: str
+    values: dict[int, Operand] = field(default_factory=dict)
+    nodes: dict[int, ast.AST] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What lanes add to one element until the end: where the sums are, the element, and its array."""
+
+    kind: str
+    total: str
+    place: str
+    pointer: str
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What a block of threads adds to elements of the next one.
+
+    Attributes:
+        kind: The type of the elements.
+        values: For each addition but those to the first element: the distance from there, and where what the
+            block's lanes add is kept.
+        place: Where the next block's first element is kept; `NOWHERE` where nothing is.
+        pointer: The array.
+    """
+
+    kind: str
+    values: list[tuple[int, str]]
+    place: str
+    pointer: str
+
+
+class LaneSums(LaneValues):
+    """Writes additions to elements where lanes meet."""
+
+    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
+        super().__init__(symbol, shapes, bits, math=math)
+        self.sums: dict[int, Sum] = {}
+        self.carries: dict[tuple[int, ...], Carry] = {}
+
+    # Elements
+
+    def _at(self, pointer: str, kind: str, index: str) -> str:
+        return self._value("", f"getelementptr {llvm_type(kind)}, ptr {pointer}, i64 {index}")[1]
+
+    def _moved(self, index: str, by: int) -> str:
+        return self._value("i64", f"add i64 {index}, {by}")[1] if by else index
+
+    def _moved_all(self, index: Operand, by: int) -> str:
+        """An index so much further on."""
+        return self._operator(ast.Pass(), ast.Add(), index, ("i64", str(by)))[1] if by else index[1]
+
+    def _adding(self, kind: str) -> str:
+        return "fadd" if kind in FLOATS else "add"
+
+    def _nothing(self, kind: str) -> str:
+        """What changes no sum."""
+        return self._literal("~" + kind, "-0.0") if kind in FLOATS else "zeroinitializer"
+
+    def _add(self, place: str, kind: str, value: str) -> None:
+        of = llvm_type(kind)
+        old = self._value(kind, f"load {of}, ptr {place}")[1]
+        total = self._value(kind, f"{self._adding(kind)} {of} {old}, {value}")[1]
+        self._write(f"store {of} {total}, ptr {place}")
+
+    def _counted(self, kind: str, value: str) -> str:
+        """The values of the lanes that run, and in the others what changes no sum."""
+        if self.mask is None:
+            return value
+        of = self._type("~" + kind)
+        lanes = f"{self._all_lanes()} {self.mask}"
+        return self._value("", f"select {lanes}, {of} {value}, {of} {self._nothing(kind)}")[1]
+
+    # One element
+
+    def _keep_sum(self, node: ast.AugAssign, kind: str, index: str, value: str) -> None:
+        """Add to a sum of each lane, which is added to the element at the end."""
+        of = self._type("~" + kind)
+        if id(node) not in self.sums:
+            total = self._kept_in_frame(of, self._nothing(kind))
+            assert isinstance(node.target, ast.Subscript) and isinstance(node.target.value, ast.Name)
+            pointer = self.values[node.target.value.id][1]
+            self.sums[id(node)] = Sum(kind, total, self._kept_in_frame("i64", NOWHERE), pointer)
+        found = self.sums[id(node)]
+        old = self._value("", f"load {of}, ptr {found.total}")[1]
+        new = self._value("", f"{self._adding(kind)} {of} {old}, {self._counted(kind, value)}")[1]
+        self._write(f"store {of} {new}, ptr {found.total}")
+        self._write(f"store i64 {index}, ptr {found.place}")
+
+    def _kept_in_frame(self, of: str, first: str) -> str:
+        """A place of the function's own, and what is there at first."""
+        slot = f"{self._fresh()}.kept"
+        self.head.append(f"  {slot} = alloca {of}")
+        self.head.append(f"  store {of} {first}, ptr {slot}")
+        return slot
+
+    def _end(self) -> None:
+        """Add what was kept to the elements that it belongs to."""
+        for found in self.sums.values():
+            index = self._value("i64", f"load i64, ptr {found.place}")[1]
+            some = self._value("b1", f"icmp ne i64 {index}, {NOWHERE}")[1]
+
+            def add(found: Sum = found, index: str = index) -> None:
+                values = self._value("", f"load {self._type('~' + found.kind)}, ptr {found.total}")[1]
+                total = self._total(found.kind, values)
+                self._add(self._at(found.pointer, found.kind, index), found.kind, total)
+
+            self._either(some, add, lambda: None)
+        for carry in self.carries.values():
+            self._put_down(carry)
+
+    # Neighbours
+
+    def _clusters(self, waiting: dict[Group, Waiting]) -> Iterator[tuple[str, list[Waiting]]]:
+        """What waits: additions to elements that are few apart together."""
+        near: dict[tuple[str, Hashable], list[Waiting]] = {}
+        for (pointer, _), one in waiting.items():
+            line = self.lines_of.get(one.index[1])
+            shiftable = one.adds and line is not None and line.stride == 1
+            if line is None or not shiftable or set(one.values) != {0}:
+                yield pointer, [one]
+            else:
+                near.setdefault((pointer, line.root), []).append(one)
+        for (pointer, _), ones in near.items():
+            ones.sort(key=self._offset)
+            while ones:
+                last = self._offset(ones[0]) + self.width
+                close = [one for one in ones if self._offset(one) <= last]
+                yield pointer, close
+                ones = ones[len(close) :]
+
+    def _offset(self, one: Waiting) -> int:
+        return self._line(one).offset
+
+    def _line(self, one: Waiting) -> Line:
+        return self.lines_of[one.index[1]]
+
+    def _make(self, pointer: str, one: Waiting) -> None:
+        """What was waiting."""
+        raise NotImplementedError
+
+    def _add_neighbours(self, pointer: str, ones: list[Waiting]) -> None:
+        """Additions of each thread to elements a few apart, as one addition to a stretch of memory.
+
+        Each alone would read what the one before has just written, a few bytes apart, which processors wait
+        for. What falls beyond the block's own elements is kept for the next block.
+        """
+
+        def alone() -> None:
+            for one in ones:
+                self._make(pointer, one)
+
+        exceptions = list(dict.fromkeys(line.unless for one in ones if (line := self._line(one)).unless))
+        if not exceptions:
+            self._add_stretch(pointer, ones)
+            return
+        self._either(
+            lambda: self._nobody(exceptions),
+            lambda: self._add_stretch(pointer, ones),
+            alone,
+            self._surely_nobody(exceptions),
+        )
+
+    def _add_stretch(self, pointer: str, ones: list[Waiting]) -> None:
+        """Additions to elements that are a few apart, from lane to lane and among each other."""
+        first, kind = ones[0], ones[0].kind
+        values = [
+            (self._offset(one) - self._offset(first), self._counted(kind, self._wide(one.values[0])))
+            for one in ones
+        ]
+        start, beyond = self._line(first).base, values[-1][0]
+        if self.mask is None and beyond:
+            site = tuple(id(node) for one in ones for node in one.nodes.values())
+            self._add_carried(self._carry(site, pointer, kind, [by for by, _ in values if by]), start, values)
+            return
+        # The elements of lanes that do not run may be others', or nobody's.
+        lanes = [(by, self._lanes()) for by, _ in values]
+        low = self._sum(kind, [self._here(kind, by, self._nothing(kind), value) for by, value in values])
+        here = self._sum("b1", [self._here("b1", by, "zeroinitializer", mask) for by, mask in lanes], "or")
+        self._add_some(self._at(pointer, kind, start), kind, low, here)
+        if beyond:
+            high = self._sum(kind, [self._over(kind, by, value) for by, value in values if by])
+            over = self._sum("b1", [self._over("b1", by, mask) for by, mask in lanes if by], "or")
+            self._add_some(self._at(pointer, kind, self._moved(start, self.width)), kind, high, over)
+
+    def _here(self, kind: str, by: int, before: str, value: str) -> str:
+        """The values of a block's lanes, moved to later ones, behind the last ones of the block before."""
+        lanes = range(self.width - by, 2 * self.width - by)
+        return self._value("", shuffle(self._type("~" + kind), before, value, lanes))[1] if by else value
+
+    def _over(self, kind: str, by: int, value: str) -> str:
+        """The values that are moved beyond a block's lanes."""
+        nothing = "zeroinitializer" if kind == "b1" else self._nothing(kind)
+        lanes = [lane + self.width - by if lane < by else self.width for lane in range(self.width)]
+        return self._value("", shuffle(self._type("~" + kind), value, nothing, lanes))[1]
+
+    def _sum(self, kind: str, values: list[str], word: str = "") -> str:
+        total, of = values[0], self._type("~" + kind)
+        for value in values[1:]:
+            total = self._value("", f"{word or self._adding(kind)} {of} {total}, {value}")[1]
+        return total
+
+    def _carry(self, site: tuple[int, ...], pointer: str, kind: str, distances: list[int]) -> Carry:
+        """What the additions at a place in the text keep for the next block."""
+        if site not in self.carries:
+            of, nothing = self._type("~" + kind), self._nothing(kind)
+            values = [(by, self._kept_in_frame(of, nothing)) for by in distances]
+            self.carries[site] = Carry(kind, values, self._kept_in_frame("i64", NOWHERE), pointer)
+        return self.carries[site]
+
+    def _add_carried(self, carry: Carry, start: str, values: list[tuple[int, str]]) -> None:
+        """Add what a block adds to its elements, with what the one before kept for it."""
+        kind, align = carry.kind, self._align(carry.kind)
+        of = self._type("~" + kind)
+        place = self._value("i64", f"load i64, ptr {carry.place}")[1]
+        follows = self._value("b1", f"icmp eq i64 {place}, {start}")[1]
+        self._either(follows, lambda: None, lambda: self._put_down(carry))
+        slots = iter(carry.values)
+        moved = []
+        for by, value in values:
+            if by:
+                _, slot = next(slots)
+                before = self._value("", f"load {of}, ptr {slot}")[1]
+                moved.append(self._here(kind, by, before, value))
+                self._write(f"store {of} {value}, ptr {slot}")
+            else:
+                moved.append(value)
+        target = self._at(carry.pointer, kind, start)
+        old = self._value("", f"load {of}, ptr {target}, align {align}")[1]
+        total = self._sum(kind, [old, self._sum(kind, moved)])
+        self._write(f"store {of} {total}, ptr {target}, align {align}")
+        self._write(f"store i64 {self._moved(start, self.width)}, ptr {carry.place}")
+
+    def _add_some(self, place: str, kind: str, values: str, lanes: str) -> None:
+        """Add to some of a block's elements."""
+        of, target = self._type("~" + kind), f"ptr align {self._align(kind)} {place}"
+        mask = f"{self._all_lanes()} {lanes}"
+        load = f"@llvm.masked.load.{self._suffix(kind)}.p0"
+        old = self._value("", f"call {of} {load}({target}, {mask}, {of} zeroinitializer)")[1]
+        total = self._value("", f"{self._adding(kind)} {of} {old}, {values}")[1]
+        store = f"@llvm.masked.store.{self._suffix(kind)}.p0"
+        self._write(f"call void {store}({of} {total}, {target}, {mask})")
+
+    def _put_down(self, carry: Carry) -> None:
+        """Add what was kept for the next block to its elements."""
+        kind = carry.kind
+        of, most = self._type("~" + kind), carry.values[-1][0]
+        place = self._value("i64", f"load i64, ptr {carry.place}")[1]
+        some = self._value("b1", f"icmp ne i64 {place}, {NOWHERE}")[1]
+        lanes = ", ".join(f"i1 {'true' if lane < most else 'false'}" for lane in range(self.width))
+
+        def add() -> None:
+            over = []
+            for by, slot in carry.values:
+                value = self._value("", f"load {of}, ptr {slot}")[1]
+                over.append(self._over(kind, by, value))
+                self._write(f"store {of} {self._nothing(kind)}, ptr {slot}")
+            self._add_some(self._at(carry.pointer, kind, place), kind, self._sum(kind, over), f"<{lanes}>")
+            self._write(f"store i64 {NOWHERE}, ptr {carry.place}")
+
+        self._either(some, add, lambda: None)

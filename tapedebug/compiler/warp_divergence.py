@@ -1,0 +1,116 @@
+"""What in a kernel Warp may reverse wrongly: the constructs that its documents warn of, with their places.
+
+Whether it does, and by how much, `passes.adjoint_warp` shows when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tapedebug._source import Span
+from tapedebug.compiler.ir import Block, Custom, For, Function, Op, Value, While, blocks_of, operands, walk
+from tapedebug.compiler.lower import Lowered
+from tapedebug.compiler.source_variables import Variables
+from tapedebug.lang import types as t
+from tapedebug.lang.warp_adjoints import VERSION
+
+Kind = Literal["loop", "while", "part", "array", "counter", "function"]
+"""A loop with variables; one with a condition; a part of a variable that is assigned; `*=` on an array; a
+number that an atomic handed out; a function whose adjoint Warp lacks in part."""
+
+EXCHANGES = ("atomic_exch", "atomic_cas")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One construct.
+
+    Attributes:
+        kind: Which.
+        span: Where it stands.
+        variables: The variables that a loop carries; of a function, its name, what of it has no adjoint,
+            and the version of warp-lang with which that was measured.
+        needed: The reverse of a loop needs what its variables held in each iteration.
+        param: The array parameter that `*=` changes.
+    """
+
+    kind: Kind
+    span: Span
+    variables: tuple[str, ...] = ()
+    needed: bool = False
+    param: int | None = None
+
+
+def limits_of(kernel: Lowered, adjoint: Function) -> tuple[Limit, ...]:
+    """The constructs of a kernel, in the order of its source.
+
+    Args:
+        kernel: Lowered with `in_place`.
+        adjoint: Its adjoint, which knows what it must keep.
+    """
+    variables = kernel.of_user
+    assert variables is not None
+    tags = {op.data[0] for op in adjoint.ops() if op.kind == "save"}
+    saved = {op.span for op in adjoint.ops() if op.kind == "reserve" and op.data[0] in tags}
+    found = [
+        *_loops(kernel.custom.body, variables, saved),
+        *(Limit("part", span) for span in _parts(variables)),
+        *(Limit("array", span, param=param) for span, param in variables.rewritten.items()),
+        *(Limit("counter", span) for span in _counters(kernel.custom.body)),
+        *_functions(variables),
+    ]
+    return tuple(dict.fromkeys(sorted(found, key=lambda item: (item.span.line, item.span.column))))
+
+
+def _loops(body: Block, variables: Variables, saved: set[Span | None]) -> Iterator[Limit]:
+    for node in walk(body):
+        if isinstance(node, For | While) and id(node) in variables.loops and node.span is not None:
+            names = variables.loops[id(node)].names
+            carried = dict(zip(names, node.carried, strict=True))
+            floats = tuple(n for n, v in carried.items() if v.type in t.FLOATS and not n.startswith("%"))
+            if floats or isinstance(node, While):
+                needed = node.span in saved
+                yield Limit("while" if isinstance(node, While) else "loop", node.span, floats, needed)
+
+
+def _parts(variables: Variables) -> Iterator[Span]:
+    """Where components are assigned; fields of structs are reversed rightly."""
+    for new, (_, how) in variables.assigned.items():
+        if how != "field" and new.op is not None and new.op.span is not None:
+            yield new.op.span
+
+
+def _functions(variables: Variables) -> Iterator[Limit]:
+    """Functions and atomics without an adjoint, or with one that need not be right."""
+    told: dict[Value, tuple[str, str]] = {
+        v: (found.name, found.what) for v, found in variables.stopped.items()
+    }
+    for value, (name, _) in variables.atomics.items():
+        told[value] = (name, "the value" if name in EXCHANGES else "the element")
+    for value, (name, what) in told.items():
+        if value.op is not None and value.op.span is not None:
+            yield Limit("function", value.op.span, (name, what, VERSION))
+
+
+def _counters(body: Block) -> Iterator[Span]:
+    """Atomics whose results are used, and that are not computed again by a replay of the user's."""
+    used = _used(body)
+    blocks = [body]
+    while blocks:
+        for node in blocks.pop().ops:
+            if isinstance(node, Op):
+                if node.kind == "atomic_add" and node.result in used and node.span is not None:
+                    yield node.span
+            elif not isinstance(node, Custom) or (node.replay is None and node.gradient is None):
+                blocks.extend(blocks_of(node))
+
+
+def _used(body: Block) -> set[Value]:
+    used: set[Value] = set()
+    for node in walk(body):
+        used.update(operands(node))
+        for block in blocks_of(node):
+            used.update(block.yields)
+    return used

@@ -1,0 +1,72 @@
+"""How many threads run together: two short vectors are taken for one where there is room."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import tapedebug as wp
+from tapedebug.compiler.llvm.simd import vectorize as translator
+from tapedebug.compiler.variant import Variant
+
+
+@wp.kernel
+def doubled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 2.0 * x[i]
+
+
+@wp.kernel
+def multiplied(a: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = float(1.0)
+    for k in range(a.shape[0]):
+        s = s * a[k]
+    y[i] = s
+
+
+@wp.kernel
+def picked(x: wp.array(dtype=float), which: wp.array(dtype=int), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[which[i]]
+
+
+@wp.kernel
+def grown(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.exp(x[i])
+
+
+@wp.kernel
+def precise(x: wp.array(dtype=wp.float64), y: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
+def of_rows(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = float(0.0)
+    for k in range(m.shape[1]):
+        s = s + m[i, k]
+    y[i] = s
+
+
+def lanes(kernel: Any, bits: int) -> int:
+    """How many threads run together where vectors have so many bits."""
+    text = kernel._text(Variant("forward", lanes=True))
+    assembly = translator.in_lanes(text.code, "entry", replace(text.lanes, bits=bits))
+    return int(re.findall(r"and i64 %\S+, -(\d+)", assembly)[0])
+
+
+@pytest.mark.parametrize("kernel", [doubled, multiplied, picked], ids=lambda kernel: kernel.key)
+def test_two_vectors_are_taken_for_one(kernel: Any) -> None:
+    assert [lanes(kernel, bits) for bits in (512, 256, 128)] == [16, 16, 8]
+
+
+@pytest.mark.parametrize("kernel", [grown, precise, of_rows], ids=lambda kernel: kernel.key)
+def test_not_where_registers_or_places_in_the_cache_are_few(kernel: Any) -> None:
+    assert [lanes(kernel, bits) for bits in (512, 256, 128)] == [16, 8, 4]
