@@ -8,9 +8,9 @@ from typing import Any
 
 from tapedebug._process_state import settings_kept
 from tapedebug._progress import Pace
-from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
-from tapedebug.autograd.checks.complex_results import Chosen, complex_names
-from tapedebug.autograd.checks.run_checks import checked, collect
+from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
+from tapedebug.autograd.checks.complex_results import ComplexSelection, complex_names
+from tapedebug.autograd.checks.run_checks import collect, run_checks
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
 from tapedebug.autograd.plots import plot_errors, require_matplotlib
@@ -53,7 +53,7 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
     check_sparse_nnz: bool | None = None,
-    complex: Chosen = None,
+    complex: ComplexSelection = None,
     progress: Callable[[str], None] | bool | None = None,
     max_seconds: float | None = None,
 ) -> GradcheckResult:
@@ -134,7 +134,7 @@ def gradcheck(
         sample=sample,
     ).checked()
     tolerance = Tolerance(atol, rtol)
-    plan = Plan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
+    plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
     kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
     with Pace(progress, max_seconds, caller="gradcheck") as pace:
         subject = subject_of(
@@ -155,8 +155,8 @@ def gradcheck(
 
 
 def result_of(
-    subject: Subject, plan: Plan, pace: Pace, kept: list[Comparison] | None = None
+    subject: Subject, plan: CheckPlan, pace: Pace, kept: list[Comparison] | None = None
 ) -> GradcheckResult:
     """Check a kernel or function: the adjoint, and what `plan.options` ask for beside it."""
     pace.subject = subject.program.subject
-    return collect(subject, *checked(subject, plan, pace, kept), plan)
+    return collect(subject, *run_checks(subject, plan, pace, kept), plan)

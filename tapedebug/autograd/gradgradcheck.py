@@ -13,7 +13,7 @@ from tapedebug._errors import GradcheckError
 from tapedebug._process_state import settings_kept
 from tapedebug._progress import OutOfTime, Pace
 from tapedebug.autograd.array_types import Floats
-from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.checks.deadline import unchecked
 from tapedebug.autograd.checks.extra import extra_checks
 from tapedebug.autograd.checks.extra.tangents import TangentCheck
@@ -116,7 +116,7 @@ def gradgradcheck(
         masked=masked,
     ).checked()
     tolerance = Tolerance(atol, rtol)
-    plan = Plan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
+    plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
     with Pace(progress, max_seconds, caller="gradgradcheck") as pace:
         subject = subject_of(function, dim, inputs, outputs, device, None, in_place=True)
         subject.require_repeatable()
@@ -154,7 +154,7 @@ def _refuse_tapes(function: Any) -> None:
 
 
 def _result(
-    subject: Subject, seeds: Mapping[Port, Floats], plan: Plan, pace: Pace, *, given: bool
+    subject: Subject, seeds: Mapping[Port, Floats], plan: CheckPlan, pace: Pace, *, given: bool
 ) -> GradcheckResult:
     program = subject.program
     name = f"the gradient of {program.subject}"
@@ -177,7 +177,7 @@ def _result(
     return replace(result, subject=name, scripts=scripts)
 
 
-def _second(adjoint: AdjointProgram, plan: Plan, pace: Pace) -> list[PairResult]:
+def _second(adjoint: AdjointProgram, plan: CheckPlan, pace: Pace) -> list[PairResult]:
     """Each input of the reverse pass against each adjoint that comes out."""
     targets = list(adjoint.outputs)
     noise: dict[str, float] = {}

@@ -10,7 +10,7 @@ from tapedebug._process_state import settings_kept
 from tapedebug._progress import Pace
 from tapedebug.autograd.options import Sample, positive, whole_number
 from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
-from tapedebug.autograd.sparse.assembly import Reference, Request, fill
+from tapedebug.autograd.sparse.assembly import JacobianRequest, Reference, assemble
 from tapedebug.autograd.sparse.jacobian_dict import Jacobians
 from tapedebug.autograd.sparse.matrices import require_scipy
 from tapedebug.autograd.subjects.metadata import FunctionMetadata
@@ -100,10 +100,10 @@ def jacobian(
         subject = _subject(
             function, dim, inputs, outputs, device, input_output_mask, pace, adjoint=mode != "tangent"
         )
-        request = Request(
+        request = JacobianRequest(
             subject.program, subject.pairs, mode, max_outputs_per_var, sample, sparse, pace.pulse
         )
-        found = fill(request)
+        found = assemble(request)
     return _shown(found, subject, plot_jacobians, metadata, "Jacobian")
 
 
@@ -176,11 +176,11 @@ def jacobian_fd(
         require_matplotlib()
     with Pace(progress, max_seconds, caller="jacobian_fd", doing="computing") as pace:
         subject = _subject(function, dim, inputs, outputs, device, input_output_mask, pace, adjoint=False)
-        request = Request(
+        request = JacobianRequest(
             subject.program, subject.pairs, "differences", max_inputs_per_var, sample, sparse, pace.pulse,
             eps, reference,
         )  # fmt: skip
-        found = fill(request)
+        found = assemble(request)
     return _shown(found, subject, plot_jacobians, metadata, "Jacobian by finite differences")
 
 

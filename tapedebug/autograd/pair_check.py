@@ -11,7 +11,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import settings_kept
-from tapedebug.autograd.checks.adjoint_check import SMALL, Comparison, Plan, check_pairs_of
+from tapedebug.autograd.checks.adjoint_check import SMALL, CheckPlan, Comparison, check_pairs_of
 from tapedebug.autograd.finite_diff.compared_entries import MOST as MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.results.gradcheck_result import PairResult
@@ -20,7 +20,7 @@ from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
 from tapedebug.autograd.subjects.pairs import is_array, obstacle, port
 from tapedebug.autograd.subjects.probes import flat_index
 from tapedebug.autograd.subjects.program import IN_PLACE, Port
-from tapedebug.autograd.subjects.repro_script import Script, Writer
+from tapedebug.autograd.subjects.repro_script import ReproScript, Writer
 from tapedebug.autograd.subjects.whole_tape import Labels, Names, not_an_input
 from tapedebug.autograd.tapes.end_to_end import end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck, confirmed
@@ -132,7 +132,7 @@ def check_pairs(
     keys = list(dict.fromkeys(_key(tape, names, entry) for entry in mask))
     state = _Progress(len(keys), progress, cancelled)
     limit = -1 if all_entries else SINGLE
-    plan = Plan(eps, Tolerance(atol, rtol), limit, limit, DENSE).checked()
+    plan = CheckPlan(eps, Tolerance(atol, rtol), limit, limit, DENSE).checked()
     found = _Found(each)
     try:
         if progress is not None:
@@ -168,7 +168,7 @@ def pair_script(tape: Any, pair: PairResult, **options: Any) -> str:
         )
     [(_, values)] = launch_values(tape.tracker, [record])
     scene = LaunchCopy.of(record, values, [(pair.input, pair.output)]).subject().writer.scene()
-    return Script.of(Writer(lambda: scene), pair, {"eps": 1e-4, "atol": 1e-3, "rtol": 1e-2, **options})()
+    return ReproScript.of(Writer(lambda: scene), pair, {"eps": 1e-4, "atol": 1e-3, "rtol": 1e-2, **options})()
 
 
 def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
@@ -196,7 +196,7 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
 # ------------------------------------------------------------------ single launches
 
 
-def _check_launches(tape: Any, keys: Sequence[Key], plan: Plan, state: _Progress, found: _Found) -> None:
+def _check_launches(tape: Any, keys: Sequence[Key], plan: CheckPlan, state: _Progress, found: _Found) -> None:
     by_launch: dict[int, list[Key]] = {}
     for key in keys:
         if key[0] is not None:
@@ -247,7 +247,7 @@ def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:
     return replace(pair, compared=found.compared()) if few and found is not None else pair
 
 
-def _limited(plan: Plan, pairs: Sequence[tuple[Any, Any]]) -> Plan:
+def _limited(plan: CheckPlan, pairs: Sequence[tuple[Any, Any]]) -> CheckPlan:
     """How many entries of each variable to evaluate one by one: small Jacobians are looked at whole."""
     if plan.max_inputs < 0 or any(source.size * target.size > SMALL for source, target in pairs):
         return plan

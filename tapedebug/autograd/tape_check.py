@@ -11,7 +11,7 @@ from typing import Any
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import settings_kept
 from tapedebug._progress import OutOfTime, Pace
-from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.finite_diff.verdict import Tolerance, worst
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
 from tapedebug.autograd.plots import plot_errors, require_matplotlib
@@ -19,8 +19,8 @@ from tapedebug.autograd.results.gradcheck_result import Coverage, GradcheckResul
 from tapedebug.autograd.results.pair_result import entries_of
 from tapedebug.autograd.results.show_once import show
 from tapedebug.autograd.subjects.executors import handed_out, require_executor
-from tapedebug.autograd.subjects.launches import Choice, LaunchCopy, Masks, launch_values, spelled
-from tapedebug.autograd.subjects.repro_script import Scene, Script, Writer
+from tapedebug.autograd.subjects.launches import LaunchCopy, LaunchSelection, Masks, launch_values, spelled
+from tapedebug.autograd.subjects.repro_script import ReproScript, Scene, Writer
 from tapedebug.autograd.tapes.launch_check import (
     LaunchCheck,
     LaunchWork,
@@ -146,9 +146,9 @@ def gradcheck_tape(
         sample=sample,
     ).checked()
     tolerance = Tolerance(atol, rtol)
-    plan = Plan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
+    plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
     require_executor(executor, "gradcheck_tape")
-    choice = Choice(
+    choice = LaunchSelection(
         input_output_masks, blacklist_kernels, whitelist_kernels, reverse_launches, skip_to_launch_index
     ).checked(tape.records)
     _require_fitting(end_to_end, {"loss": loss, "inputs": inputs}, input_output_masks)
@@ -203,8 +203,8 @@ class _TapeCheck:
     """The launches of one tape, and what was found of them."""
 
     tape: Any
-    choice: Choice
-    plan: Plan
+    choice: LaunchSelection
+    plan: CheckPlan
     pace: Pace
     found: list[LaunchCheck] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -260,7 +260,7 @@ class _TapeCheck:
         for check in self.found:
             writer = self._writer(check.index)
             for pair in check.pairs:
-                scripts[len(pairs)] = Script.of(writer, pair, self.plan.settings())
+                scripts[len(pairs)] = ReproScript.of(writer, pair, self.plan.settings())
                 pairs.append(pair)
         notes = [*self.notes, *left_notes(self.found)]
         for check in self.found:
@@ -292,9 +292,9 @@ class _TapeCheck:
         )
         return summary, covered
 
-    def script(self, index: int, pair: PairResult) -> Script:
+    def script(self, index: int, pair: PairResult) -> ReproScript:
         """The script of a pair of a launch."""
-        return Script.of(self._writer(index), pair, self.plan.settings())
+        return ReproScript.of(self._writer(index), pair, self.plan.settings())
 
     def _writer(self, index: int) -> Writer:
         """Writes what the scripts of a launch share from the tape, also when it has been reset since."""
@@ -316,7 +316,7 @@ class _LaunchScene:
     tracker: Any
     record: Any
     mask: Any
-    plan: Plan
+    plan: CheckPlan
 
     def __call__(self) -> Scene:
         [(_, values)] = launch_values(self.tracker, [self.record])

@@ -11,25 +11,25 @@ from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import settings_kept
 from tapedebug._progress import OutOfTime, Pace
-from tapedebug.diagnose.attribute_causes import settle
+from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.blame import blame
 from tapedebug.diagnose.diagnosis import Diagnosis, severity
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.latest import keep_latest
 from tapedebug.diagnose.multi_tape import joined, losses_for
-from tapedebug.diagnose.optimizer_gradient import allow_for_consumed
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.optimizer_gradient import allow_for_optimizer_gradient
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rule_table import apply, apply_across
 from tapedebug.diagnose.tape_loop import allow_for_start
 from tapedebug.diagnose.target import Loss, find_leaves, find_seeds, find_target
-from tapedebug.diagnose.unmask import Again, reveal
+from tapedebug.diagnose.unmask import Rediagnose, unmask
 from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
-    from tapedebug.trace import Recorded
+    from tapedebug.trace import TraceBinding
 
 VERDICT_SHARE = 0.6
 """Of `max_seconds`, for the end-to-end verdict; the rest is for what explains it."""
@@ -91,7 +91,7 @@ def diagnose(
             pace.subject, case.as_warp = case.trace.name, as_warp
             if case.trace.launches:
                 apply(case)
-                case.trace.findings = settle(case.trace.findings)
+                case.trace.findings = attribute_causes(case.trace.findings)
                 _reveal(case, functools.partial(_case, loss=own, inputs=inputs, pace=pace))
         cases = [case for case, *_ in found]
         apply_across(cases)
@@ -122,9 +122,9 @@ def _checked(tapes: Sequence[Tape]) -> contextlib.AbstractContextManager[None]:
     return debugging(shown=True)
 
 
-def _reveal(case: Case, again: Again) -> None:
+def _reveal(case: RuleContext, again: Rediagnose) -> None:
     try:
-        reveal(case, again)
+        unmask(case, again)
     except TapedebugError as error:
         case.skipped(f"what stands behind what was found was not looked for: {error.message}")
 
@@ -143,7 +143,7 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
             )
 
 
-def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True) -> Case:
+def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True) -> RuleContext:
     """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
     from tapedebug.trace.recording import record_with_arrays
 
@@ -152,7 +152,7 @@ def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True
     pace.subject = trace.name
     if not trace.launches:
         trace.coverage = Coverage(summary="the tape is empty: nothing was recorded")
-        return Case(trace, Replay(recorded, {}, []))
+        return RuleContext(trace, Replay(recorded, {}, []))
     target, notes = find_target(recorded, loss)
     leaves = find_leaves(recorded, inputs)
     seeds = find_seeds(recorded, target)
@@ -165,15 +165,15 @@ def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
-    case = Case(trace, experiment, named_loss=loss is not None, progress=pace.begin, measured=measured)
+    case = RuleContext(trace, experiment, named_loss=loss is not None, progress=pace.begin, measured=measured)
     _summarise(case, recorded, seeds, pace)
     return case
 
 
-def _concluded(case: Case) -> Diagnosis:
+def _concluded(case: RuleContext) -> Diagnosis:
     trace = case.trace
     _allow_for_detached(trace, case.experiment.wrong)
-    allow_for_consumed(trace, [finding.rule for finding in case.elsewhere])
+    allow_for_optimizer_gradient(trace, [finding.rule for finding in case.elsewhere])
     trace.findings += blame(case)
     trace.findings.sort(key=severity)
     for number, finding in enumerate(trace.findings):
@@ -196,7 +196,7 @@ def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
         )
 
 
-def _summarise(case: Case, recorded: Recorded, seeds: Mapping[Any, Any], pace: Pace) -> None:
+def _summarise(case: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, Any], pace: Pace) -> None:
     trace = recorded.trace
     size = {info.id: info.stop - info.start for info in trace.arrays}
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
@@ -210,7 +210,7 @@ def _summarise(case: Case, recorded: Recorded, seeds: Mapping[Any, Any], pace: P
 
 
 def _end_to_end(
-    recorded: Recorded, target: Loss, leaves: Sequence[int], named: bool, pace: Pace
+    recorded: TraceBinding, target: Loss, leaves: Sequence[int], named: bool, pace: Pace
 ) -> Sequence[InputCheck]:
     """Set verdict, coverage and checks of the trace; returns what was found of each input."""
     from tapedebug.autograd import end_to_end

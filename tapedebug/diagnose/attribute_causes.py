@@ -17,7 +17,7 @@ from tapedebug.diagnose.rules import (
 from tapedebug.trace import Finding
 
 
-def settle(findings: Sequence[Finding]) -> list[Finding]:
+def attribute_causes(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings of one tape, those that another one explains as notes."""
     for cause in findings:
         for finding in findings:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.trace import Finding, Location
@@ -46,7 +46,7 @@ FIXES = {
 }
 
 
-def blame(case: Case) -> list[Finding]:
+def blame(case: RuleContext) -> list[Finding]:
     """Return what a tape with the verdict WRONG lacks in errors; nothing where an error is there."""
     trace = case.trace
     if trace.verdict != "WRONG":
@@ -75,7 +75,7 @@ def _echo(finding: Finding) -> Finding:
 # ---------------------------------------------------------------- launch by launch
 
 
-def _searched(case: Case) -> list[Finding]:
+def _searched(case: RuleContext) -> list[Finding]:
     """The last launch whose adjoints are not right for those that arrive: it is the first in the pass."""
     from tapedebug.autograd.subjects.whole_tape import whole_tape
     from tapedebug.autograd.tapes.lockstep import Steps, lockstep
@@ -98,7 +98,7 @@ def _searched(case: Case) -> list[Finding]:
     return [_at_launch(case, replay, wrong)] if wrong else []
 
 
-def _at_launch(case: Case, replay: Replay, wrong: list[Argument]) -> Finding:
+def _at_launch(case: RuleContext, replay: Replay, wrong: list[Argument]) -> Finding:
     from tapedebug.autograd.subjects.entry_names import entry_name
 
     trace, worst = case.trace, max(wrong, key=lambda item: item.launch)
@@ -145,7 +145,7 @@ def _at_launch(case: Case, replay: Replay, wrong: list[Argument]) -> Finding:
 # ---------------------------------------------------------------- end to end
 
 
-def _end_to_end(case: Case) -> Finding:
+def _end_to_end(case: RuleContext) -> Finding:
     """Return what was measured of the input that is off most, at the launch that reads it first."""
     trace = case.trace
     check = max(_wrong(case), key=_size, default=None)
@@ -179,7 +179,7 @@ def _end_to_end(case: Case) -> Finding:
     )
 
 
-def _wrong(case: Case) -> list[InputCheck]:
+def _wrong(case: RuleContext) -> list[InputCheck]:
     return [item for item in case.measured if item.verdict == "WRONG"]
 
 
@@ -213,7 +213,7 @@ def _number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _first_reader(case: Case, check: InputCheck | None) -> int | None:
+def _first_reader(case: RuleContext, check: InputCheck | None) -> int | None:
     if check is None:
         return 0 if case.trace.launches else None
     ids = {info.id for info in case.trace.arrays if info.label == check.name}
@@ -223,7 +223,7 @@ def _first_reader(case: Case, check: InputCheck | None) -> int | None:
     return 0 if case.trace.launches else None
 
 
-def _place(case: Case, index: int | None) -> tuple[Location | None, Location | None]:
+def _place(case: RuleContext, index: int | None) -> tuple[Location | None, Location | None]:
     """The line of the kernel, and the line that launched it."""
     if index is None:
         return None, None

@@ -17,7 +17,9 @@ NOTICED = 1e-5
 """Below this a difference is at the level of float32 rounding, and the gradient no worse for it."""
 
 
-def furthest(trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[str, Any]:
+def largest_difference(
+    trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]
+) -> dict[str, Any]:
     """For each input whose gradient differs the element where it does most, with both values."""
     found: dict[str, Any] = {}
     for leaf, good in right.items():

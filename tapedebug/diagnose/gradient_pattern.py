@@ -14,7 +14,7 @@ EXACT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class GradientPattern:
     """How two gradients compare.
 
     Attributes:
@@ -28,7 +28,7 @@ class Signature:
     spread: float
 
 
-def signature(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> Signature:
+def find_pattern(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> GradientPattern:
     """Compare gradients of the same arrays, all together."""
     shared = [key for key in right if key in consumed]
     got = [consumed[key].astype(np.float64) for key in shared]
@@ -37,18 +37,18 @@ def signature(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> Si
     two = np.concatenate([np.ravel(values) for values in want]) if want else np.zeros(0)
     size, scale = float(np.dot(two, two)), float(np.linalg.norm(one))
     if not np.isfinite(size + scale) or (size == 0 and scale > 0):
-        return Signature("other", float("nan"), float("inf"))
+        return GradientPattern("other", float("nan"), float("inf"))
     if scale == 0:
-        return Signature("equal" if size == 0 else "zero", 1.0 if size == 0 else 0.0, 0.0)
+        return GradientPattern("equal" if size == 0 else "zero", 1.0 if size == 0 else 0.0, 0.0)
     ratio = float(np.dot(one, two)) / size
     spread = float(np.linalg.norm(one - ratio * two)) / scale
     if spread <= EXACT:
         name = "equal" if abs(ratio - 1) <= EXACT else "sign" if abs(ratio + 1) <= EXACT else "factor"
-        return Signature(name, ratio, spread)
+        return GradientPattern(name, ratio, spread)
     square = all(values.ndim == 2 and values.shape[0] == values.shape[1] for values in want)
     if square and all(np.allclose(g, w.T, rtol=EXACT) for g, w in zip(got, want, strict=True)):
-        return Signature("transposed", 1.0, 0.0)
-    return Signature("other", ratio, spread)
+        return GradientPattern("transposed", 1.0, 0.0)
+    return GradientPattern("other", ratio, spread)
 
 
 def factor_words(ratio: float, sizes: Mapping[int, str]) -> str:

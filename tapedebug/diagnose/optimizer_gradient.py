@@ -11,7 +11,7 @@ AROUND = frozenset({accumulated.RULE, seed.RULE, stale_gradient.RULE, truncated.
 """Rules about what happens to gradients around a pass: the end-to-end check of the pass can not see it."""
 
 
-def allow_for_consumed(trace: Trace, elsewhere: Sequence[str] = ()) -> None:
+def allow_for_optimizer_gradient(trace: Trace, elsewhere: Sequence[str] = ()) -> None:
     """Make the verdict WRONG where the pass is right and what was consumed is not.
 
     Args:

@@ -8,21 +8,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose.experiments.adjoint_profile import Profile, measure
+from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, measure
 from tapedebug.diagnose.experiments.experiment import Experiment
 from tapedebug.diagnose.experiments.replay import Replay
-from tapedebug.diagnose.experiments.zero_grad_paths import DeadEnd, dead_ends
+from tapedebug.diagnose.experiments.zero_grad_paths import ZeroGradPath, zero_grad_paths
 from tapedebug.diagnose.trace_analysis.dependencies import Dependencies
 from tapedebug.trace import Finding, Trace
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.autograd.tapes.reference import Departure
-    from tapedebug.diagnose.experiments.element_accesses import Elements
+    from tapedebug.diagnose.experiments.element_accesses import ElementAccesses
 
 
 @dataclass
-class Case:
+class RuleContext:
     """One tape under diagnosis.
 
     Attributes:
@@ -56,11 +56,11 @@ class Case:
         return Dependencies(self.trace)
 
     @cached_property
-    def elements(self) -> Elements:
+    def elements(self) -> ElementAccesses:
         """The tape once more, with suspected launches tracked element by element."""
-        from tapedebug.diagnose.experiments.element_accesses import Elements
+        from tapedebug.diagnose.experiments.element_accesses import ElementAccesses
 
-        return Elements(self)
+        return ElementAccesses(self)
 
     @property
     def rerun(self) -> Replay:
@@ -80,14 +80,14 @@ class Case:
         return found if isinstance(found, Replay) and not found.blocked else None
 
     @cached_property
-    def profile(self) -> Profile | None:
+    def profile(self) -> AdjointProfile | None:
         """How the adjoint grows and fades on its way back; None where it can not be computed."""
         return None if self.replay is None else measure(self.replay)
 
     @cached_property
-    def dead_ends(self) -> dict[int, DeadEnd]:
+    def zero_grad_paths(self) -> dict[int, ZeroGradPath]:
         """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
-        return dead_ends(self)
+        return zero_grad_paths(self)
 
     def release(self) -> None:
         """Drop what refers back to the case: a cycle keeps the tape until garbage is collected."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
 from tapedebug._progress import OutOfTime
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules import (
     accumulated,
     after_loss,
@@ -50,8 +50,8 @@ class Rule:
     """
 
     id: str
-    find: Callable[[Case], list[Finding]] | None = None
-    find_across: Callable[[Sequence[Case]], list[tuple[Case, Finding]]] | None = None
+    find: Callable[[RuleContext], list[Finding]] | None = None
+    find_across: Callable[[Sequence[RuleContext]], list[tuple[RuleContext, Finding]]] | None = None
     pairs: bool = False
 
 
@@ -92,7 +92,7 @@ LAST: tuple[Rule, ...] = (Rule(wrong_adjoint.RULE, wrong_adjoint.find),)
 RULES: tuple[Rule, ...] = (*MEASURED, *TRACKED, *LAST)
 
 
-def apply(case: Case, only: Collection[str] | None = None) -> None:
+def apply(case: RuleContext, only: Collection[str] | None = None) -> None:
     """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end.
 
     Args:
@@ -109,7 +109,7 @@ def apply(case: Case, only: Collection[str] | None = None) -> None:
     _not_looked_for(case, late)
 
 
-def apply_across(cases: Sequence[Case]) -> None:
+def apply_across(cases: Sequence[RuleContext]) -> None:
     """Add what the rules find between tapes, each to the tape that it is shown on."""
     late: list[str] = []
     for rule in RULES:
@@ -124,7 +124,7 @@ def apply_across(cases: Sequence[Case]) -> None:
     _not_looked_for(cases[0], late)
 
 
-def _not_looked_for(case: Case, late: list[str]) -> None:
+def _not_looked_for(case: RuleContext, late: list[str]) -> None:
     """Name the rules that there was no time for, all in one note."""
     notes, start = case.trace.coverage.notes, "not looked for, as time was up: "
     for note in [note for note in notes if note.startswith(start) and late]:
@@ -136,7 +136,7 @@ def _not_looked_for(case: Case, late: list[str]) -> None:
 
 
 @contextmanager
-def _gaps(case: Case, what: str, late: list[str]) -> Iterator[None]:
+def _gaps(case: RuleContext, what: str, late: list[str]) -> Iterator[None]:
     try:
         yield
     except OutOfTime:
@@ -150,7 +150,7 @@ def _gaps(case: Case, what: str, late: list[str]) -> Iterator[None]:
         case.skipped(f"{what} was not looked for: {OURS} ({type(error).__name__}: {error}); please report it")
 
 
-def _skip(case: Case, what: str, reason: str) -> None:
+def _skip(case: RuleContext, what: str, reason: str) -> None:
     """Note a gap; gaps with one reason are one note."""
     notes, end = case.trace.coverage.notes, f" not looked for: {reason}"
     for place, note in enumerate(notes):

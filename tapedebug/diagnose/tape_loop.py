@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Trace
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ NOTHING = 1e-3
 """Of the gradient that the loop began with: what rounding may do to one that has faded since."""
 
 
-def allow_for_start(cases: Sequence[Case]) -> None:
+def allow_for_start(cases: Sequence[RuleContext]) -> None:
     """Let a gradient agree that is off by rounding alone, and by next to nothing of what the loop began with.
 
     Args:

@@ -13,13 +13,13 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 
 if TYPE_CHECKING:
-    from tapedebug.trace import Recorded
+    from tapedebug.trace import TraceBinding
 
 Loss = Any
 """An array of one float, or a mapping of arrays to their incoming adjoints."""
 
 
-def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
+def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
     """What the gradients are of, and what must be said about how that was found."""
     if loss is not None:
         return loss, []
@@ -48,7 +48,7 @@ def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
     return None, [f"no loss is known (scalar results: {found}): call backward first, or pass loss="]
 
 
-def _beside(recorded: Recorded) -> list[str]:
+def _beside(recorded: TraceBinding) -> list[str]:
     """Say so where a pass began from a loss or `grads`, and from what gradients held."""
     call = recorded.tape.backward_calls[-1]
     if len(call.preset) == len(call.held):
@@ -59,12 +59,12 @@ def _beside(recorded: Recorded) -> list[str]:
     )
 
 
-def _labels(recorded: Recorded, arrays: Iterable[Any]) -> list[str]:
+def _labels(recorded: TraceBinding, arrays: Iterable[Any]) -> list[str]:
     numbers = [recorded.id_of(a) for a in arrays]
     return [recorded.trace.arrays[number].label for number in numbers if number is not None]
 
 
-def find_seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
+def find_seeds(recorded: TraceBinding, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
     """Return the incoming adjoints of the loss by array; empty where no loss is known."""
     if target is None:
         return {}
@@ -106,7 +106,7 @@ def _values(seed: Any) -> np.ndarray[Any, Any]:
     return np.array(seed._look()) if hasattr(seed, "_look") else np.array(seed)
 
 
-def find_leaves(recorded: Recorded, inputs: Any) -> list[int]:
+def find_leaves(recorded: TraceBinding, inputs: Any) -> list[int]:
     """Ids of the arrays whose gradients matter."""
     if inputs is not None:
         from tapedebug.autograd.subjects.struct_fields import arrays_in

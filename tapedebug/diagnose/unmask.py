@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tapedebug.diagnose.attribute_causes import settle
-from tapedebug.diagnose.experiments.patched_shadow import Fix
-from tapedebug.diagnose.experiments.patched_tape import fixed_tape
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.attribute_causes import attribute_causes
+from tapedebug.diagnose.experiments.patched_shadow import ShadowPatch
+from tapedebug.diagnose.experiments.patched_tape import patched_tape
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rule_table import RULES, apply
 from tapedebug.diagnose.rules import (
     after_loss,
@@ -49,27 +49,27 @@ FEW = 2_000
 """Of longer tapes the verdict is not looked for a second time, and only what hides easily is."""
 
 
-class Again(Protocol):
+class Rediagnose(Protocol):
     """Makes a case of another tape, with the same loss and inputs, and its verdict if `check`."""
 
-    def __call__(self, tape: Tape, *, check: bool = True) -> Case:
+    def __call__(self, tape: Tape, *, check: bool = True) -> RuleContext:
         """Return the case of `tape`."""
         ...
 
 
-def reveal(case: Case, again: Again, depth: int = DEPTH) -> None:
+def unmask(case: RuleContext, again: Rediagnose, depth: int = DEPTH) -> None:
     """Add to the findings of a case what stands behind those that hide something."""
     replay = case.replay
     if replay is None or depth == 0:
         return
     for hiding, fixed in _fixed(case, replay, again):
-        reveal(fixed, again, depth - 1)
+        unmask(fixed, again, depth - 1)
         _add(case, fixed.trace.findings, hiding)
     if depth == DEPTH:
         _reveal_latent(case)
 
 
-def _reveal_latent(case: Case) -> None:
+def _reveal_latent(case: RuleContext) -> None:
     gradients = case.experiment.gradients()
     labels = {case.trace.arrays[leaf].label for leaf, values in gradients.items() if not values.any()}
     for hiding in [finding for finding in case.trace.findings if finding.severity != "info"]:
@@ -80,14 +80,14 @@ def _reveal_latent(case: Case) -> None:
             return
 
 
-def _fixed(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding, Case]]:
+def _fixed(case: RuleContext, replay: Replay, again: Rediagnose) -> Iterator[tuple[Finding, RuleContext]]:
     """The case without the bugs that hide others, and the first of those."""
     serious = [finding for finding in case.trace.findings if finding.severity != "info"]
     cuts = [f for f in serious if f.rule == disconnected.RULE and f.evidence["kind"] in CUT]
     late = [f for f in serious if f.rule == after_loss.RULE and f.evidence["relative_error"]]
     if cuts or late:
         stop = late[0].evidence["last"] + 1 if late else None
-        tape = fixed_tape(replay.recorded, _between(case) if cuts else (), stop)
+        tape = patched_tape(replay.recorded, _between(case) if cuts else (), stop)
         case.progress("looking for what stands behind what was found")
         few = len(tape.records) <= FEW
         if not few:
@@ -97,7 +97,7 @@ def _fixed(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding, 
         _name(found, case)
         found.as_warp = case.as_warp
         apply(found, only=ANYTHING if few else (*MEASURABLE, nonfinite.RULE, flat_op.RULE))
-        found.trace.findings = settle(found.trace.findings)
+        found.trace.findings = attribute_causes(found.trace.findings)
         yield (cuts + late)[0], found
     wild = [f for f in serious if f.rule == nonfinite.RULE]
     flat = [f for f in serious if f.rule == flat_op.RULE]
@@ -106,7 +106,7 @@ def _fixed(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding, 
         yield (wild + flat)[0], _calmed(case, replay, bool(wild), flat)
 
 
-def _between(case: Case) -> set[int]:
+def _between(case: RuleContext) -> set[int]:
     """The arrays between the inputs and the loss: those that a gradient passes unless it is cut."""
     graph, experiment = case.dependencies, case.experiment
     last = {version.array: version.version for version in case.trace.versions}
@@ -126,7 +126,7 @@ def _between(case: Case) -> set[int]:
     }
 
 
-def _name(found: Case, case: Case) -> None:
+def _name(found: RuleContext, case: RuleContext) -> None:
     """Arrays are called what they were called before, and have the gradient that they were given."""
     names = {info.id: info.label for info in case.trace.arrays}
     replay = found.replay
@@ -139,18 +139,18 @@ def _name(found: Case, case: Case) -> None:
                 found.trace.arrays[number].requires_grad = True
 
 
-def _calmed(case: Case, replay: Replay, finite: bool, flat: list[Finding]) -> Case:
+def _calmed(case: RuleContext, replay: Replay, finite: bool, flat: list[Finding]) -> RuleContext:
     """The same tape with finite numbers, and adjoints past its flat operations."""
     trace = copy.copy(case.trace)
     trace.findings, trace.coverage, trace.checks = [], Coverage(), []
-    experiment = replay.fixed(Fix(finite, _past(case, flat)))
-    found = Case(trace, experiment, case.as_warp, case.named_loss, case.progress)
+    experiment = replay.fixed(ShadowPatch(finite, _past(case, flat)))
+    found = RuleContext(trace, experiment, case.as_warp, case.named_loss, case.progress)
     apply(found, only=MEASURABLE)
-    trace.findings = settle(trace.findings)
+    trace.findings = attribute_causes(trace.findings)
     return found
 
 
-def _past(case: Case, flat: list[Finding]) -> dict[int, tuple[int, ...]]:
+def _past(case: RuleContext, flat: list[Finding]) -> dict[int, tuple[int, ...]]:
     """The launches at which adjoints die, with what they read."""
     dead = set(case.experiment.dead_adjoints()) if flat else set()
     dead |= {launch for finding in flat for launch in finding.launches}
@@ -165,7 +165,7 @@ def _past(case: Case, flat: list[Finding]) -> dict[int, tuple[int, ...]]:
     }
 
 
-def _add(case: Case, found: list[Finding], hiding: Finding) -> None:
+def _add(case: RuleContext, found: list[Finding], hiding: Finding) -> None:
     """What was not told before, or not as what it is."""
     known: dict[Any, Finding] = {}
     for finding in case.trace.findings:

@@ -45,12 +45,12 @@ def latest_panel() -> TapeDebugger | None:
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext tapedebug``: the magics, and the connection for the JupyterLab extension."""
     from tapedebug.notebook._cell_sources import cells
-    from tapedebug.notebook.execution_lock import gate
+    from tapedebug.notebook.execution_lock import execution_lock
     from tapedebug.notebook.magics import install
     from tapedebug.notebook.record_next_cell import next_cell
 
     install(ipython)
-    gate.install(ipython)
+    execution_lock.install(ipython)
     cells.install(ipython)
     next_cell.install(ipython)  # after the gate: a recording begins when the checks have ended
     if getattr(ipython, "kernel", None) is not None:

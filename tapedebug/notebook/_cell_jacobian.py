@@ -42,7 +42,7 @@ def jacobian_of_launch(
     """
     from tapedebug.autograd.options import whole_number
     from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
-    from tapedebug.autograd.sparse.assembly import Request, fill
+    from tapedebug.autograd.sparse.assembly import JacobianRequest, assemble
     from tapedebug.autograd.sparse.matrices import require_scipy
     from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
 
@@ -65,8 +65,10 @@ def jacobian_of_launch(
             )
         pace.subject = f"launch {record.index} ({record.name})"
         subject.program.pulse = pace.pulse
-        found = fill(
-            Request(subject.program, subject.pairs, mode, max_outputs_per_var, sample, sparse, pace.pulse)
+        found = assemble(
+            JacobianRequest(
+                subject.program, subject.pairs, mode, max_outputs_per_var, sample, sparse, pace.pulse
+            )
         )
     if plot_jacobians:
         matrices = {key: matrix_of(value) for key, value in found.items()}

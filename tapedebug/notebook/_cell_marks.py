@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug.notebook import _shell
-from tapedebug.notebook._cell_sources import Cell, cells
+from tapedebug.notebook._cell_sources import CellSource, cells
 from tapedebug.notebook.panel_source import _diagnosis_of, called
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def cell_marks(tapes: Iterable[Tape]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _entry(cell: Cell, tape: Tape) -> dict[str, Any]:
+def _entry(cell: CellSource, tape: Tape) -> dict[str, Any]:
     return {
         "cell": cell.id,
         "count": cell.number,

@@ -20,7 +20,7 @@ _NAME = re.compile(r"In \[(\d+)\]")
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellSource:
     """One execution: its number, the text as the user has it, and the cell's id where one was told."""
 
     number: int
@@ -50,11 +50,11 @@ class Cell:
         return above
 
 
-class Cells:
+class CellSources:
     """The executions of one shell."""
 
     def __init__(self) -> None:
-        self._cells: dict[int, Cell] = {}
+        self._cells: dict[int, CellSource] = {}
         self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def install(self, shell: Any) -> None:
@@ -63,7 +63,7 @@ class Cells:
             self._shells.add(shell)
             shell.events.register("post_run_cell", self._ran)
 
-    def find(self, file: str) -> Cell | None:
+    def find(self, file: str) -> CellSource | None:
         """The execution that a trace calls `file`; None where that is no cell, or one long ago."""
         found = _NAME.fullmatch(file)
         if found is None:
@@ -77,16 +77,16 @@ class Cells:
         if info is None or number is None or not info.store_history:
             return
         id = getattr(info, "cell_id", None) or _shell.cell_id()
-        self._cells[number] = Cell(number, info.raw_cell, str(id) if id else None)
+        self._cells[number] = CellSource(number, info.raw_cell, str(id) if id else None)
         while len(self._cells) > MOST_CELLS:
             del self._cells[next(iter(self._cells))]
 
 
-def _from_history(number: int) -> Cell | None:
+def _from_history(number: int) -> CellSource | None:
     """A cell that ran before ``%load_ext``: IPython kept its text, nobody its id."""
     history = getattr(getattr(_shell.current(), "history_manager", None), "input_hist_raw", [])
     source = history[number] if 0 < number < len(history) else ""
-    return Cell(number, source, None) if source else None
+    return CellSource(number, source, None) if source else None
 
 
 def _blank(lines: list[str]) -> int:
@@ -94,4 +94,4 @@ def _blank(lines: list[str]) -> int:
     return next((i for i, line in enumerate(lines) if line.strip()), 0)
 
 
-cells = Cells()
+cells = CellSources()

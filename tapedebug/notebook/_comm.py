@@ -16,9 +16,9 @@ from tapedebug._errors import TapeError
 from tapedebug.notebook import _shell
 from tapedebug.notebook._cell_marks import cell_marks
 from tapedebug.notebook.check_runner import CheckRunner, checked_tapes, describe, write_report
-from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.execution_lock import execution_lock
 from tapedebug.notebook.pair_mask import check_mask
-from tapedebug.notebook.panel_source import Subject, default_mask, remember, subject_of, tape_row
+from tapedebug.notebook.panel_source import PanelSource, default_mask, remember, subject_of, tape_row
 from tapedebug.notebook.queries import answer_later
 from tapedebug.notebook.record_next_cell import next_cell
 
@@ -65,14 +65,14 @@ class Connection:
                 getattr(self, f"_{kind}")(question)
                 self._say("done", request=request)
             elif kind == "list":
-                self._say("tapes", request=request, tapes=tape_rows(), busy=gate.cell_running)
+                self._say("tapes", request=request, tapes=tape_rows(), busy=execution_lock.cell_running)
             elif kind == "diagnose":
                 self._diagnose(question, request)
             elif kind == "ask":
                 subject = self._runner(question).subject
                 answer_later(subject, question.get("question"), request, self._send)
             elif kind in {"trace", "export", "marks"}:
-                with gate.between_cells() as quiet:
+                with execution_lock.between_cells() as quiet:
                     answer = getattr(self, f"_{kind}")(question) if quiet else ("busy", {})
                 self._say(answer[0], request=request, **answer[1])
             else:
@@ -129,7 +129,7 @@ class Connection:
             "buffers": list(subject.packed.columns.values()),
         }
 
-    def _new_runner(self, subject: Subject) -> CheckRunner:
+    def _new_runner(self, subject: PanelSource) -> CheckRunner:
         number = subject.source.tape.id
 
         def report(**changes: Any) -> None:
@@ -159,7 +159,7 @@ class Connection:
 
         def work() -> None:
             try:
-                with gate.for_check(lambda: None, f"the diagnosis of tape {tape.id}"):
+                with execution_lock.for_check(lambda: None, f"the diagnosis of tape {tape.id}"):
                     remember(tape, _shell.in_namespace(lambda: diagnose(tape, progress=False)))
                     rows = tape_rows()
                 self._say("tapes", request=request, tapes=rows)

@@ -16,7 +16,7 @@ from tapedebug._atomic import require_place
 from tapedebug.notebook import _shell
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
-from tapedebug.report import diff, report, subjects_of, unused_path, write_report
+from tapedebug.report import diff, report, report_sources, unused_path, write_report
 
 if TYPE_CHECKING:
     from tapedebug.trace import Trace
@@ -65,7 +65,7 @@ class ReportMagics(Base):
         with told("%tape_report"):
             if path is not None:
                 require_place(path.absolute())  # before the minutes that a diagnosis may take
-            shown = _shell.in_namespace(lambda: subjects_of(subject, diagnose=given.diagnose))
+            shown = _shell.in_namespace(lambda: report_sources(subject, diagnose=given.diagnose))
             traces = [item.trace for item in shown]
             target = unused_path(traces[0].name) if path is None else path
             replaced = target.exists()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.finite_diff.compared_entries import Compared
+    from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
     from tapedebug.autograd.sparse.jacobian_dict import Jacobians
 
 MOST_SHOWN = 12
@@ -60,9 +60,9 @@ def _jacobian(key: Any, matrix: Any, names: tuple[str, str], shapes: Any) -> Ite
     )
 
 
-def _entries(matrix: Any) -> Compared | None:
+def _entries(matrix: Any) -> ComparedEntries | None:
     """The entries that were evaluated, as a check has them; None where there are too many."""
-    from tapedebug.autograd.finite_diff.compared_entries import Compared
+    from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
     from tapedebug.autograd.plots import matrix_of
 
     if hasattr(matrix, "tocoo"):
@@ -78,10 +78,10 @@ def _entries(matrix: Any) -> Compared | None:
     if len(values) > MOST_ENTRIES:
         return None
     places = np.asarray(rows, np.int64), np.asarray(columns, np.int64)
-    return Compared(shape, *places, values, values, np.zeros_like(values), zeros)
+    return ComparedEntries(shape, *places, values, values, np.zeros_like(values), zeros)
 
 
-def _facts(compared: Compared, reduced: bool) -> Iterator[str]:
+def _facts(compared: ComparedEntries, reduced: bool) -> Iterator[str]:
     values = compared.ad
     total = compared.shape[0] * compared.shape[1]
     finite = np.isfinite(values)

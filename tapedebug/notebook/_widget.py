@@ -18,9 +18,9 @@ from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug.notebook import _open_panels, _shell, panel_sync
 from tapedebug.notebook.check_runner import CheckRunner, describe, write_report
 from tapedebug.notebook.display import bundle_of, saved_answers
-from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.execution_lock import execution_lock
 from tapedebug.notebook.pair_mask import check_mask
-from tapedebug.notebook.panel_source import Subject, default_mask, subject_of
+from tapedebug.notebook.panel_source import PanelSource, default_mask, subject_of
 from tapedebug.notebook.queries import answer_later
 from tapedebug.notebook.selection import SelectionError, check_selection, still_there
 
@@ -112,7 +112,7 @@ class TapeDebugger(anywidget.AnyWidget):
         self.on_msg(self._heard)
         shell = _shell.current()
         if shell is not None:
-            gate.install(shell)
+            execution_lock.install(shell)
             panel_sync.follow(shell)
 
     def run(self, mask: Iterable[Any] | None = None) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ class TapeDebugger(anywidget.AnyWidget):
         runner: CheckRunner | None = getattr(self, "_runner", None)  # none where there was nothing to show
         if runner is not None:
             runner.cancel()
-            self._runner = CheckRunner(Subject(runner.subject.source, None), _nothing)
+            self._runner = CheckRunner(PanelSource(runner.subject.source, None), _nothing)
             self._display_ids.clear()
             panel_sync.closed(self)
             _open_panels.forget(self)
@@ -241,7 +241,7 @@ class TapeDebugger(anywidget.AnyWidget):
     def _judge(self, _: Any = None) -> None:
         self.set_trait("verdict", panel_sync.judgement(self._runner.subject.source.verdict, self.checks))
 
-    def _show_subject(self, subject: Subject) -> None:
+    def _show_subject(self, subject: PanelSource) -> None:
         self._passes = panel_sync.passes_of(subject)
         with self.hold_sync():  # in one message: one is nothing without the other
             self.set_trait("head", subject.head)
@@ -337,7 +337,7 @@ class _Unheard(BaseComm):
         """Send nothing."""
 
 
-def _checked_mask(mask: Iterable[Any], subject: Subject) -> list[Any]:
+def _checked_mask(mask: Iterable[Any], subject: PanelSource) -> list[Any]:
     __tracebackhide__ = True
     try:
         return check_mask(mask, subject.source)

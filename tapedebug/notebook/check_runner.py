@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.execution_lock import execution_lock
 from tapedebug.notebook.panel_sync import that_hold
-from tapedebug.notebook.result_cache import kept
+from tapedebug.notebook.result_cache import result_cache
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import PairResult
-    from tapedebug.notebook.panel_source import Subject
+    from tapedebug.notebook.panel_source import PanelSource
 
 MaskEntry = list[Any]
 """``[launch, input, output]``: launch index, or None for the whole tape, and two names."""
@@ -55,7 +55,7 @@ class CheckRunner:
         says so. report: Told of every change, with keyword arguments.
     """
 
-    def __init__(self, subject: Subject, report: Report) -> None:
+    def __init__(self, subject: PanelSource, report: Report) -> None:
         self.subject = subject
         self._table = _by_pair(subject.checks)
         self._telling = threading.RLock()  # signs of life come from a thread of their own
@@ -80,7 +80,7 @@ class CheckRunner:
         """Whether a run is under way."""
         return self._running.locked()
 
-    def adopt(self, subject: Subject) -> bool:
+    def adopt(self, subject: PanelSource) -> bool:
         """Take a newer trace of the same tape, with the results that still hold; False of another.
 
         Nothing holds of a tape that was reset and recorded again, however many launches it has.
@@ -138,7 +138,7 @@ class CheckRunner:
 
     def _in_thread(self, mask: list[MaskEntry]) -> None:
         try:
-            with self._beating(), gate.for_check(self.cancel, f"the check of {self._name}"):
+            with self._beating(), execution_lock.for_check(self.cancel, f"the check of {self._name}"):
                 self._check(mask)
         except Exception as error:
             if not self._fresh:
@@ -214,7 +214,7 @@ class CheckRunner:
             raise TapedebugError("No pair is switched on.", hint="Switch on a pair of the mask, then run.")
 
     def _add(self, result: PairResult) -> None:
-        kept.keep(self.subject, result)
+        result_cache.keep(self.subject, result)
         check = result.to_dict()
         self._fresh[_key(check)] = self._table[_key(check)] = check
 
@@ -268,7 +268,9 @@ class CheckRunner:
         return f"{_pairs(asked)} checked in {seconds:.2g} s: {verdicts}."
 
 
-def write_report(subject: Subject, checks: Sequence[dict[str, Any]], path: str | Path | None = None) -> Path:
+def write_report(
+    subject: PanelSource, checks: Sequence[dict[str, Any]], path: str | Path | None = None
+) -> Path:
     """Write a tape with the results of checks as one offline HTML file; return its absolute path.
 
     Without `path` the file has the name of the tape, and takes the place of no other.
@@ -293,7 +295,7 @@ def describe(error: BaseException) -> str:
 
 def _waiting() -> str:
     """What a check that begins now has to wait for."""
-    holder = gate.holder
+    holder = execution_lock.holder
     return "Starting …" if holder is None else f"Waiting for {holder} …"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tapedebug.notebook import _shell
 from tapedebug.notebook._html import trace_html
-from tapedebug.notebook.panel_source import Subject, subject_of
-from tapedebug.report import Room, answered, embed_answers
+from tapedebug.notebook.panel_source import PanelSource, subject_of
+from tapedebug.report import AnswerBudget, answered, embed_answers
 
 TRACE_MIME = "application/vnd.tapedebug.trace+json"
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -18,7 +18,7 @@ WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 MOST_SAVED = 4_000_000
 """Bytes of JSON that a notebook may be made to carry for one panel; a tape of about 100,000 launches."""
 
-MOST_ANSWERS = Room(bytes=100_000, seconds=1.0)
+MOST_ANSWERS = AnswerBudget(bytes=100_000, seconds=1.0)
 """What a notebook may be made to carry, and wait for, of what is only computed when somebody looks."""
 MOST_ANSWERED = 5_000
 """Launches of a tape up to which a saved notebook has such answers: showing it must not take long."""
@@ -89,7 +89,7 @@ def static_bundle(obj: Any) -> Bundle:
 
 
 def bundle_of(
-    subject: Subject,
+    subject: PanelSource,
     checks: Sequence[dict[str, Any]],
     text: str,
     *,
@@ -126,7 +126,7 @@ def bundle_of(
     return data, metadata
 
 
-def saved_answers(subject: Subject, checks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def saved_answers(subject: PanelSource, checks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the answers that a saved notebook carries: Jacobians that failed, values around findings.
 
     Args:

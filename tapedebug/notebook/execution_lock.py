@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class CellGate:
+class ExecutionLock:
     """One lock, held by the running cell or by the running check."""
 
     def __init__(self) -> None:
@@ -110,4 +110,4 @@ class CellGate:
                 return
 
 
-gate = CellGate()
+execution_lock = ExecutionLock()

@@ -10,7 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.autograd.array_types import Floats
-    from tapedebug.autograd.finite_diff.compared_entries import Compared
+    from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
     from tapedebug.autograd.results.pair_result import Gradient, PairResult
 
 MOST_CELLS = 256
@@ -39,7 +39,7 @@ class Looked:
         known: `COMPARED` or `ADJOINT`, for each entry.
     """
 
-    compared: Compared
+    compared: ComparedEntries
     reference: Floats | None
     against: str
     error: Floats
@@ -104,7 +104,7 @@ class Looked:
         found["known"][there] = self.known[place]
         return shape, found
 
-    def _telling(self) -> Compared:
+    def _telling(self) -> ComparedEntries:
         """The entries with such differences that the largest error is the one that is shown."""
         error = np.where(np.isnan(self.error) & (self.known == ADJOINT), 0.0, self.error)
         with np.errstate(all="ignore"):
@@ -112,11 +112,11 @@ class Looked:
 
 
 def _of_gradient(gradient: Gradient) -> Looked:
-    from tapedebug.autograd.finite_diff.compared_entries import Compared
+    from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 
     count = gradient.consumed.size
     rows, columns = np.zeros(count, np.int64), np.arange(count)
-    compared = Compared((1, count), rows, columns, gradient.consumed, gradient.fd, gradient.bar)
+    compared = ComparedEntries((1, count), rows, columns, gradient.consumed, gradient.fd, gradient.bar)
     against = gradient.reference if gradient.confirmed else gradient.fd
     with np.errstate(all="ignore"):
         error = np.abs(gradient.consumed - against)

@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
-from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.execution_lock import execution_lock
 from tapedebug.notebook.jacobian_cells import ADJOINT, MOST_UNPOOLED, MOST_WINDOW, Looked, Window
 from tapedebug.notebook.pair_mask import check_mask
-from tapedebug.notebook.result_cache import kept
+from tapedebug.notebook.result_cache import result_cache
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
     from tapedebug.autograd.results.pair_result import PairResult
-    from tapedebug.notebook.panel_source import Subject
+    from tapedebug.notebook.panel_source import PanelSource
     from tapedebug.notebook.queries import Answer
 
 WORST = 10
@@ -47,7 +47,7 @@ LONGEST = 4_000
 """Characters of one message or note."""
 
 
-def respond(subject: Subject, question: Mapping[str, Any]) -> Answer:
+def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     """Return the Jacobian that a question asks for.
 
     Raises:
@@ -56,7 +56,7 @@ def respond(subject: Subject, question: Mapping[str, Any]) -> Answer:
     from tapedebug.notebook.queries import Answer
 
     launch, source, target = _asked(subject, question)
-    pair = kept.find(subject, launch, source, target)
+    pair = result_cache.find(subject, launch, source, target)
     whole = question.get("whole") is True
     if pair is None or (whole and _lacks(pair)):
         pair = _checked(subject, launch, source, target, whole)
@@ -87,7 +87,7 @@ def respond(subject: Subject, question: Mapping[str, Any]) -> Answer:
     return Answer(data, [np.ascontiguousarray(values).tobytes() for values in found.values()])
 
 
-def respond_script(subject: Subject, question: Mapping[str, Any]) -> Answer:
+def respond_script(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     """Return the script that shows a pair of a launch alone.
 
     Raises:
@@ -97,22 +97,22 @@ def respond_script(subject: Subject, question: Mapping[str, Any]) -> Answer:
     from tapedebug.notebook.queries import Answer
 
     launch, source, target = _asked(subject, question)
-    pair = kept.find(subject, launch, source, target)
+    pair = result_cache.find(subject, launch, source, target)
     if pair is None:
         pair = _checked(subject, launch, source, target, whole=False)
     return Answer({"text": pair_script(subject.tape, pair)})
 
 
-def is_kept(subject: Subject, question: Mapping[str, Any]) -> bool:
+def is_kept(subject: PanelSource, question: Mapping[str, Any]) -> bool:
     """Whether a Jacobian can be answered from what a check has found, so that nothing runs for it."""
     names = [question.get(key) for key in ("launch", "input", "output")]
     if not isinstance(names[0], int | None) or not all(isinstance(name, str) for name in names[1:]):
         return False
-    pair = kept.find(subject, names[0], str(names[1]), str(names[2]))
+    pair = result_cache.find(subject, names[0], str(names[1]), str(names[2]))
     return pair is not None and not (question.get("whole") is True and _lacks(pair))
 
 
-def _asked(subject: Subject, question: Mapping[str, Any]) -> tuple[int | None, str, str]:
+def _asked(subject: PanelSource, question: Mapping[str, Any]) -> tuple[int | None, str, str]:
     tape = subject.tape
     if tape is None:
         raise TapedebugError("Jacobians need the kernel that recorded the tape: only its trace is here.")
@@ -122,11 +122,11 @@ def _asked(subject: Subject, question: Mapping[str, Any]) -> tuple[int | None, s
     return launch, source, target
 
 
-def _checked(subject: Subject, launch: int | None, source: str, target: str, whole: bool) -> PairResult:
+def _checked(subject: PanelSource, launch: int | None, source: str, target: str, whole: bool) -> PairResult:
     from tapedebug.autograd import check_pairs
 
     stopped = threading.Event()
-    with gate.cancelling(stopped.set):
+    with execution_lock.cancelling(stopped.set):
         results = check_pairs(
             subject.tape,
             [{"launch": launch, "input": source, "output": target}],
@@ -136,7 +136,7 @@ def _checked(subject: Subject, launch: int | None, source: str, target: str, who
         )
     if not results:
         raise TapedebugError("It was interrupted before it was done.")
-    kept.keep(subject, results[0])
+    result_cache.keep(subject, results[0])
     return results[0]
 
 
@@ -169,7 +169,9 @@ def _window(question: Mapping[str, Any], axis: str, size: int) -> Window:
 # ------------------------------------------------------------------ in words
 
 
-def _told(subject: Subject, pair: PairResult, launch: int | None, source: str, target: str) -> dict[str, Any]:
+def _told(
+    subject: PanelSource, pair: PairResult, launch: int | None, source: str, target: str
+) -> dict[str, Any]:
     from tapedebug.autograd.results.pair_result import plain
 
     line = pair.written.line if pair.written is not None else None
@@ -227,7 +229,7 @@ def _evaluation(pair: PairResult) -> str:
     return f"{done} one by one, the others in random combinations."
 
 
-def _side(subject: Subject, pair: PairResult, launch: int | None, name: str, side: str) -> dict[str, Any]:
+def _side(subject: PanelSource, pair: PairResult, launch: int | None, name: str, side: str) -> dict[str, Any]:
     """An array: its name, the shape of its elements, how their components are called."""
     from tapedebug.autograd.subjects.entry_names import component_name
     from tapedebug.lang.types import value_shape
@@ -240,7 +242,7 @@ def _side(subject: Subject, pair: PairResult, launch: int | None, name: str, sid
     return {"name": name, "shape": list(outer), "suffixes": suffixes}
 
 
-def _dtype(subject: Subject, pair: PairResult, launch: int | None, name: str, side: str) -> Any:
+def _dtype(subject: PanelSource, pair: PairResult, launch: int | None, name: str, side: str) -> Any:
     tape = subject.tape
     assert tape is not None
     if pair.gradient is not None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 
 if TYPE_CHECKING:
-    from tapedebug.notebook.panel_source import Subject
+    from tapedebug.notebook.panel_source import PanelSource
     from tapedebug.notebook.queries import Answer
 
 STATIC = Path(__file__).parent.parent / "static"
 PARTS = ("details", "graph", "jacobian")
 
 
-def respond(_: Subject, question: Mapping[str, Any]) -> Answer:
+def respond(_: PanelSource, question: Mapping[str, Any]) -> Answer:
     """Return the module with the name that a question has.
 
     Raises:

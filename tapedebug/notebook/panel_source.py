@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape, array
     from tapedebug.trace import Trace
-    from tapedebug.trace.recording import Recorded
+    from tapedebug.trace.recording import TraceBinding
 
 MOST_SUMMARISED = 1 << 27
 """Bytes of array versions up to which the panel of a tape that nobody diagnosed shows their values."""
@@ -32,7 +32,7 @@ _CELLS: weakref.WeakKeyDictionary[Tape, tuple[str, str]] = weakref.WeakKeyDictio
 
 
 @dataclass(frozen=True)
-class Subject:
+class PanelSource:
     """A trace and, where it is alive in this process, the tape it was made from."""
 
     source: Trace
@@ -103,7 +103,7 @@ class Subject:
         return {a: info.label for a, info in zip(arrays, self.source.arrays, strict=False)}
 
 
-def subject_of(obj: Any) -> Subject:
+def subject_of(obj: Any) -> PanelSource:
     """Return what to show of a `Tape`, `Trace` or `Diagnosis`.
 
     Raises:
@@ -115,13 +115,13 @@ def subject_of(obj: Any) -> Subject:
     from tapedebug.trace import Trace
 
     if isinstance(obj, Tape):
-        subject = Subject(_trace_of(obj), obj)
+        subject = PanelSource(_trace_of(obj), obj)
     elif isinstance(obj, Diagnosis):
-        subject = Subject(obj.trace, live_tape_of(obj.trace))
+        subject = PanelSource(obj.trace, live_tape_of(obj.trace))
         if subject.tape is not None:
             remember(subject.tape, obj)
     elif isinstance(obj, Trace):
-        subject = Subject(obj, None)
+        subject = PanelSource(obj, None)
     else:
         raise TypeError(
             f"a panel shows a Tape, a Trace or a Diagnosis, not {obj!r} (of type {type(obj).__name__}); "
@@ -152,7 +152,7 @@ def called(tape: Tape) -> str:
     return _NAMES.get(tape, "")
 
 
-def made_at(subject: Subject) -> Hashable:
+def made_at(subject: PanelSource) -> Hashable:
     """Return the place in the source where the tape of a subject was made, or the name of its trace."""
     from tapedebug.runtime.tape.record import site_span
 
@@ -234,7 +234,7 @@ def default_mask(trace: dict[str, Any]) -> list[list[Any]]:
     return [[None, check["input"], check["output"]] for check in trace["checks"] if check["launch"] is None]
 
 
-def text_of(subject: Subject) -> str:
+def text_of(subject: PanelSource) -> str:
     """Return the subject in words, for a terminal."""
     from tapedebug.diagnose.formatting import format_diagnosis
 
@@ -260,7 +260,7 @@ def _trace_of(tape: Tape) -> Trace:
     return recorded.trace
 
 
-def _summarise_small(recorded: Recorded) -> None:
+def _summarise_small(recorded: TraceBinding) -> None:
     """Add summaries of all values, which takes a replay, where that takes no noticeable time."""
     from tapedebug.trace.replayed_values import add_summaries
 

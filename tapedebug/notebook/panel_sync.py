@@ -11,7 +11,7 @@ from tapedebug.notebook.pair_mask import check_mask
 
 if TYPE_CHECKING:
     from tapedebug.notebook._widget import TapeDebugger
-    from tapedebug.notebook.panel_source import Subject
+    from tapedebug.notebook.panel_source import PanelSource
     from tapedebug.trace import Trace
 
 Checks = list[dict[str, Any]]
@@ -32,7 +32,7 @@ def closed(panel: TapeDebugger) -> None:
     _OPEN.discard(panel)
 
 
-def found_elsewhere(subject: Subject) -> Checks:
+def found_elsewhere(subject: PanelSource) -> Checks:
     """Return what the open panels of a tape have found, in the words of one more."""
     found: Checks = []
     for panel in _of(subject):
@@ -60,12 +60,12 @@ def _cell_ends(_: Any = None) -> None:
         panel._look_for_passes()
 
 
-def passes_of(subject: Subject) -> int:
+def passes_of(subject: PanelSource) -> int:
     """Return how many reverse passes a tape has run."""
     return 0 if subject.tape is None else len(subject.tape.backward_calls)
 
 
-def that_hold(before: Subject, checks: Checks, now: Subject) -> Checks:
+def that_hold(before: PanelSource, checks: Checks, now: PanelSource) -> Checks:
     """Return those results that still say something of the tape when more was recorded.
 
     What was found of a launch does; what was found of the whole tape does not, when there is more of it.
@@ -94,7 +94,7 @@ def judgement(verdict: str, checks: Sequence[dict[str, Any]]) -> str:
     return next((worst for worst in WORST_FIRST if worst in found), verdict)
 
 
-def _of(subject: Subject) -> list[TapeDebugger]:
+def _of(subject: PanelSource) -> list[TapeDebugger]:
     """The open panels that show the same launches of the same tape."""
     if subject.tape is None:
         return []
@@ -111,7 +111,7 @@ def _done(checks: Sequence[dict[str, Any]]) -> Checks:
     return [check for check in checks if check["verdict"] is not None]
 
 
-def _translated(checks: Checks, theirs: Subject, ours: Subject) -> Checks:
+def _translated(checks: Checks, theirs: PanelSource, ours: PanelSource) -> Checks:
     """The same results, with arrays called what the other trace calls them."""
     names = {
         one.label: other.label for one, other in zip(theirs.source.arrays, ours.source.arrays, strict=False)

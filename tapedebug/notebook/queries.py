@@ -15,11 +15,11 @@ from typing import Any
 
 from tapedebug._errors import TapedebugError
 from tapedebug.notebook.check_runner import describe
-from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.execution_lock import execution_lock
 from tapedebug.notebook.jacobian_query import is_kept, respond_script
 from tapedebug.notebook.jacobian_query import respond as respond_jacobian
 from tapedebug.notebook.js_chunks import respond as respond_part
-from tapedebug.notebook.panel_source import Subject
+from tapedebug.notebook.panel_source import PanelSource
 from tapedebug.notebook.values_query import respond as respond_values
 
 
@@ -31,7 +31,7 @@ class Answer:
     buffers: list[bytes] = field(default_factory=list)
 
 
-Respond = Callable[[Subject, Mapping[str, Any]], Answer]
+Respond = Callable[[PanelSource, Mapping[str, Any]], Answer]
 
 KINDS: dict[str, Respond] = {
     "jacobian": respond_jacobian,
@@ -41,14 +41,14 @@ KINDS: dict[str, Respond] = {
 }
 """By the ``type`` of the question."""
 
-AT_ONCE: dict[str, Callable[[Subject, Mapping[str, Any]], bool]] = {
+AT_ONCE: dict[str, Callable[[PanelSource, Mapping[str, Any]], bool]] = {
     "jacobian": is_kept,
     "part": lambda *_: True,
 }
 """Questions of these types may be answered while a cell or a check runs: nothing is computed for them."""
 
 
-def answer(subject: Subject, question: Mapping[str, Any]) -> Answer:
+def answer(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     """Return the answer to a question about a tape.
 
     Raises:
@@ -61,7 +61,7 @@ def answer(subject: Subject, question: Mapping[str, Any]) -> Answer:
 
 
 def answer_later(
-    subject: Subject,
+    subject: PanelSource,
     question: Any,
     request: Any,
     send: Callable[[dict[str, Any], list[bytes]], None],
@@ -77,7 +77,7 @@ def answer_later(
             asked = question if isinstance(question, Mapping) else {}
             known = AT_ONCE.get(str(asked.get("type")))
             at_once = known is not None and known(subject, asked)
-            with nullcontext() if at_once else gate.for_check(lambda: None, _named(subject)):
+            with nullcontext() if at_once else execution_lock.for_check(lambda: None, _named(subject)):
                 given = answer(subject, asked)
             send({"type": "answer", "request": request, "data": given.data}, given.buffers)
         except Exception as error:
@@ -88,6 +88,6 @@ def answer_later(
     return thread
 
 
-def _named(subject: Subject) -> str:
+def _named(subject: PanelSource) -> str:
     """What those are told that wait for an answer."""
     return f"what a panel of tape {subject.source.tape.id} asked for"

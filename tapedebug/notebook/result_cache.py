@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.notebook.panel_source import Subject
+from tapedebug.notebook.panel_source import PanelSource
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import PairResult
@@ -29,7 +29,7 @@ class _Of:
     found: dict[Pair, tuple[int, int, PairResult]]
 
 
-class KeptPairs:
+class ResultCache:
     """Results of checks by tape and pair: of all panels of a tape, since they show the same."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -38,7 +38,7 @@ class KeptPairs:
         self._stamps = count()
         self._lock = threading.Lock()
 
-    def keep(self, subject: Subject, result: PairResult) -> None:
+    def keep(self, subject: PanelSource, result: PairResult) -> None:
         """Keep a result with its entries; the oldest ones go where there are too many."""
         tape = subject.tape
         if tape is None:
@@ -52,7 +52,7 @@ class KeptPairs:
             known.found[pair] = (next(self._stamps), _bytes(result), result)
             self._forget()
 
-    def find(self, subject: Subject, launch: int | None, source: str, target: str) -> PairResult | None:
+    def find(self, subject: PanelSource, launch: int | None, source: str, target: str) -> PairResult | None:
         """The result of a pair, or None where none is kept."""
         tape = subject.tape
         if tape is None:
@@ -78,14 +78,14 @@ class KeptPairs:
             total -= size
 
 
-kept = KeptPairs()
+result_cache = ResultCache()
 
 
 def _fits(known: _Of, tape: Tape) -> bool:
     return known.tracker() is tape.tracker and known.launches == len(tape.records)
 
 
-def _pair(subject: Subject, launch: int | None, source: str, target: str) -> Pair:
+def _pair(subject: PanelSource, launch: int | None, source: str, target: str) -> Pair:
     """Labels of the whole tape as numbers of arrays: two panels may call an array differently."""
     if launch is not None:
         return launch, source, target

@@ -11,7 +11,7 @@ from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug.notebook.pair_mask import check_mask
 
 if TYPE_CHECKING:
-    from tapedebug.notebook.panel_source import Subject
+    from tapedebug.notebook.panel_source import PanelSource
 
 PARTS = ("launch", "array", "version", "finding", "pair")
 MOST_NAMED = 12
@@ -21,7 +21,7 @@ class SelectionError(TapedebugError, ValueError):
     """A selection names what the tape does not have."""
 
 
-def check_selection(selection: Any, subject: Subject) -> dict[str, Any]:
+def check_selection(selection: Any, subject: PanelSource) -> dict[str, Any]:
     """Return `selection` with plain numbers.
 
     Args:
@@ -52,7 +52,7 @@ def check_selection(selection: Any, subject: Subject) -> dict[str, Any]:
     return {part: checked[part] for part in selection}
 
 
-def still_there(selection: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+def still_there(selection: Mapping[str, Any], subject: PanelSource) -> dict[str, Any]:
     """Return what of a selection a newer trace of the tape still has."""
     try:
         return check_selection(selection, subject)
@@ -83,7 +83,7 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-def _array(value: Any, subject: Subject) -> int | str:
+def _array(value: Any, subject: PanelSource) -> int | str:
     """An id, a label, or the array itself."""
     from tapedebug.runtime import array
 
@@ -100,7 +100,7 @@ def _array(value: Any, subject: Subject) -> int | str:
     return _index("array", value, len(labels), "this tape")
 
 
-def _version(value: Any, array: int | str | None, subject: Subject) -> int:
+def _version(value: Any, array: int | str | None, subject: PanelSource) -> int:
     if array is None:
         raise SelectionError(f"version {value!r} of which array? Select an array with it")
     arrays = subject.source.arrays
@@ -113,7 +113,7 @@ def _version(value: Any, array: int | str | None, subject: Subject) -> int:
     return asked
 
 
-def _version_counts(subject: Subject) -> list[int]:
+def _version_counts(subject: PanelSource) -> list[int]:
     """How many versions each array has; counted once, as a tape may have a million of them."""
     if "version counts" not in subject.memo:
         counts = [0] * len(subject.source.arrays)
@@ -124,7 +124,7 @@ def _version_counts(subject: Subject) -> list[int]:
     return counted
 
 
-def _finding(value: Any, subject: Subject) -> int:
+def _finding(value: Any, subject: PanelSource) -> int:
     """An id, or the finding itself."""
     known = [finding.id for finding in subject.source.findings]
     given = getattr(value, "id", value)
@@ -137,7 +137,7 @@ def _finding(value: Any, subject: Subject) -> int:
     return number
 
 
-def _pair(value: Any, subject: Subject) -> list[Any]:
+def _pair(value: Any, subject: PanelSource) -> list[Any]:
     try:
         return check_mask([value], subject.source)[0]
     except GradcheckError as error:

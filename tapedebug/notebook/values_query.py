@@ -24,10 +24,10 @@ from tapedebug._errors import TapedebugError
 from tapedebug.notebook.values_overview import overview_of
 
 if TYPE_CHECKING:
-    from tapedebug.notebook.panel_source import Subject
+    from tapedebug.notebook.panel_source import PanelSource
     from tapedebug.notebook.queries import Answer
     from tapedebug.trace.model import ArrayInfo, ContentKind, Trace
-    from tapedebug.trace.version_values import Moments
+    from tapedebug.trace.version_values import VersionValues
 
 Values = np.ndarray[Any, Any]
 
@@ -35,7 +35,7 @@ MOST = 4096
 """Scalars in one answer."""
 
 
-def respond(subject: Subject, question: Mapping[str, Any]) -> Answer:
+def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     """Return the values that a question about a version asks for.
 
     Raises:
@@ -82,7 +82,7 @@ def _asked(trace: Trace, question: Mapping[str, Any]) -> tuple[ArrayInfo, int, C
     return trace.arrays[number], version, kind
 
 
-def _find(subject: Subject, info: ArrayInfo, version: int, kind: ContentKind) -> Values:
+def _find(subject: PanelSource, info: ArrayInfo, version: int, kind: ContentKind) -> Values:
     trace = subject.source
     method = trace.values if kind == "value" else trace.adjoints
     try:
@@ -97,19 +97,19 @@ def _find(subject: Subject, info: ArrayInfo, version: int, kind: ContentKind) ->
     return _moments(subject).values(info.id, version, kind)
 
 
-def _moments(subject: Subject) -> Moments:
+def _moments(subject: PanelSource) -> VersionValues:
     from tapedebug.trace.recording import record_with_arrays
-    from tapedebug.trace.version_values import Moments
+    from tapedebug.trace.version_values import VersionValues
 
     assert subject.tape is not None
     subject.require_unchanged()
-    found: Moments | None = subject.memo.get("moments")
+    found: VersionValues | None = subject.memo.get("moments")
     if found is None:
-        found = subject.memo["moments"] = Moments(record_with_arrays(subject.tape))
+        found = subject.memo["moments"] = VersionValues(record_with_arrays(subject.tape))
     return found
 
 
-def _before(subject: Subject, info: ArrayInfo, version: int) -> Values | None:
+def _before(subject: PanelSource, info: ArrayInfo, version: int) -> Values | None:
     """The version before, where it can be had."""
     try:
         return _find(subject, info, version - 1, "value") if version > 0 else None

@@ -36,19 +36,19 @@ _FAILED = ("WRONG", "NONDETERMINISTIC", "KINK", "UNDECIDABLE")
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class AnswerBudget:
     """How much answers may take."""
 
     bytes: int = MOST_BYTES
     seconds: float = MOST_SECONDS
 
-    def shared(self, among: int) -> Room:
+    def shared(self, among: int) -> AnswerBudget:
         """The part of each of so many."""
-        return Room(self.bytes // max(1, among), self.seconds / max(1, among))
+        return AnswerBudget(self.bytes // max(1, among), self.seconds / max(1, among))
 
 
 def embed_answers(
-    trace: Json, launches: Sequence[Launch], ask: Ask, kinds: Iterable[str], room: Room
+    trace: Json, launches: Sequence[Launch], ask: Ask, kinds: Iterable[str], room: AnswerBudget
 ) -> tuple[list[Json], list[str]]:
     """Return the answers to embed (``question``, ``data``, ``buffers`` as base64), and what to say of them.
 
@@ -135,7 +135,7 @@ def _asked(ask: Ask, question: Json) -> Json | None:
     }
 
 
-def _said(counts: dict[str, int], used: int, left_out: int, room: Room) -> Iterator[str]:
+def _said(counts: dict[str, int], used: int, left_out: int, room: AnswerBudget) -> Iterator[str]:
     parts = []
     if counts["jacobian"]:
         parts.append(f"{counts['jacobian']} Jacobian{'s' if counts['jacobian'] > 1 else ''}")

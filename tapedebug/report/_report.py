@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug._atomic import require_place, write_whole
 from tapedebug.report._assets import load_assets
-from tapedebug.report._embedded_answers import Room, embed_answers
+from tapedebug.report._embedded_answers import AnswerBudget, embed_answers
 from tapedebug.report._page import build_page
 from tapedebug.report._redact import Redactor
-from tapedebug.report._report_source import Subject, subjects_of
+from tapedebug.report._report_source import ReportSource, report_sources
 from tapedebug.report._sentences import sentences
 from tapedebug.report._size_limits import Json, reduce_trace
 from tapedebug.trace.packing import Packed, seal
@@ -58,18 +58,18 @@ def report(
     """
     require_place(Path(path).absolute())  # before the minutes that a diagnosis may take
     load_assets()
-    subjects = [subject for item in _items(obj) for subject in subjects_of(item, diagnose=diagnose)]
+    subjects = [subject for item in _items(obj) for subject in report_sources(item, diagnose=diagnose)]
     return write_report(subjects, path, redact_source=redact_source)
 
 
 def write_report(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ReportSource],
     path: str | os.PathLike[str],
     *,
     redact_source: bool = False,
     diff: Json | None = None,
 ) -> Path:
-    """Write a report of what `subjects_of` gave; `diff` is what the page says about two of them."""
+    """Write a report of what `report_sources` gave; `diff` is what the page says about two of them."""
     from tapedebug import __version__
 
     target = Path(path).absolute()
@@ -78,7 +78,7 @@ def write_report(
     traces: list[Json] = []
     answers: list[Json] = []
     notes: list[str] = []
-    room = Room().shared(len(subjects))
+    room = AnswerBudget().shared(len(subjects))
     for number, subject in enumerate(subjects):
         head, said = reduce_trace(subject.head, redact_source=redact_source)
         launches = subject.trace.launches

@@ -21,7 +21,7 @@ def _nobody(question: Json) -> tuple[Json, list[bytes]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ReportSource:
     """One trace of a report, packed, and who answers which kinds of questions about it."""
 
     trace: Trace
@@ -31,7 +31,7 @@ class Subject:
     kinds: Iterable[str] = ()
 
 
-def subjects_of(obj: Any, *, diagnose: bool = True) -> list[Subject]:
+def report_sources(obj: Any, *, diagnose: bool = True) -> list[ReportSource]:
     """Return what to report of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace.
 
     A diagnosis of several tapes has one subject for each.
@@ -91,9 +91,9 @@ def _trace_of_tape(tape: Tape, *, diagnose: bool) -> Trace:
     return diagnosed(tape).trace if diagnose else tape.trace()
 
 
-def unanswered(trace: Trace) -> Subject:
+def unanswered(trace: Trace) -> ReportSource:
     """Return a trace about which nobody answers questions."""
-    return Subject(trace, *pack(trace))
+    return ReportSource(trace, *pack(trace))
 
 
 def answered(
@@ -102,7 +102,7 @@ def answered(
     *,
     packed: Packed | None = None,
     checks: Sequence[Json] | None = None,
-) -> Subject:
+) -> ReportSource:
     """Return a trace with those who answer questions about it, as they do for a panel.
 
     Args:
@@ -114,7 +114,7 @@ def answered(
     from tapedebug.notebook import panel_source as panel
     from tapedebug.notebook.queries import KINDS, answer
 
-    found = panel.Subject(trace, tape if tape is not None else panel.live_tape_of(trace))
+    found = panel.PanelSource(trace, tape if tape is not None else panel.live_tape_of(trace))
 
     def ask(question: Json) -> tuple[Json, list[bytes]]:
         given = answer(found, question)
@@ -123,4 +123,4 @@ def answered(
     head, columns = pack(trace) if packed is None else packed
     if checks is not None:
         head = {**head, "checks": list(checks)}
-    return Subject(trace, head, columns, ask, KINDS)
+    return ReportSource(trace, head, columns, ask, KINDS)

@@ -28,7 +28,7 @@ from tapedebug.trace.model import Version as Version
 from tapedebug.trace.packing import Packed as Packed
 from tapedebug.trace.packing import pack as pack
 from tapedebug.trace.packing import seal as seal
-from tapedebug.trace.recording import Recorded as Recorded
+from tapedebug.trace.recording import TraceBinding as TraceBinding
 from tapedebug.trace.recording import record as record
 from tapedebug.trace.recording import record_with_arrays as record_with_arrays
 from tapedebug.trace.repeats import find_sequences as find_sequences

@@ -17,7 +17,7 @@ import numpy as np
 
 from tapedebug._atomic import written_whole
 from tapedebug.trace._decode import TraceError, describe, shortened
-from tapedebug.trace.gc_pause import collector_paused
+from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.json_codec import trace_from_json
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         OSError: The file can not be written.
     """
     held = [item for item in trace.contents if item.member in trace.data]
-    with collector_paused():
+    with gc_paused():
         data = trace.to_json()
         if "contents" in data:
             data["contents"] = [item for item in data["contents"] if item["member"] in trace.data]
@@ -138,7 +138,7 @@ def _json(content: bytes) -> Any:
     if len(content) > LIMIT:
         raise TraceError(f"more than {LIMIT >> 20} MiB of JSON; a trace is never that large")
     try:
-        with collector_paused():
+        with gc_paused():
             return json.loads(content.decode("utf-8"), parse_constant=_no_constant)
     except TraceError:
         raise

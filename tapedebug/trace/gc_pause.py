@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Meanwhile the cyclic garbage collector does not run: it took half the time of a large trace."""
     if not gc.isenabled():
         yield

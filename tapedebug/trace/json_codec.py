@@ -11,7 +11,7 @@ from typing import Any
 from tapedebug.trace import model
 from tapedebug.trace._decode import TraceError, decode, describe, in_file
 from tapedebug.trace._validate import validate
-from tapedebug.trace.gc_pause import collector_paused
+from tapedebug.trace.gc_pause import gc_paused
 
 
 def encode(value: Any) -> Any:
@@ -68,7 +68,7 @@ def trace_from_json(data: Any) -> model.Trace:
             f"this trace was written by a newer tapedebug (schema {describe(schema)}; this one reads "
             f"{model.SCHEMA}): update tapedebug to open it"
         )
-    with collector_paused():
+    with gc_paused():
         trace = decode(model.Trace, data)
         validate(trace)
     return trace

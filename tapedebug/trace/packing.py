@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tapedebug.trace._columns import ColumnWriter, Table, offsets_of, or_nan, or_none
-from tapedebug.trace.gc_pause import collector_paused
+from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.model import Launch, Location, Summary, Trace, Version
 
@@ -57,7 +57,7 @@ def pack(trace: Trace) -> Packed:
     """
     exact = len(trace.versions) <= MOST_EXACT
     writer = ColumnWriter()
-    with collector_paused():
+    with gc_paused():
         tables = _Tables()
         _pack_launches(writer, trace.launches, tables, exact=exact)
         _pack_arguments(writer, trace.launches, tables)

@@ -19,7 +19,7 @@ from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names
 from tapedebug.trace._versions import VersionBook, set_fates
-from tapedebug.trace.gc_pause import collector_paused
+from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.model import (
     Argument,
     ArrayInfo,
@@ -87,7 +87,7 @@ def record(
 
 
 @dataclass(slots=True)
-class Recorded:
+class TraceBinding:
     """A trace, and which array of the runtime is which in it (`arrays[id]`).
 
     `outside`: for each launch the versions that something outside the tape wrote just before it.
@@ -104,13 +104,13 @@ class Recorded:
         return next((number for number, own in enumerate(self.arrays) if range_key(own) == wanted), None)
 
 
-def record_with_arrays(tape: Tape, *, name: str | None = None, longest_names: bool = False) -> Recorded:
+def record_with_arrays(tape: Tape, *, name: str | None = None, longest_names: bool = False) -> TraceBinding:
     """Return `record(tape)` with the arrays; see there."""
     builder = _Builder(tape)
-    with collector_paused():
+    with gc_paused():
         trace = builder.build(sys._getframe(1), longest_names)
     trace.name = name or _tape_name(tape)
-    return Recorded(trace, builder.arrays, tape, builder.outside)
+    return TraceBinding(trace, builder.arrays, tape, builder.outside)
 
 
 _PROCESS = uuid4().hex

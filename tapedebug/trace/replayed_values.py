@@ -19,7 +19,7 @@ from tapedebug.trace.summaries import summarise
 if TYPE_CHECKING:
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.record import Record
-    from tapedebug.trace.recording import Recorded
+    from tapedebug.trace.recording import TraceBinding
 
 
 class _OutOfTime(Exception):
@@ -27,7 +27,7 @@ class _OutOfTime(Exception):
 
 
 def add_summaries(
-    recorded: Recorded,
+    recorded: TraceBinding,
     seeds: Mapping[Any, np.ndarray[Any, Any]] | None = None,
     pulse: Callable[[], None] | None = None,
     *,
@@ -75,7 +75,7 @@ def add_summaries(
 class _Watcher:
     """Looks at the versions while a replay makes them."""
 
-    def __init__(self, recorded: Recorded, shadow: Shadow, room: int | None) -> None:
+    def __init__(self, recorded: TraceBinding, shadow: Shadow, room: int | None) -> None:
         self.recorded = recorded
         self.shadow = shadow
         self.room = room

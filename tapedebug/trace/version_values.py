@@ -19,7 +19,7 @@ from tapedebug.trace.model import ContentKind, Version
 if TYPE_CHECKING:
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.record import Record
-    from tapedebug.trace.recording import Recorded
+    from tapedebug.trace.recording import TraceBinding
 
 Values = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ class _OutOfTime(Exception):
     """The replay took longer than it may."""
 
 
-class Moments:
+class VersionValues:
     """The values and adjoints of any version of a recorded tape.
 
     Args:
@@ -45,7 +45,7 @@ class Moments:
         max_seconds: How long one replay may take.
     """
 
-    def __init__(self, recorded: Recorded, max_seconds: float = SECONDS) -> None:
+    def __init__(self, recorded: TraceBinding, max_seconds: float = SECONDS) -> None:
         self.recorded = recorded
         self.max_seconds = max_seconds
         self._known: OrderedDict[tuple[ContentKind, int, int], Values] = OrderedDict()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tapedebug.autograd.sparse.colouring import Compression, compress, turned
+from tapedebug.autograd.sparse.colouring import Compression, compress, transposed
 from tapedebug.autograd.sparse.pattern import Pattern
 
 BY = ("rows", "columns", "fewest")
@@ -85,7 +85,7 @@ def test_compressions_are_kept_with_the_pattern() -> None:
 
 def test_turned_sorts_by_columns() -> None:
     pattern = five_points(4)
-    rows, columns, places = turned(pattern.rows, pattern.columns, 16)
+    rows, columns, places = transposed(pattern.rows, pattern.columns, 16)
     order = np.lexsort((pattern.rows, pattern.columns))
     assert np.array_equal(places, order)
     assert np.array_equal(rows, pattern.rows[order])

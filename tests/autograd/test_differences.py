@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tapedebug.autograd.finite_diff.richardson import Slope, slope
+from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate, slope
 
 
 def default(values: np.ndarray) -> np.ndarray:
@@ -15,7 +15,7 @@ def default(values: np.ndarray) -> np.ndarray:
 
 def at(
     f: Callable[[np.ndarray], np.ndarray], x: float, enough: Callable = default, eps: float = 1e-4
-) -> Slope:
+) -> DerivativeEstimate:
     start = np.atleast_1d(np.float64(np.float32(x)))
 
     def displaced(step: float) -> np.ndarray:

@@ -9,8 +9,8 @@ import pytest
 import tapedebug as wp
 from tapedebug.autograd import gradcheck
 from tapedebug.autograd.checks import adjoint_check as checking
-from tapedebug.autograd.checks.adjoint_check import Plan
-from tapedebug.autograd.checks.random_projection import Combined
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
+from tapedebug.autograd.checks.random_projection import RandomProjection
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.sparse.pattern import Pattern
 from tapedebug.autograd.subjects.subject import subject_of
@@ -315,11 +315,11 @@ def test_chaos_is_undecidable_in_many_entries_too() -> None:
 # ------------------------------------------------------------------ the stages of random combinations
 
 
-def combined(kernel: Any, count: int) -> Combined:
+def combined(kernel: Any, count: int) -> RandomProjection:
     x, y = values(count), wp.zeros(count, dtype=float, requires_grad=True)
     subject = subject_of(kernel, count, [x], [y], None, None)
     (pair,) = subject.pairs.chosen
-    return Combined(subject.program, *pair, Plan(1e-4, Tolerance(1e-6, 1e-5)))
+    return RandomProjection(subject.program, *pair, CheckPlan(1e-4, Tolerance(1e-6, 1e-5)))
 
 
 def off_in_float32(kernel: Any, count: int) -> Any:
@@ -376,7 +376,9 @@ def test_a_kink_among_the_combinations() -> None:
     x, y = k.vector(x), wp.zeros(50, dtype=float, requires_grad=True)
     subject = subject_of(k.absolute, 50, [x], [y], None, None)
     (pair,) = subject.pairs.chosen
-    assert list(Combined(subject.program, *pair, Plan(1e-4, Tolerance(1e-3, 1e-2))).suspects()) == [(21, 21)]
+    assert list(
+        RandomProjection(subject.program, *pair, CheckPlan(1e-4, Tolerance(1e-3, 1e-2))).suspects()
+    ) == [(21, 21)]
 
 
 def test_fast_mode_compares_combinations_only_and_says_so() -> None:

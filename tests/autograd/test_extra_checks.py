@@ -379,12 +379,12 @@ def test_gradients_have_the_dtype_of_their_arrays(dtype: Any) -> None:
 
 
 def test_a_gradient_of_another_dtype_or_shape_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug.autograd.checks.extra.tape_backward import RealPass
+    from tapedebug.autograd.checks.extra.tape_backward import TapeBackward
 
     def broken(self: Any, port: Any) -> Any:
         return wp.zeros(3, dtype=wp.float64)
 
-    monkeypatch.setattr(RealPass, "_gradient", broken)
+    monkeypatch.setattr(TapeBackward, "_gradient", broken)
     result = check(k.square, [1.0, 2.0], check_grad_dtypes=True, check_undefined_grad=False)
     assert (result.pairs[-1].check, result.pairs[-1].verdict) == ("gradient dtype", "WRONG")
     assert result.pairs[-1].message == (

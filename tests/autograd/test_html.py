@@ -14,7 +14,7 @@ import pytest
 import tapedebug as wp
 from tapedebug._csp import source_hash
 from tapedebug.autograd import GradcheckResult, gradcheck
-from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.results.heatmap import BROKEN, LEVELS, MOST, UNKNOWN, Blocks, heat_map, png
 from tapedebug.autograd.results.pair_result import Entry, Layout
 from tests.autograd import kernels as k
@@ -150,9 +150,9 @@ def test_failing_pairs_are_listed_where_not_all_are() -> None:
 # ------------------------------------------------------------------ heat maps
 
 
-def compared(ad: np.ndarray, fd: np.ndarray, zeros: bool = False, known: Any = None) -> Compared:
+def compared(ad: np.ndarray, fd: np.ndarray, zeros: bool = False, known: Any = None) -> ComparedEntries:
     rows, columns = np.nonzero(np.ones(fd.shape) if known is None else known)
-    return Compared(
+    return ComparedEntries(
         fd.shape, rows, columns, ad[rows, columns], fd[rows, columns], np.zeros(len(rows)), zeros=zeros
     )
 

@@ -340,7 +340,7 @@ def test_a_sparse_jacobian_that_nobody_can_trace_is_refused_before_it_fills_memo
     mask = [("x", "y[:2]")]
     assert jacobian(k.square, size, [x], [y], mask, sparse=True)["x", "y"].nnz == size
     monkeypatch.setattr(assembly, "traced", lambda program: None)
-    monkeypatch.setattr(assembly, "coloured", lambda *args, **options: None)
+    monkeypatch.setattr(assembly, "coloured_jacobian", lambda *args, **options: None)
     with pytest.raises(wp.TapedebugError) as caught:
         jacobian(k.square, size, [x], [y], mask, sparse=True)
     assert str(caught.value) == (

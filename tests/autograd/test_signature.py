@@ -7,9 +7,9 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck
-from tapedebug.autograd.finite_diff.compared_entries import Compared
-from tapedebug.autograd.results.error_patterns import Signature, signatures, swapped, where
-from tapedebug.autograd.results.wrong_entries import Evidence
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
+from tapedebug.autograd.results.error_patterns import ErrorPattern, error_patterns, swapped, where
+from tapedebug.autograd.results.wrong_entries import WrongEntries
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tests.autograd import kernels as k
 
@@ -24,22 +24,22 @@ def evidence(
     columns: tuple[int, ...] = (),
     types: tuple[Any, Any] = (wp.float32, wp.float32),
     **more: Any,
-) -> Evidence:
+) -> WrongEntries:
     m, n = fd.shape
     grid = np.indices(fd.shape)
     beyond = more.pop("beyond", None)
-    entries = Compared(
+    entries = ComparedEntries(
         (m, n), grid[0].ravel(), grid[1].ravel(), ad.ravel(), fd.ravel(), np.full(fd.size, 1e-9)
     )
     wrong = ~(np.abs(entries.ad - entries.fd) <= 1e-6 + 1e-6 * np.abs(entries.fd))
-    return Evidence(
+    return WrongEntries(
         entries, wrong, rows or (m,), columns or (n,), "y", "x", *types,
         beyond=None if beyond is None else beyond.ravel(),
     )  # fmt: skip
 
 
-def first(ad: np.ndarray, fd: np.ndarray, *shapes: Any, **more: Any) -> Signature | None:
-    return next(signatures(evidence(ad, fd, *shapes, **more)), None)
+def first(ad: np.ndarray, fd: np.ndarray, *shapes: Any, **more: Any) -> ErrorPattern | None:
+    return next(error_patterns(evidence(ad, fd, *shapes, **more)), None)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_two_outputs_or_inputs_that_are_exchanged() -> None:
     assert found is None or found.name != "exchanged"
     same = np.ones((4, 4)) + np.eye(4)  # a pair that nothing tells from another
     same[[0, 1]] = 1.0
-    assert "exchanged" not in {each.name for each in signatures(evidence(same + np.eye(4), same))}
+    assert "exchanged" not in {each.name for each in error_patterns(evidence(same + np.eye(4), same))}
 
 
 def test_shifted_rows_columns_and_both() -> None:
@@ -222,7 +222,7 @@ def test_the_other_side_of_a_kink() -> None:
 def test_swapped_arguments() -> None:
     other = evidence(FULL, RNG.normal(size=FULL.shape)).compared
     found = swapped(evidence(other.fd.reshape(6, 6), FULL), "y by z", other)
-    assert found == Signature("swapped", "AD equals FD of y by z: swapped arguments")
+    assert found == ErrorPattern("swapped", "AD equals FD of y by z: swapped arguments")
     assert swapped(evidence(1.5 * FULL, FULL), "y by z", other) is None
 
 
@@ -463,10 +463,10 @@ def test_names_of_entries(name: str, index: tuple, dtype: Any, text: str) -> Non
 
 def test_few_entries_of_small_arrays_are_no_evidence() -> None:
     few = FULL[:1, :3]
-    assert first(few / 3, few) == Signature(
+    assert first(few / 3, few) == ErrorPattern(
         "factor", "AD is 1/3 × FD in each: a factor of 3 is missing", pytest.approx(1 / 3)
     )
-    assert first(few * 5, few) == Signature(
+    assert first(few * 5, few) == ErrorPattern(
         "repeated", "AD is 5 × FD in each: accumulated 5 times, or a factor of 5 too much", 5.0
     )
 
@@ -475,7 +475,7 @@ def test_components_that_are_exchanged() -> None:
     fd = FULL.reshape(2, 3, 6)
     ad = fd[:, [1, 0, 2]].reshape(6, 6)
     found = first(ad, FULL, (2, 3), (6,), (wp.vec3, wp.float32))
-    assert found == Signature("exchanged", "AD equals FD with the components .x and .y of y exchanged")
+    assert found == ErrorPattern("exchanged", "AD equals FD with the components .x and .y of y exchanged")
     ad = fd[:, [1, 2, 0]].reshape(6, 6)
     found = first(ad, FULL, (2, 3), (6,), (wp.vec3, wp.float32))
     assert found is None or found.name != "exchanged"
@@ -484,7 +484,7 @@ def test_components_that_are_exchanged() -> None:
 def test_a_gradient_too_large_for_its_type() -> None:
     fd = np.full((2, 2), 1e39)
     found = first(np.full((2, 2), np.inf), fd)
-    assert found == Signature("not finite", "it is too large for float32")
+    assert found == ErrorPattern("not finite", "it is too large for float32")
 
 
 @wp.func

@@ -11,7 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
-from tapedebug.autograd.subjects.isolation import uninterrupted, untouched
+from tapedebug.autograd.subjects.isolation import isolated, uninterrupted
 from tapedebug.runtime.memory.buffer import _REGISTRY
 from tapedebug.runtime.replay.batch import Several
 from tapedebug.runtime.replay.shadow import Shadow
@@ -190,7 +190,7 @@ def test_a_function_may_run_its_own_backward_pass() -> None:
             wp.launch(k.square, 3, [world.x, world.y])
         tape.backward(grads={world.y: wp.ones_like(world.y)})
 
-    with untouched():
+    with isolated():
         differentiate()
         assert world.x.grad.numpy().tolist() != [1.0, 1.0, 1.0]
     assert world.picture() == before
@@ -242,7 +242,7 @@ def test_nobody_hears_of_the_tapes_of_a_check(monkeypatch: pytest.MonkeyPatch) -
 
 def test_numpy_writes_to_watched_arrays_are_put_back() -> None:
     x = k.vector([1.0, 2.0])
-    with untouched([x]):
+    with isolated([x]):
         x.numpy()[:] = 5.0
     assert x.numpy().tolist() == [1.0, 2.0]
 
@@ -251,7 +251,7 @@ def test_the_guard_leaves_no_watch_behind() -> None:
     arrays = [k.vector([1.0]) for _ in range(3)]
     gc.collect()
     before = {id(b): b.watch for b in _REGISTRY.values()}
-    with untouched():
+    with isolated():
         assert all(len(a.buffer.watch) == 1 for a in arrays)
         made = k.vector([2.0])
         made.fill_(3.0)

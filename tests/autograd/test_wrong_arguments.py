@@ -112,7 +112,7 @@ def test_tangents_and_differences_need_no_adjoint() -> None:
 
 
 def test_a_dense_jacobian_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_budget, "available", lambda: 2.0 * 2**30)
+    monkeypatch.setattr(memory_budget, "available_memory", lambda: 2.0 * 2**30)
     x = wp.zeros(300_000, dtype=float, requires_grad=True)
     for function in (jacobian, jacobian_fd):
         assert refused(function, k.square, len(x), [x], [wp.zeros_like(x)]) == (
@@ -128,12 +128,12 @@ def test_free_memory_is_the_least_of_machine_and_container(
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 4 kB\n")
     monkeypatch.setattr(memory_budget, "MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(memory_budget, "CGROUP", tmp_path)
-    assert memory_budget.available() == 4096
+    assert memory_budget.available_memory() == 4096
     (tmp_path / "memory.max").write_text("3000\n")
     (tmp_path / "memory.current").write_text("1000\n")
-    assert memory_budget.available() == 2000
+    assert memory_budget.available_memory() == 2000
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory_budget.available() == 4096
+    assert memory_budget.available_memory() == 4096
 
 
 def test_the_dot_product_of_exact_numbers_says_so() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd.tapes.thread_interpreter import Thread
+from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
 from tapedebug.compiler.access_tags import (
     EPOCH_SHIFT,
     NEVER,
@@ -64,7 +64,7 @@ def simulate(kernel: Any, dim: Any, args: list[Any]) -> dict[tuple[int, int], Lo
     logs: dict[tuple[int, int], Log] = {}
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     for index in range(int(np.prod(dims))):
-        thread = Thread(function, index, dims, arrays, scalars, frozenset())
+        thread = ThreadInterpreter(function, index, dims, arrays, scalars, frozenset())
         thread.run()
         for step in thread.steps:
             kind = {"load": "read", "store": "write", "atomic_add": "atomic"}.get(step.op.kind)

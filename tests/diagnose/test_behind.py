@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.experiments.patched_tape import fixed_tape
+from tapedebug.diagnose.experiments.patched_tape import patched_tape
 from tapedebug.trace.recording import record_with_arrays
 
 HERE = Path(__file__)
@@ -82,7 +82,7 @@ def test_a_fixed_tape_has_the_gradient_of_the_right_one(mode: str, outside: bool
     recorded = record_with_arrays(tape)
     number = recorded.id_of(y)
     assert number is not None
-    shadow = fixed_tape(recorded, {number}).replay()
+    shadow = patched_tape(recorded, {number}).replay()
     shadow.backward({loss: np.ones(1)}, consume="current" if mode == "ignore" else "versions")
     assert shadow.gradient(x).tolist() == other.grad.numpy().tolist()
     assert shadow.values(loss).tolist() == loss.numpy().tolist()
@@ -93,7 +93,7 @@ def test_a_kernel_without_an_adjoint_gets_one() -> None:
     recorded = record_with_arrays(tape)
     number = recorded.id_of(y)
     assert number is not None
-    fixed = fixed_tape(recorded, {number})
+    fixed = patched_tape(recorded, {number})
     fixed_trace = record_with_arrays(fixed).trace
     assert [kernel.enable_backward for kernel in recorded.trace.kernels] == [False, True, True]
     assert [kernel.enable_backward for kernel in fixed_trace.kernels] == [True, True, True]
@@ -107,7 +107,7 @@ def test_a_kernel_without_an_adjoint_gets_one() -> None:
 
 def test_the_first_launches_alone() -> None:
     tape, x, _, loss = chain(square, alive=True, mode="ignore")
-    fixed = fixed_tape(record_with_arrays(tape), (), 3)
+    fixed = patched_tape(record_with_arrays(tape), (), 3)
     shadow = fixed.replay()
     assert len(fixed.records) == 3
     shadow.backward({loss: np.ones(1)}, consume="current")
@@ -120,7 +120,7 @@ def test_the_tape_and_its_arrays_are_as_they_were() -> None:
     before = {a: (a.numpy().copy(), len(a.buffer.watch), a.buffer.writes) for a in (x, y, loss)}
     records, needs = list(tape.records), [len(ledger.needs) for ledger in tape.ledgers()]
     recorded = record_with_arrays(tape)
-    fixed_tape(recorded, {recorded.id_of(y) or 0})
+    patched_tape(recorded, {recorded.id_of(y) or 0})
     for a, (values, watch, writes) in before.items():
         assert a.numpy().tolist() == values.tolist()
         assert (len(a.buffer.watch), a.buffer.writes) == (watch, writes)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.gradient_pattern import factor_words, signature
+from tapedebug.diagnose.gradient_pattern import factor_words, find_pattern
 from tests.diagnose.looping import Fit, N, alarms, drag, found, line_of, misfit
 
 
@@ -56,7 +56,7 @@ def test_a_loss_that_was_named_is_compared_with_what_backward_began_from() -> No
     )
     assert (finding.severity, finding.fix) == ("error", "call backward(mean)")
     assert finding.launches == [2]
-    assert finding.evidence["signature"] == "factor"
+    assert finding.evidence["find_pattern"] == "factor"
     assert finding.evidence["ratio"] == pytest.approx(8.0)
     assert wp.diagnose(sums.tape, loss=sums.mean).verdict == "WRONG"
     assert found(sums.tape, "seed", loss=sums.total) == []
@@ -145,17 +145,17 @@ def test_one_term_of_what_was_seeded_may_be_looked_at() -> None:
     tape.backward(one)
     assert alarms(tape, loss=other) == []
     (finding,) = found(tape, "seed", loss=other)
-    assert finding.evidence["signature"] == "other"
+    assert finding.evidence["find_pattern"] == "other"
 
 
 def test_signatures() -> None:
     right: Any = np.array([[1.0, 2.0], [3.0, 4.0]])
     cases = {"equal": right, "zero": 0 * right, "sign": -right, "factor": 2 * right, "transposed": right.T}
-    found_names = {name: signature({0: got}, {0: right}).name for name, got in cases.items()}
+    found_names = {name: find_pattern({0: got}, {0: right}).name for name, got in cases.items()}
     assert found_names == {name: name for name in cases}
-    assert signature({0: right + [[0, 0], [0, 9.0]]}, {0: right}).name == "other"
-    assert signature({0: right}, {0: 0 * right}).name == "other"
-    assert signature({0: right * np.nan}, {0: right}).name == "other"
+    assert find_pattern({0: right + [[0, 0], [0, 9.0]]}, {0: right}).name == "other"
+    assert find_pattern({0: right}, {0: 0 * right}).name == "other"
+    assert find_pattern({0: right * np.nan}, {0: right}).name == "other"
     assert factor_words(8.0, {8: "the elements of x"}) == "8 times (the elements of x)"
     assert factor_words(0.125, {8: "the elements of x"}) == "1/8 of (the elements of x)"
     assert factor_words(2.5, {8: "the elements of x"}) == "2.5 times"

@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd.tapes import thread_interpreter as _thread
-from tapedebug.autograd.tapes.thread_interpreter import Lost, Thread, evaluate
+from tapedebug.autograd.tapes.thread_interpreter import Lost, ThreadInterpreter, evaluate
 
 
 @wp.func
@@ -61,7 +61,9 @@ def test_all_threads_give_what_the_kernel_gives() -> None:
     function, arrays, out, out_v = compiled()
     memory = {5: arrays[5].copy(), 6: arrays[6].copy()}
     for index in range(8):
-        thread = Thread(function, index, (8,), {**arrays, **memory}, {3: [0.7], 4: [5]}, frozenset({0, 2}))
+        thread = ThreadInterpreter(
+            function, index, (8,), {**arrays, **memory}, {3: [0.7], 4: [5]}, frozenset({0, 2})
+        )
         thread.run()
         memory = {param: thread.memory[param].reshape(values.shape) for param, values in memory.items()}
     np.testing.assert_allclose(memory[5], out.numpy(), rtol=2e-6)
@@ -70,7 +72,7 @@ def test_all_threads_give_what_the_kernel_gives() -> None:
 
 def test_finite_numbers_have_no_culprit() -> None:
     function, arrays, _, _ = compiled()
-    thread = Thread(function, 3, (8,), arrays, {3: [0.7], 4: [5]}, frozenset({0, 2}))
+    thread = ThreadInterpreter(function, 3, (8,), arrays, {3: [0.7], 4: [5]}, frozenset({0, 2}))
     thread.run()
     assert thread.bad_value() is None
     assert thread.bad_adjoint({5: np.ones(8, np.float32), 6: np.ones((8, 3), np.float32)}) is None
@@ -81,9 +83,9 @@ def test_a_thread_that_leaves_an_array_or_never_ends_is_given_up(monkeypatch: py
     function, arrays, _, _ = compiled()
     outside = {**arrays, 1: np.full(8, 99, np.int32)}
     with pytest.raises(Lost, match=r"^index 99 is outside a dimension of 8$"):
-        Thread(function, 0, (8,), outside, {3: [0.7], 4: [5]}, frozenset()).run()
+        ThreadInterpreter(function, 0, (8,), outside, {3: [0.7], 4: [5]}, frozenset()).run()
     with pytest.raises(Lost, match=r"^the thread runs too long$"):
-        Thread(
+        ThreadInterpreter(
             function,
             0,
             (8,),

@@ -6,7 +6,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.notebook import _comm, panel_source
-from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.execution_lock import execution_lock
 from tapedebug.notebook.panel_source import tape_row
 from tests.notebook.conftest import square, total
 from tests.trace.unpacked import unpacked
@@ -153,7 +153,7 @@ def test_questions_that_make_no_sense_get_an_answer_in_words(channel, wrong):
 
 def test_while_a_cell_runs_it_lists_what_goes_on_and_looks_into_nothing(channel, wrong):
     tape, _, _ = wrong
-    gate.cell_starts()
+    execution_lock.cell_starts()
     try:
         with wp.Tape() as recording:
             listed = channel.ask(type="list")
@@ -162,7 +162,7 @@ def test_while_a_cell_runs_it_lists_what_goes_on_and_looks_into_nothing(channel,
             assert channel.ask(type="trace", tape=tape.id) == {"type": "busy"}
             assert channel.ask(type="marks") == {"type": "busy"}
     finally:
-        gate.cell_ends()
+        execution_lock.cell_ends()
     assert channel.ask(type="list")["busy"] is False
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tapedebug.notebook.execution_lock import CellGate
+from tapedebug.notebook.execution_lock import ExecutionLock
 
 
 def in_thread(function):
@@ -16,7 +16,7 @@ def in_thread(function):
 
 
 def test_a_check_waits_for_the_running_cell():
-    gate, order = CellGate(), []
+    gate, order = ExecutionLock(), []
 
     def check():
         with gate.for_check(lambda: None):
@@ -32,7 +32,7 @@ def test_a_check_waits_for_the_running_cell():
 
 
 def test_a_cell_waits_for_the_running_check():
-    gate, order, started = CellGate(), [], threading.Event()
+    gate, order, started = ExecutionLock(), [], threading.Event()
 
     def check():
         with gate.for_check(lambda: None):
@@ -50,7 +50,7 @@ def test_a_cell_waits_for_the_running_check():
 
 
 def test_interrupting_a_waiting_cell_cancels_the_check():
-    gate, cancelled, started = CellGate(), threading.Event(), threading.Event()
+    gate, cancelled, started = ExecutionLock(), threading.Event(), threading.Event()
 
     def check():
         with gate.for_check(cancelled.set):
@@ -70,7 +70,7 @@ def test_interrupting_a_waiting_cell_cancels_the_check():
 
 
 def test_nested_and_unannounced_ends_leave_the_gate_sound():
-    gate = CellGate()
+    gate = ExecutionLock()
     gate.cell_ends()  # IPython ends empty cells that never started
     gate.cell_starts()
     gate.cell_starts()
@@ -82,7 +82,7 @@ def test_nested_and_unannounced_ends_leave_the_gate_sound():
 
 @pytest.mark.parametrize("running", [False, True])
 def test_between_cells_never_waits(running):
-    gate = CellGate()
+    gate = ExecutionLock()
     if running:
         gate.cell_starts()
     with gate.between_cells() as quiet:

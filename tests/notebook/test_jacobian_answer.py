@@ -9,7 +9,7 @@ import tapedebug as wp
 from tapedebug.autograd import gradcheck
 from tapedebug.notebook import jacobian_query, result_cache
 from tapedebug.notebook.check_runner import CheckRunner
-from tapedebug.notebook.panel_source import Subject, subject_of
+from tapedebug.notebook.panel_source import PanelSource, subject_of
 from tapedebug.notebook.queries import answer
 from tests.autograd import kernels as k
 
@@ -35,9 +35,9 @@ def clipped(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     """What other tests have checked is another test's."""
-    fresh = result_cache.KeptPairs()
-    monkeypatch.setattr("tapedebug.notebook.check_runner.kept", fresh)
-    monkeypatch.setattr(jacobian_query, "kept", fresh)
+    fresh = result_cache.ResultCache()
+    monkeypatch.setattr("tapedebug.notebook.check_runner.result_cache", fresh)
+    monkeypatch.setattr(jacobian_query, "result_cache", fresh)
     return fresh
 
 
@@ -249,7 +249,7 @@ def test_wrong_questions_are_refused_in_words(wrong_cube, question, message):
 def test_without_a_kernel_there_is_none(wrong_cube):
     subject, *_ = wrong_cube
     with pytest.raises(wp.TapedebugError) as caught:
-        ask(Subject(subject.source, None), 0, "x", "y")
+        ask(PanelSource(subject.source, None), 0, "x", "y")
     assert "Jacobians need the kernel that recorded the tape" in str(caught.value)
 
 
@@ -284,14 +284,14 @@ def test_memory_is_bounded_and_the_newest_stays(wrong_cube, nothing_kept):
 
 
 def test_what_is_kept_is_answered_while_a_check_runs(wrong_cube):
-    from tapedebug.notebook.execution_lock import gate
+    from tapedebug.notebook.execution_lock import execution_lock
     from tapedebug.notebook.queries import answer_later
 
     subject, *_ = wrong_cube
     ask(subject, 0, "x", "y")
     sent = []
     question = {"type": "jacobian", "launch": 0, "input": "x", "output": "y"}
-    with gate.for_check(lambda: None):
+    with execution_lock.for_check(lambda: None):
         for asked in (question, {"type": "part", "name": "jacobian"}):
             thread = answer_later(subject, asked, 1, lambda *message: sent.append(message))
             thread.join(20)

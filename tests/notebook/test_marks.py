@@ -6,7 +6,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.notebook._cell_marks import cell_marks
-from tapedebug.notebook._cell_sources import Cell, Cells, cells
+from tapedebug.notebook._cell_sources import CellSource, CellSources, cells
 
 KERNELS = """\
 
@@ -179,18 +179,18 @@ def test_code_in_no_history_takes_no_number_from_a_cell(run, front_end):
 
 def test_a_cell_from_before_the_extension_is_known_by_its_number(front_end):
     front_end.run_cell("1 + 1", store_history=True)
-    found = Cells().find(f"In [{front_end.execution_count - 1}]")
+    found = CellSources().find(f"In [{front_end.execution_count - 1}]")
     assert (found.source, found.id) == ("1 + 1", None)
-    assert Cells().find("/tmp/net.py") is None
-    assert Cells().find("In [99999]") is None
+    assert CellSources().find("/tmp/net.py") is None
+    assert CellSources().find("In [99999]") is None
 
 
 def test_lines_are_counted_as_people_see_them():
-    assert Cell(1, "\n\nx\ny", None).line_of(1) == 3
-    assert Cell(1, "%%tape\n\nx", None).line_of(2) == 3
-    assert Cell(1, "x\n\ny", None).holds(1, ["x", "", "y"])
-    assert not Cell(1, "x", None).holds(1, ["z"])
-    assert not Cell(1, "x", None).holds(1, [])
+    assert CellSource(1, "\n\nx\ny", None).line_of(1) == 3
+    assert CellSource(1, "%%tape\n\nx", None).line_of(2) == 3
+    assert CellSource(1, "x\n\ny", None).holds(1, ["x", "", "y"])
+    assert not CellSource(1, "x", None).holds(1, ["z"])
+    assert not CellSource(1, "x", None).holds(1, [])
 
 
 def test_files_and_long_tapes_that_nobody_diagnosed_have_none(wrong, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import tapedebug as wp
 from tapedebug._errors import TapedebugError
 from tapedebug.notebook import values_query
-from tapedebug.notebook.panel_source import Subject, subject_of
+from tapedebug.notebook.panel_source import PanelSource, subject_of
 from tapedebug.notebook.queries import answer
 from tapedebug.trace import version_values
 
@@ -56,7 +56,7 @@ def roots(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 def ask(subject, array, version, of="value", **window):
     """The answer's data, and its buffers by name, as NumPy arrays of the shape that was sent."""
-    subject = subject if isinstance(subject, Subject) else subject_of(subject)
+    subject = subject if isinstance(subject, PanelSource) else subject_of(subject)
     number = array if isinstance(array, int) else subject.source.array(array).id
     given = answer(subject, {"type": "values", "array": number, "version": version, "of": of, **window})
     data = given.data
@@ -338,7 +338,7 @@ def test_little_is_kept(doubled, monkeypatch):
 
 def test_a_trace_without_its_tape_answers_from_what_it_holds(doubled):
     tape, _ = doubled
-    whole = Subject(tape.trace(values="arrays"), None)
+    whole = PanelSource(tape.trace(values="arrays"), None)
     _, found = ask(whole, "x", 3)
     np.testing.assert_array_equal(found["values"], [8, -16, 24])
     _, found = ask(whole, "x", 3, "adjoint")
@@ -346,7 +346,7 @@ def test_a_trace_without_its_tape_answers_from_what_it_holds(doubled):
     with pytest.raises(
         TapedebugError, match=r'does not hold the values of x v3, .* tape\.trace\(values="arr'
     ):
-        ask(Subject(tape.trace(), None), "x", 3)
+        ask(PanelSource(tape.trace(), None), "x", 3)
 
 
 def test_a_tape_that_went_on_says_so(doubled):

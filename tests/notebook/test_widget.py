@@ -8,7 +8,7 @@ import traitlets
 
 import tapedebug as wp
 from tapedebug.notebook import check_runner, latest_panel
-from tapedebug.notebook.execution_lock import gate
+from tapedebug.notebook.execution_lock import execution_lock
 from tests.trace.unpacked import unpacked
 
 WHOLE = [None, "x", "loss"]
@@ -263,21 +263,21 @@ def test_the_report_is_written(panel, tmp_path, monkeypatch):
 
 def test_a_check_waits_for_the_running_cell(panel):
     panel.mask = [(1, "x", "y")]
-    gate.cell_starts()
+    execution_lock.cell_starts()
     try:
         press(panel, "run")
         assert panel.status == "Waiting for the running cell …"
         time.sleep(0.05)
         assert panel.running
     finally:
-        gate.cell_ends()
+        execution_lock.cell_ends()
     wait(panel)
     assert verdicts(panel)[1, "x", "y"] == "AGREE"
 
 
 def test_a_check_says_for_which_other_check_it_waits(panel):
     panel.mask = [(1, "x", "y")]
-    with gate.for_check(lambda: None, "the check of tape 7 (net)"):
+    with execution_lock.for_check(lambda: None, "the check of tape 7 (net)"):
         press(panel, "run")
         assert panel.status == "Waiting for the check of tape 7 (net) …"
     wait(panel)
@@ -286,13 +286,15 @@ def test_a_check_says_for_which_other_check_it_waits(panel):
 
 def test_those_who_wait_for_a_check_are_told_its_tape(panel, monkeypatch):
     told = []
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", lambda *_, **__: told.append(gate.holder) or [])
+    monkeypatch.setattr(
+        "tapedebug.autograd.check_pairs", lambda *_, **__: told.append(execution_lock.holder) or []
+    )
     panel.mask = [(1, "x", "y")]
     press(panel, "run")
     wait(panel)
     trace = panel.trace
     assert told == [f"the check of tape {trace['tape']['id']} ({trace['name']})"]
-    assert gate.holder is None
+    assert execution_lock.holder is None
 
 
 def test_progress_is_told_no_faster_than_it_can_be_seen(wrong):

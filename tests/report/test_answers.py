@@ -15,13 +15,13 @@ import tapedebug as wp
 from tapedebug.notebook import display
 from tapedebug.notebook import queries as kinds
 from tapedebug.notebook.panel_source import live_tape_of, subject_of
-from tapedebug.report import Room, _assets, embed_answers, report
+from tapedebug.report import AnswerBudget, _assets, embed_answers, report
 from tapedebug.trace import trace_from_json
 from tests.report.pages import Page, bundle
 
 Json = dict[str, Any]
 NET = Path(__file__).parents[2] / "js" / "tests" / "fixtures" / "net.trace.json"
-ROOM = Room()
+ROOM = AnswerBudget()
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_large_arrays_stay_out(net: Json) -> None:
 
 def test_limits_are_said(net: Json) -> None:
     answers, notes = embed_answers(
-        net, launches(net), lambda q: ({}, [bytes(3_000)]), ["jacobian"], Room(bytes=5_000)
+        net, launches(net), lambda q: ({}, [bytes(3_000)]), ["jacobian"], AnswerBudget(bytes=5_000)
     )
     assert len(answers) == 1
     assert notes == [
@@ -96,7 +96,7 @@ def test_limits_are_said(net: Json) -> None:
         time.sleep(0.02)
         return {}, []
 
-    answers, notes = embed_answers(net, launches(net), slow, ["jacobian"], Room(seconds=0.01))
+    answers, notes = embed_answers(net, launches(net), slow, ["jacobian"], AnswerBudget(seconds=0.01))
     assert len(answers) == 1
     assert notes[1] == "2 more answers were left out: they would take more than 4.0 MB or 0.01 s."
 

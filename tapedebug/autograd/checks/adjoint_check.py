@@ -18,7 +18,7 @@ from tapedebug.autograd.checks.large import check_large
 from tapedebug.autograd.checks.sparse_check import SparseCheck, compressible
 from tapedebug.autograd.checks.sparse_result import sparse_result
 from tapedebug.autograd.finite_diff.comparison import Comparison as Comparison
-from tapedebug.autograd.finite_diff.nondeterminism import unsteady
+from tapedebug.autograd.finite_diff.nondeterminism import nondeterministic_pairs
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.options import Options, positive, whole_number
 from tapedebug.autograd.results.gradcheck_result import PairResult
@@ -37,7 +37,7 @@ Route = Literal["grid", "sparse", "large"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class CheckPlan:
     """How to check: see `gradcheck`.
 
     Attributes:
@@ -56,7 +56,7 @@ class Plan:
     dense: int = 0
     options: Options = field(default_factory=Options)
 
-    def checked(self) -> Plan:
+    def checked(self) -> CheckPlan:
         """Itself.
 
         Raises:
@@ -83,13 +83,13 @@ class Plan:
 def check_pairs_of(
     program: Program,
     pairs: Pairs,
-    plan: Plan,
+    plan: CheckPlan,
     checkpoint: Checkpoint | None = None,
     kept: list[Comparison] | None = None,
     *,
     each: Callable[[PairResult], Any] | None = None,
 ) -> list[PairResult]:
-    """Check each of `pairs`; see `Plan` for how.
+    """Check each of `pairs`; see `CheckPlan` for how.
 
     What was compared is appended to `kept`, for plots. `each` is called with every result as soon as it is
     there; what is returned may say more, by comparison with the others.
@@ -109,12 +109,14 @@ def check_pairs_of(
 class _Check:
     """The results of all pairs of one program, found by three routes."""
 
-    def __init__(self, program: Program, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None) -> None:
+    def __init__(
+        self, program: Program, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None
+    ) -> None:
         self.program = program
         self.pairs = pairs
         self.plan = plan
         self.checkpoint = checkpoint
-        self.unsteady = unsteady(program, pairs, plan.options.nondet_tol, checkpoint)
+        self.unsteady = nondeterministic_pairs(program, pairs, plan.options.nondet_tol, checkpoint)
         self.patterns = self._patterns()
         self.results: dict[Pair, PairResult] = {}
         self.compared: dict[Pair, Comparison] = {}
@@ -180,8 +182,8 @@ class _Check:
             self.program, {pair: self.patterns[pair] for pair in chosen}, self.plan, self.checkpoint
         )
         for pair, judged in work.judged().items():
-            unsteady = self.unsteady.get(pair, "")
-            self._keep(pair, *sparse_result(judged, self.plan, self.checkpoint, unsteady))
+            nondeterministic_pairs = self.unsteady.get(pair, "")
+            self._keep(pair, *sparse_result(judged, self.plan, self.checkpoint, nondeterministic_pairs))
         for pair, row in work.incomplete.items():
             del self.patterns[pair]
             source, target = pair

@@ -12,14 +12,14 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.finite_diff.wirtinger import Complexes, Wirtinger
-from tapedebug.autograd.results.error_patterns import Signature
+from tapedebug.autograd.results.error_patterns import ErrorPattern
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.probes import shape_index
 from tapedebug.autograd.subjects.program import IN_PLACE, Port
 from tapedebug.lang.types import is_float, type_name, value_shape
 
-Chosen = bool | str | int | Sequence[str | int] | None
+ComplexSelection = bool | str | int | Sequence[str | int] | None
 """What holds complex numbers: names, places among all arguments, True for every vec2."""
 
 CONVENTION = "∂/∂a + i ∂/∂b of z = a + ib"
@@ -28,12 +28,14 @@ CONVENTION = "∂/∂a + i ∂/∂b of z = a + ib"
 # ------------------------------------------------------------------ which arguments
 
 
-def complex_names(subject: str, chosen: Chosen, arguments: Sequence[tuple[str, Any]]) -> frozenset[str]:
+def complex_names(
+    subject: str, chosen: ComplexSelection, arguments: Sequence[tuple[str, Any]]
+) -> frozenset[str]:
     """The names of the arrays that hold complex numbers.
 
     Args:
         subject: For messages: "kernel square".
-        chosen: See `Chosen`.
+        chosen: See `ComplexSelection`.
         arguments: All arguments by name, in order.
 
     Raises:
@@ -108,7 +110,7 @@ def as_complex(
     if result.verdict == "WRONG" and found.wrong.any():
         cause = _cause(found, tolerance)
         message = _wrong(found, source, target) + (f"; {cause}" if cause else "")
-        signature = Signature("conjugated", cause) if cause else result.signature
+        signature = ErrorPattern("conjugated", cause) if cause else result.signature
         result = replace(result, message=message, signature=signature)
     return result
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Checkpoint, Indices
-from tapedebug.autograd.finite_diff.comparison import Grid
+from tapedebug.autograd.finite_diff.comparison import EntryGrid
 from tapedebug.autograd.finite_diff.float32_noise import explain_suspects
 from tapedebug.autograd.finite_diff.jacobian_entries import adjoints, fine_for, references
 from tapedebug.autograd.finite_diff.verdict import SUSPECT, WRONG, Codes, judge
@@ -16,11 +16,11 @@ from tapedebug.autograd.subjects.probes import Probes
 from tapedebug.autograd.subjects.program import Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.adjoint_check import Plan
+    from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 
 @dataclass(frozen=True, eq=False)
-class Alone:
+class RecheckedEntries:
     """Entries at the crossings of some rows and columns, compared one by one.
 
     Attributes:
@@ -29,20 +29,20 @@ class Alone:
         rounding: Which agree but for float32 rounding.
     """
 
-    grid: Grid
+    grid: EntryGrid
     codes: Codes
     rounding: Bools
 
 
-def alone(
+def recheck_entries(
     program: Program,
     source: Port,
     target: Port,
     rows: Indices,
     columns: Indices,
-    plan: Plan,
+    plan: CheckPlan,
     checkpoint: Checkpoint | None = None,
-) -> Alone:
+) -> RecheckedEntries:
     """Compare the entries in `rows` and `columns` of the Jacobian of `target` with respect to `source`."""
     down = Probes(target.size, rows, np.zeros((0, target.size)))
     across = Probes(source.size, columns, np.zeros((0, source.size)))
@@ -53,12 +53,14 @@ def alone(
     pulled = adjoints(program, target, down, [source], columns={source: across}, checkpoint=checkpoint)[
         source
     ]
-    grid = Grid(program, source, target, down, across, pulled.values, pulled.sizes, found, plan.tolerance)
+    grid = EntryGrid(
+        program, source, target, down, across, pulled.values, pulled.sizes, found, plan.tolerance
+    )
     codes = judge(grid.ad, found, plan.tolerance, source.rounding)
-    return Alone(grid, codes, settled(grid, codes, plan, checkpoint))
+    return RecheckedEntries(grid, codes, settled(grid, codes, plan, checkpoint))
 
 
-def settled(grid: Grid, codes: Codes, plan: Plan, checkpoint: Checkpoint | None) -> Bools:
+def settled(grid: EntryGrid, codes: Codes, plan: CheckPlan, checkpoint: Checkpoint | None) -> Bools:
     """Turn each SUSPECT of `codes` into a verdict, in place; where float32 rounding explains an entry."""
     if not (codes == SUSPECT).any():
         return np.zeros(codes.shape, dtype=bool)

@@ -10,7 +10,7 @@ import numpy as np
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.checks.bias import systematic_note
 from tapedebug.autograd.checks.entry_recheck import settled
-from tapedebug.autograd.finite_diff.comparison import Comparison, Grid, Sparse
+from tapedebug.autograd.finite_diff.comparison import Comparison, EntryGrid, SparseEntries
 from tapedebug.autograd.finite_diff.jacobian_entries import adjoints, fine_for, references
 from tapedebug.autograd.finite_diff.verdict import AGREE, SUSPECT, Codes, Reference, judge
 from tapedebug.autograd.results.gradcheck_result import PairResult
@@ -20,18 +20,18 @@ from tapedebug.autograd.subjects.probes import Probes, seeds_of_all_kinds
 from tapedebug.autograd.subjects.program import Pairs, Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.adjoint_check import Plan
+    from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 Pair = tuple[Port, Port]
 
 
-def rows_of(port: Port, plan: Plan) -> Probes:
+def rows_of(port: Port, plan: CheckPlan) -> Probes:
     """Rows to compare: unit seeds, and some that are negative and large, in which an adjoint is linear."""
     seeds = seeds_of_all_kinds(port.size) if port.size else None
     return Probes.of(port, plan.max_outputs, seeds, sample=plan.options.sample)
 
 
-def columns_of(port: Port, plan: Plan) -> Probes:
+def columns_of(port: Port, plan: CheckPlan) -> Probes:
     """Columns to compare."""
     return Probes.of(port, plan.max_inputs, sample=plan.options.sample)
 
@@ -41,9 +41,9 @@ def compare_grids(
     pairs: Pairs,
     rows: Mapping[Port, Probes],
     columns: Mapping[Port, Probes],
-    plan: Plan,
+    plan: CheckPlan,
     checkpoint: Checkpoint | None = None,
-) -> list[Grid]:
+) -> list[EntryGrid]:
     """Evaluate rows × columns of each of `pairs`, in their order."""
     found: dict[Pair, Reference] = {}
     for source in pairs.inputs():
@@ -53,12 +53,12 @@ def compare_grids(
             kind=plan.options.reference, eps=plan.eps, enough=fine_for(plan.tolerance), checkpoint=checkpoint,
         )  # fmt: skip
         found.update({(source, target): reference for target, reference in several.items()})
-    grids: dict[Pair, Grid] = {}
+    grids: dict[Pair, EntryGrid] = {}
     for target in pairs.outputs():
         sources = [i for i, o in pairs.chosen if o is target]
         pulled = adjoints(program, target, rows[target], sources, columns=columns, checkpoint=checkpoint)
         for source in sources:
-            grids[source, target] = Grid(
+            grids[source, target] = EntryGrid(
                 program, source, target, rows[target], columns[source],
                 pulled[source].values, pulled[source].sizes, found[source, target], plan.tolerance,
             )  # fmt: skip
@@ -66,8 +66,8 @@ def compare_grids(
 
 
 def grid_result(
-    pair: Grid,
-    plan: Plan,
+    pair: EntryGrid,
+    plan: CheckPlan,
     checkpoint: Checkpoint | None = None,
     *,
     unsteady: str = "",
@@ -105,7 +105,7 @@ def grid_result(
     return shown, describe(shown, codes, rounding=rounding, notes=notes)
 
 
-def _inside(pair: Grid, pattern: Pattern) -> Bools:
+def _inside(pair: EntryGrid, pattern: Pattern) -> Bools:
     """Single entries where the pattern has one."""
     inside = np.zeros(pair.ad.shape, dtype=bool)
     block = inside[: len(pair.rows.units), : len(pair.columns.units)]
@@ -114,16 +114,18 @@ def _inside(pair: Grid, pattern: Pattern) -> Bools:
     return inside
 
 
-def _entries(pair: Grid, inside: Bools, codes: Codes, rounding: Bools) -> tuple[Sparse, Codes, Bools]:
+def _entries(
+    pair: EntryGrid, inside: Bools, codes: Codes, rounding: Bools
+) -> tuple[SparseEntries, Codes, Bools]:
     lines, columns = np.nonzero(inside)
-    found = Sparse(
+    found = SparseEntries(
         pair.program, pair.source, pair.target, pair.rows.units[lines], pair.columns.units[columns],
         pair.ad[inside], pair.reference.part(inside), pair.tolerance,
     )  # fmt: skip
     return found, codes[inside], rounding[inside]
 
 
-def _missed(pair: Grid) -> Bools:
+def _missed(pair: EntryGrid) -> Bools:
     """Where AD misses FD by more than entries that are all within tolerance can add up to."""
     left = _weights(pair.rows)[:, None]
     with np.errstate(all="ignore"):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats
-from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.finite_diff.richardson import slope
 from tapedebug.autograd.results.pair_result import PairResult
 from tapedebug.autograd.subjects.adjoint_program import AdjointProgram
@@ -24,7 +24,7 @@ NAME = "second derivative of the function"
 TRIES = 2
 
 
-def check_against_function(adjoint: AdjointProgram, plan: Plan) -> list[PairResult]:
+def check_against_function(adjoint: AdjointProgram, plan: CheckPlan) -> list[PairResult]:
     """A result where the two differ by more than the tolerance and the error bar; else none."""
     probe = adjoint.first.shadow()
     if meant_to_differ(probe):
@@ -48,7 +48,7 @@ def _apart(ports: Sequence[Port]) -> list[Port]:
 
 
 class _Comparison:
-    def __init__(self, adjoint: AdjointProgram, plan: Plan, number: int) -> None:
+    def __init__(self, adjoint: AdjointProgram, plan: CheckPlan, number: int) -> None:
         self.adjoint, self.plan = adjoint, plan
         self.points = _apart(adjoint.first.inputs)
         self.u, self.v = self._direction(2 * number), self._direction(2 * number + 1)

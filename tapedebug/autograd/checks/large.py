@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
-from tapedebug.autograd.checks.entry_recheck import Alone, alone
+from tapedebug.autograd.checks.entry_recheck import RecheckedEntries, recheck_entries
 from tapedebug.autograd.checks.grids import columns_of, compare_grids, grid_result, rows_of
-from tapedebug.autograd.checks.random_projection import Combined
+from tapedebug.autograd.checks.random_projection import RandomProjection
 from tapedebug.autograd.finite_diff.comparison import Comparison
 from tapedebug.autograd.finite_diff.verdict import AGREE
 from tapedebug.autograd.results.gradcheck_result import PairResult
@@ -19,7 +19,7 @@ from tapedebug.autograd.subjects.probes import Probes
 from tapedebug.autograd.subjects.program import Pairs, Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.adjoint_check import Plan
+    from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 SAMPLE = 32  # rows, and columns, that are evaluated one by one beside the combinations
 SLIGHT = 1e-7  # relative error of a float64 adjoint that is none of rounding
@@ -28,7 +28,12 @@ LARGEST = 2  # of those with the largest entries, too
 
 
 def check_large(
-    program: Program, source: Port, target: Port, plan: Plan, checkpoint: Checkpoint | None, unsteady: str
+    program: Program,
+    source: Port,
+    target: Port,
+    plan: CheckPlan,
+    checkpoint: Checkpoint | None,
+    unsteady: str,
 ) -> tuple[Comparison | None, PairResult]:
     """Compare random combinations of all entries, and (unless `fast_mode`) a sample of single ones."""
     where = f"{source.label} → {target.label}"
@@ -36,7 +41,7 @@ def check_large(
     if unsteady:
         limited = replace(plan, max_inputs=1, max_outputs=1)
         return _sampled(program, source, target, limited, checkpoint, unsteady, ())
-    work = Combined(program, source, target, plan, checkpoint)
+    work = RandomProjection(program, source, target, plan, checkpoint)
     kinds = f"{len(work.directions)} random directions and {len(work.seeds)} seeds"
     fast = f"{where}: {kinds} of all {count} entries were compared, none by itself (fast_mode)"
     note = fast if plan.options.fast_mode else (
@@ -45,14 +50,18 @@ def check_large(
     )  # fmt: skip
     notes: tuple[str, ...] = (note,)
     for row, column in work.suspects():
-        found = alone(program, source, target, np.array([row]), np.array([column]), plan, checkpoint)
+        found = recheck_entries(
+            program, source, target, np.array([row]), np.array([column]), plan, checkpoint
+        )
         if (found.codes != AGREE).any():
             notes = (note, f"{where}: the entry was found by halving: others may be like it")
             return found.grid, describe(found.grid, found.codes, rounding=found.rounding, notes=notes)
         notes += _slightly(found)
     lost = [at for at in source.positions if not np.isfinite(program.values(source)[at])]
     if lost:  # differences of what is not finite are not: combinations leave these inputs out
-        found = alone(program, source, target, target.positions[:1], np.array(lost[:1]), plan, checkpoint)
+        found = recheck_entries(
+            program, source, target, target.positions[:1], np.array(lost[:1]), plan, checkpoint
+        )
         if (found.codes != AGREE).any():
             many = "1 input is" if len(lost) == 1 else f"{len(lost)} inputs are"
             notes += (f"{where}: {many} not finite, and not in these combinations; the others agree",)
@@ -66,7 +75,7 @@ def check_large(
     return _sampled(program, source, target, sampled, checkpoint, "", notes, work)
 
 
-def _slightly(found: Alone) -> tuple[str, ...]:
+def _slightly(found: RecheckedEntries) -> tuple[str, ...]:
     """A note on an entry that is off by less than the tolerance, and by more than rounding."""
     grid, slot = found.grid, (0, 0)
     column = int(grid.columns.units[0])
@@ -90,11 +99,11 @@ def _sampled(
     program: Program,
     source: Port,
     target: Port,
-    plan: Plan,
+    plan: CheckPlan,
     checkpoint: Checkpoint | None,
     unsteady: str,
     notes: tuple[str, ...],
-    work: Combined | None = None,
+    work: RandomProjection | None = None,
 ) -> tuple[Comparison, PairResult]:
     rows, columns = rows_of(target, plan), columns_of(source, plan)
     if work is not None:
@@ -111,7 +120,7 @@ def _with_largest(probes: Probes, sizes: Floats, port: Port) -> Probes:
     return replace(probes, units=np.union1d(probes.units, most))
 
 
-def _combinations(work: Combined, notes: tuple[str, ...]) -> PairResult:
+def _combinations(work: RandomProjection, notes: tuple[str, ...]) -> PairResult:
     """The result where all combinations agree, and nothing else was looked at."""
     values = np.abs(work.seeds @ np.where(work.smooth & work.mine, work.slopes.value, 0.0).T)
     with np.errstate(all="ignore"):

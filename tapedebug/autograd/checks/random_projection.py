@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
-from tapedebug.autograd.finite_diff.bisect import Hunt
+from tapedebug.autograd.finite_diff.bisect import EntryBisection
 from tapedebug.autograd.finite_diff.float32_noise import SPREAD, moved_inputs, scaled_pulls
-from tapedebug.autograd.finite_diff.richardson import Slope
+from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate
 from tapedebug.autograd.subjects.probes import random_directions, seeds_of_all_kinds
 from tapedebug.autograd.subjects.program import Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.adjoint_check import Plan
+    from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 DIRECTIONS = 3
 ROUNDING = 1e-11  # of the sum of absolute values of its terms: what a float64 sum may be off
@@ -33,7 +33,7 @@ UNKNOWN = 0.5  # share of outputs whose tangent differs from differences: it lea
 
 
 @dataclass
-class Combined:
+class RandomProjection:
     """Random combinations of the entries of one Jacobian.
 
     Args:
@@ -47,12 +47,12 @@ class Combined:
     program: Program
     source: Port
     target: Port
-    plan: Plan
+    plan: CheckPlan
     checkpoint: Checkpoint | None = None
 
     def suspects(self) -> Iterator[tuple[int, int]]:
         """Row and column of entries that may be wrong, or at a kink, by what the combinations show."""
-        hunt = Hunt(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
+        hunt = EntryBisection(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
         excess = self.error - self.allowed
         if (~(excess <= 0)).any():
             seed, direction = np.unravel_index(
@@ -85,9 +85,9 @@ class Combined:
         return found * self._within(self.source)
 
     @cached_property
-    def slopes(self) -> Slope:
+    def slopes(self) -> DerivativeEstimate:
         """Differences of the outputs along `directions`, (DIRECTIONS, rows)."""
-        hunt = Hunt(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
+        hunt = EntryBisection(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
         return hunt.slopes(self.directions)
 
     @cached_property

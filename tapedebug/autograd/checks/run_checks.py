@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from tapedebug._progress import OutOfTime, Pace
-from tapedebug.autograd.checks.adjoint_check import Comparison, Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.checks.complex_results import as_complex, in_parts
 from tapedebug.autograd.checks.deadline import check_in_time
 from tapedebug.autograd.checks.extra import extra_checks
@@ -19,8 +19,8 @@ from tapedebug.autograd.subjects.program import Pairs, Port
 from tapedebug.autograd.subjects.subject import Subject
 
 
-def checked(
-    subject: Subject, plan: Plan, pace: Pace, kept: list[Comparison] | None = None
+def run_checks(
+    subject: Subject, plan: CheckPlan, pace: Pace, kept: list[Comparison] | None = None
 ) -> tuple[list[PairResult], DotProduct | None]:
     """The results of all pairs, and the dot-product test where there was one."""
     program, chosen, options = subject.program, subject.pairs.chosen, plan.options
@@ -61,7 +61,7 @@ def _unrepeatable(subject: Subject, source: Port, target: Port) -> PairResult:
 
 
 def collect(
-    subject: Subject, pairs: Sequence[PairResult], dot: DotProduct | None, plan: Plan
+    subject: Subject, pairs: Sequence[PairResult], dot: DotProduct | None, plan: CheckPlan
 ) -> GradcheckResult:
     """The result of a check of one kernel or function."""
     notes = [*subject.pairs.notes, *dict.fromkeys(note for pair in pairs for note in pair.notes)]
@@ -82,7 +82,7 @@ def collect(
 
 
 def counted(pairs: Sequence[PairResult]) -> str:
-    """`2 input-output pairs checked, 18 of 18 entries; beside the adjoint: tangent (2 pairs)`."""
+    """`2 input-output pairs run_checks, 18 of 18 entries; beside the adjoint: tangent (2 pairs)`."""
     kinds: dict[str, list[PairResult]] = {}
     for pair in pairs:
         kinds.setdefault(pair.check, []).append(pair)

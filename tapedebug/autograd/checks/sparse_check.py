@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats, Indices
-from tapedebug.autograd.finite_diff.comparison import Sparse
+from tapedebug.autograd.finite_diff.comparison import SparseEntries
 from tapedebug.autograd.finite_diff.float32_noise import (
     SCALES,
-    Evidence,
+    RoundingEvidence,
+    classify,
     further_inputs,
     lost_digits,
     moved_inputs,
     scaled_pulls,
-    weigh,
 )
 from tapedebug.autograd.finite_diff.jacobian_entries import along, fine_for, plainly
-from tapedebug.autograd.finite_diff.richardson import TINY, Slope, first_step
+from tapedebug.autograd.finite_diff.richardson import TINY, DerivativeEstimate, first_step
 from tapedebug.autograd.finite_diff.verdict import SUSPECT, WRONG, Codes, Reference, judge
 from tapedebug.autograd.sparse.colouring import Compression, compress
 from tapedebug.autograd.sparse.pattern import Pattern, Patterns
@@ -35,7 +35,7 @@ from tapedebug.autograd.subjects.probes import SEED, random_directions, seeds_of
 from tapedebug.autograd.subjects.program import Port, Program
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.adjoint_check import Plan
+    from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 Pair = tuple[Port, Port]
 
@@ -46,7 +46,7 @@ ROUNDING = 1e-9  # of what entries add up to: float64 rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedEntries:
     """A pair whose entries were all compared.
 
     Attributes:
@@ -60,7 +60,7 @@ class Judged:
         groups: How many groups of rows, and of columns, showed the entries.
     """
 
-    comparison: Sparse
+    comparison: SparseEntries
     codes: Codes
     rounding: Bools
     seeds: Floats
@@ -101,7 +101,7 @@ class SparseCheck:
 
     program: Program
     patterns: Mapping[Pair, Pattern]
-    plan: Plan
+    plan: CheckPlan
     checkpoint: Checkpoint | None = None
     incomplete: dict[Pair, int] = field(default_factory=dict)
     column_groups: dict[Pair, int] = field(default_factory=dict)
@@ -109,12 +109,12 @@ class SparseCheck:
     def __post_init__(self) -> None:
         self.start = self.program.evaluate({})
 
-    def judged(self) -> dict[Pair, Judged]:
+    def judged(self) -> dict[Pair, JudgedEntries]:
         """All pairs that are not `incomplete`."""
         references: dict[Pair, Reference] = {}
         for source in dict.fromkeys(source for source, _ in self.patterns):
             references.update(self._references(source))
-        judged: dict[Pair, Judged] = {}
+        judged: dict[Pair, JudgedEntries] = {}
         for target in dict.fromkeys(target for _, target in references):
             of_target = {pair: found for pair, found in references.items() if pair[1] is target}
             judged.update(self._adjoints(target, of_target))
@@ -154,7 +154,7 @@ class SparseCheck:
 
     def _slopes(
         self, source: Port, targets: Sequence[Port], groups: Floats
-    ) -> tuple[dict[Port, Slope], Floats, Floats, dict[Port, Slope]]:
+    ) -> tuple[dict[Port, DerivativeEstimate], Floats, Floats, dict[Port, DerivativeEstimate]]:
         """Along groups of columns, with the step of each column; along a random direction, with that."""
         program, plan = self.program, self.plan
         values = program.values(source)
@@ -171,14 +171,16 @@ class SparseCheck:
         found = self._sweep(source, targets, np.concatenate([groups * steps, free]))
         return found, steps, free[0], found
 
-    def _sweep(self, source: Port, targets: Sequence[Port], directions: Floats) -> dict[Port, Slope]:
+    def _sweep(
+        self, source: Port, targets: Sequence[Port], directions: Floats
+    ) -> dict[Port, DerivativeEstimate]:
         return along(
             self.program, {source: directions}, targets, self.start,
             eps=self.plan.eps, enough=fine_for(self.plan.tolerance), pulse=self.checkpoint,
         )  # fmt: skip
 
     def _missed(
-        self, source: Port, target: Port, reference: Reference, slopes: Slope, free: Floats
+        self, source: Port, target: Port, reference: Reference, slopes: DerivativeEstimate, free: Floats
     ) -> int | None:
         """An output whose derivative along a random direction is not what its entries add up to, if any.
 
@@ -215,7 +217,7 @@ class SparseCheck:
 
     # -- adjoints -------------------------------------------------------------------------------------
 
-    def _adjoints(self, target: Port, references: Mapping[Pair, Reference]) -> dict[Pair, Judged]:
+    def _adjoints(self, target: Port, references: Mapping[Pair, Reference]) -> dict[Pair, JudgedEntries]:
         sources = [source for source, _ in references]
         stacked = _stacked([self.patterns[pair] for pair in references], axis=1)
         groups = compress(stacked, "rows")
@@ -233,7 +235,7 @@ class SparseCheck:
             pair = source, target
             pattern, gradients = self.patterns[pair], pulled[source]
             where = groups.row_colours[pattern.rows], pattern.columns
-            comparison = Sparse(
+            comparison = SparseEntries(
                 self.program, source, target, pattern.rows, pattern.columns,
                 gradients[where] / weights[pattern.rows], references[pair],
                 self.plan.tolerance,
@@ -243,7 +245,7 @@ class SparseCheck:
             rounding = np.zeros(codes.shape, dtype=bool)
             if (codes == SUSPECT).any():
                 rounding = self._explain(comparison, groups, exact, codes)
-            found[pair] = Judged(
+            found[pair] = JudgedEntries(
                 comparison,
                 codes,
                 rounding,
@@ -255,7 +257,7 @@ class SparseCheck:
             )
         return found
 
-    def _explain(self, pair: Sparse, groups: Compression, exact: Floats, codes: Codes) -> Bools:
+    def _explain(self, pair: SparseEntries, groups: Compression, exact: Floats, codes: Codes) -> Bools:
         """Turn each SUSPECT of `codes` into something else, in place; where rounding explains an entry."""
         weights = _weights(pair.target.size)
         seeds = groups.seeds * weights
@@ -279,18 +281,18 @@ class SparseCheck:
         )  # fmt: skip
         lost = lost_digits(self.program, pair.target)[pair.rows]
         moved, single = samples(moved_inputs(self.program))
-        found = Evidence(exact, moved, single, scaled, rounded, lost, pair.source.rounding)
+        found = RoundingEvidence(exact, moved, single, scaled, rounded, lost, pair.source.rounding)
         given = pair.ad, pair.reference, pair.tolerance
-        verdict, minor = weigh(*given, found, pair.reference.scale)
+        verdict, minor = classify(*given, found, pair.reference.scale)
         suspect = codes == SUSPECT
         if (verdict[suspect] == WRONG).any():
             found = found.beside(*samples(further_inputs(self.program)))
-            verdict, minor = weigh(*given, found, pair.reference.scale)
+            verdict, minor = classify(*given, found, pair.reference.scale)
         codes[suspect] = verdict[suspect]
         forgiven: Bools = suspect & minor
         return forgiven
 
-    def _pulled(self, pair: Sparse, seeds: Floats, at: dict[Port, Floats], double: bool) -> Floats:
+    def _pulled(self, pair: SparseEntries, seeds: Floats, at: dict[Port, Floats], double: bool) -> Floats:
         several = [self.program.pull({pair.target: seed}, at=at, double=double) for seed in seeds]
         if self.checkpoint is not None:
             self.checkpoint()
@@ -340,7 +342,7 @@ def _steps(values: Floats, eps: float) -> Floats:
     return steps
 
 
-def _at(slopes: Slope, groups: Indices, outputs: Indices, steps: Floats) -> Reference:
+def _at(slopes: DerivativeEstimate, groups: Indices, outputs: Indices, steps: Floats) -> Reference:
     """The derivatives of single entries, from those along groups of columns."""
     where = groups, outputs
     with np.errstate(all="ignore"):

@@ -9,17 +9,17 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats, Indices
 from tapedebug.autograd.checks.bias import systematic_note
-from tapedebug.autograd.checks.entry_recheck import Alone, alone
-from tapedebug.autograd.checks.sparse_check import Judged
-from tapedebug.autograd.finite_diff.bisect import halve
-from tapedebug.autograd.finite_diff.comparison import Sparse
+from tapedebug.autograd.checks.entry_recheck import RecheckedEntries, recheck_entries
+from tapedebug.autograd.checks.sparse_check import JudgedEntries
+from tapedebug.autograd.finite_diff.bisect import bisect_entry
+from tapedebug.autograd.finite_diff.comparison import SparseEntries
 from tapedebug.autograd.finite_diff.float32_noise import SPREAD
 from tapedebug.autograd.finite_diff.verdict import AGREE, UNDECIDABLE, WRONG, Codes, Reference
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.messages import describe
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.checks.adjoint_check import Plan
+    from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 AT_ONCE = 16  # doubtful entries whose rows and columns are evaluated in one go
 BUDGET = 1 << 18  # outputs of that many columns, at most
@@ -31,8 +31,8 @@ LOOKS = 3  # columns that are looked into
 
 
 def sparse_result(
-    judged: Judged, plan: Plan, checkpoint: Checkpoint | None, unsteady: str
-) -> tuple[Sparse, PairResult]:
+    judged: JudgedEntries, plan: CheckPlan, checkpoint: Checkpoint | None, unsteady: str
+) -> tuple[SparseEntries, PairResult]:
     """What was compared of one pair in the end, and the result."""
     work = _Closer(judged, plan, checkpoint)
     if not unsteady:
@@ -48,7 +48,7 @@ def sparse_result(
     return pair, replace(result, zeros=0 if plan.options.masked else zeros, groups=judged.groups)
 
 
-def _left_out(judged: Judged) -> tuple[str, ...]:
+def _left_out(judged: JudgedEntries) -> tuple[str, ...]:
     pair = judged.comparison
     left = len(pair.source.positions) * len(pair.target.positions) - len(pair.rows)
     return (
@@ -66,7 +66,7 @@ def _worst_of(excess: Floats) -> list[int]:
 class _Closer:
     """The entries of a pair, those that were looked at alone put in place of the others."""
 
-    def __init__(self, judged: Judged, plan: Plan, checkpoint: Checkpoint | None) -> None:
+    def __init__(self, judged: JudgedEntries, plan: CheckPlan, checkpoint: Checkpoint | None) -> None:
         self.judged = judged
         self.pair = judged.comparison
         self.codes = judged.codes.copy()
@@ -128,11 +128,13 @@ class _Closer:
         most = max(4, min(AT_ONCE, BUDGET // self.pair.target.size))
         return doubtful[order[:most]]
 
-    def _alone(self, rows: Indices, columns: Indices) -> Alone:
+    def _alone(self, rows: Indices, columns: Indices) -> RecheckedEntries:
         pair = self.pair
-        return alone(pair.program, pair.source, pair.target, rows, columns, self.plan, self.checkpoint)
+        return recheck_entries(
+            pair.program, pair.source, pair.target, rows, columns, self.plan, self.checkpoint
+        )
 
-    def _take(self, found: Alone, chosen: Indices) -> None:
+    def _take(self, found: RecheckedEntries, chosen: Indices) -> None:
         """Put entries in the place of those of `chosen`; add those outside of the pattern that are wrong."""
         grid, pair = found.grid, self.pair
         line = np.searchsorted(grid.rows.units, pair.rows[chosen])
@@ -213,7 +215,7 @@ class _Closer:
 
     @staticmethod
     def _excess(
-        pair: Sparse, seed: Floats, pulled: Floats, entries: Floats, margin: Floats, stray: float
+        pair: SparseEntries, seed: Floats, pulled: Floats, entries: Floats, margin: Floats, stray: float
     ) -> Floats:
         """How far, in each column, the adjoint of a seed is off what `entries` and their margins allow."""
         size = pair.source.size
@@ -239,7 +241,7 @@ class _Closer:
             pulled = pair.program.pull_many({pair.target: parts}, double=True)[pair.source]
             return np.abs(pulled[:, column] - parts @ exact)
 
-        row = halve(seed, misses)
+        row = bisect_entry(seed, misses)
         found = self._alone(np.array([row]), np.array([column]))
         if (found.codes == AGREE).all():
             return False

@@ -13,14 +13,14 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.jacobian_entries import along
-from tapedebug.autograd.finite_diff.richardson import Slope
+from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate
 from tapedebug.autograd.subjects.program import Port, Program
 
 Misses = Callable[[Floats], Floats]
 """Maps vectors, (2, size), to how much each misses."""
 
 
-def halve(vector: Floats, misses: Misses) -> int:
+def bisect_entry(vector: Floats, misses: Misses) -> int:
     """The entry of `vector` to which the half that misses more leads again and again."""
     chosen: Indices = np.flatnonzero(vector)
     while len(chosen) > 1:
@@ -34,7 +34,7 @@ def halve(vector: Floats, misses: Misses) -> int:
 
 
 @dataclass
-class Hunt:
+class EntryBisection:
     """Looks for entries of one Jacobian.
 
     Args:
@@ -62,19 +62,19 @@ class Hunt:
             direction: (columns,), a direction in the input.
         """
         gradient = self._pull(seed[None])[0]
-        column = halve(
+        column = bisect_entry(
             direction,
             lambda parts: np.abs(parts @ gradient - np.nan_to_num(self.slopes(parts).value) @ seed),
         )
         unit = np.zeros((1, self.source.size))
         unit[0, column] = 1.0
         exact = np.nan_to_num(self.slopes(unit).value[0])
-        row = halve(seed, lambda parts: np.abs(self._pull(parts)[:, column] - parts @ exact))
+        row = bisect_entry(seed, lambda parts: np.abs(self._pull(parts)[:, column] - parts @ exact))
         return row, column
 
     def row_of_rounding(self, seed: Floats, column: int) -> int:
         """The row of the entry in `column` of which the float32 adjoint differs most from its twin."""
-        return halve(
+        return bisect_entry(
             seed, lambda parts: np.abs((self._pull(parts, double=False) - self._pull(parts))[:, column])
         )
 
@@ -86,9 +86,9 @@ class Hunt:
             bar: Floats = found.bar[:, row] + np.where(found.kink[:, row], np.inf, 0.0)
             return bar
 
-        return halve(direction, badness)
+        return bisect_entry(direction, badness)
 
-    def slopes(self, directions: Floats) -> Slope:
+    def slopes(self, directions: Floats) -> DerivativeEstimate:
         """Of the output along each direction, (k, rows)."""
         return along(
             self.program, {self.source: directions}, [self.target], self.start,

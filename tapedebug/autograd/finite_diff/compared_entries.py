@@ -17,7 +17,7 @@ FEW = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ComparedEntries:
     """Entries of one Jacobian; all arrays have the same length.
 
     Attributes:
@@ -42,7 +42,7 @@ class Compared:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def some(self, chosen: Bools) -> Compared:
+    def some(self, chosen: Bools) -> ComparedEntries:
         """Some of the entries; the others count as not evaluated."""
         wrong = None if self.wrong is None else self.wrong[chosen]
         return replace(
@@ -50,7 +50,7 @@ class Compared:
             fd=self.fd[chosen], bar=self.bar[chosen], wrong=wrong, zeros=False,
         )  # fmt: skip
 
-    def within(self, rows: tuple[int, int], columns: tuple[int, int]) -> Compared:
+    def within(self, rows: tuple[int, int], columns: tuple[int, int]) -> ComparedEntries:
         """The entries of a window, from a row and column up to others, as a Jacobian of its own."""
         chosen = (self.rows >= rows[0]) & (self.rows < rows[1])
         chosen &= (self.columns >= columns[0]) & (self.columns < columns[1])

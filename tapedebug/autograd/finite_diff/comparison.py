@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
-from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.finite_diff.verdict import Reference, Tolerance
 from tapedebug.autograd.subjects.probes import Probes
 from tapedebug.autograd.subjects.program import Port, Program
@@ -66,13 +66,13 @@ class Comparison(Protocol):
         """The largest finite abs(FD) beside each entry, of a shape that broadcasts to theirs."""
         ...
 
-    def compared(self) -> Compared:
+    def compared(self) -> ComparedEntries:
         """The single entries as data."""
         ...
 
 
 @dataclass(frozen=True)
-class Grid:
+class EntryGrid:
     """A pair of which rows × columns are compared; see `Comparison`.
 
     Attributes:
@@ -111,12 +111,12 @@ class Grid:
         largest: Floats = np.where(np.isfinite(size), size, 0.0).max(axis=1, keepdims=True, initial=0.0)
         return largest
 
-    def compared(self) -> Compared:
+    def compared(self) -> ComparedEntries:
         """The single entries as data."""
         rows, columns = self.rows.units, self.columns.units
         value, bar = self.reference.value, self.reference.bar
         block = np.s_[: len(rows), : len(columns)]
-        return Compared(
+        return ComparedEntries(
             (self.target.size, self.source.size),
             np.repeat(rows, len(columns)),
             np.tile(columns, len(rows)),
@@ -127,7 +127,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Sparse:
+class SparseEntries:
     """A pair of which all entries that can be nonzero are compared; see `Comparison`. Arrays are (entries,).
 
     Attributes:
@@ -162,9 +162,9 @@ class Sparse:
         found: Floats = largest[self.rows]
         return found
 
-    def compared(self) -> Compared:
+    def compared(self) -> ComparedEntries:
         """The single entries as data."""
         shape = self.target.size, self.source.size
         value, bar = self.reference.value, self.reference.bar
-        found = Compared(shape, self.rows, self.columns, self.ad, value, bar, zeros=True)
+        found = ComparedEntries(shape, self.rows, self.columns, self.ad, value, bar, zeros=True)
         return found if self.singles.all() else replace(found.some(self.singles), zeros=True)

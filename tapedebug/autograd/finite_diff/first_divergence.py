@@ -39,7 +39,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class Divergence:
     """A launch whose adjoint is not what differences of it are.
 
     Attributes:
@@ -55,9 +55,9 @@ class Parting:
     by_param: Mapping[int, tuple[float, float]]
 
 
-def first_parting(
+def find_first_divergence(
     make: Callable[[], Shadow], seeds: Mapping[Any, Values], leaves: Sequence[Any], consume: Consume
-) -> Parting | None:
+) -> Divergence | None:
     """The launch where adjoints part from differences; None where they do not, or nothing can be said.
 
     Args:
@@ -90,7 +90,7 @@ class _Bisection:
         self.steps = STEPS[0]
         self.inner = functools.cache(self._inner)
 
-    def parting(self) -> Parting | None:
+    def parting(self) -> Divergence | None:
         self.steps = min(STEPS, key=self._imprecision)
         end, start = self.inner(self.length), self.inner(0)
         if not end.error <= PRECISE * end.size or not self._parted(start, end):
@@ -103,7 +103,7 @@ class _Bisection:
             else:
                 high = middle
         before, after = self.inner(low), self.inner(high)
-        return Parting(low, after, before, self._by_param(low))
+        return Divergence(low, after, before, self._by_param(low))
 
     def _imprecision(self, steps: tuple[float, float]) -> float:
         """Of differences of the loss: small steps suffer from rounding, large ones from curvature."""

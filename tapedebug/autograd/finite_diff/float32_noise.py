@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
-from tapedebug.autograd.finite_diff.comparison import Grid
+from tapedebug.autograd.finite_diff.comparison import EntryGrid
 from tapedebug.autograd.finite_diff.jacobian_entries import adjoints
 from tapedebug.autograd.finite_diff.verdict import (
     AGREE,
@@ -45,7 +45,7 @@ LOST = 1e-3  # relative error of a float32 forward value that tells of rounding 
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RoundingEvidence:
     """What the float64 twin says of some entries; all arrays of their shape (s, …) or (…).
 
     Attributes:
@@ -66,7 +66,7 @@ class Evidence:
     lost: Bools
     rounding: float
 
-    def beside(self, moved: Floats, single: Floats) -> Evidence:
+    def beside(self, moved: Floats, single: Floats) -> RoundingEvidence:
         """The same with further samples."""
         return replace(
             self,
@@ -86,8 +86,8 @@ def minor_of(tolerance: Tolerance, scale: float) -> float:
     return tolerance.atol + max(tolerance.rtol, MINOR) * scale
 
 
-def weigh(
-    ad: Floats, reference: Reference, tolerance: Tolerance, found: Evidence, scale: float
+def classify(
+    ad: Floats, reference: Reference, tolerance: Tolerance, found: RoundingEvidence, scale: float
 ) -> tuple[Codes, Bools]:
     """Judge entries that miss their tolerance: AGREE, KINK, UNDECIDABLE or WRONG.
 
@@ -138,7 +138,7 @@ def _chaotic(exact: Floats, off: Floats, moved: Floats, among: Bools) -> Bools:
     return chaotic
 
 
-def explain_suspects(pair: Grid, codes: Codes, checkpoint: Checkpoint | None = None) -> Bools:
+def explain_suspects(pair: EntryGrid, codes: Codes, checkpoint: Checkpoint | None = None) -> Bools:
     """Turn each SUSPECT of `codes` into AGREE, KINK, UNDECIDABLE or WRONG, in place.
 
     Returns:
@@ -155,10 +155,10 @@ def explain_suspects(pair: Grid, codes: Codes, checkpoint: Checkpoint | None = N
             continue
         found = _row(pair, int(line), moved, bool(lost[line]), checkpoint)
         given = pair.ad[line], pair.reference.part(line), pair.tolerance
-        verdict, rounding = weigh(*given, found, scale)
+        verdict, rounding = classify(*given, found, scale)
         if (verdict[suspect] == WRONG).any():
             found = found.beside(*_samples(pair, int(line), further_inputs(pair.program), checkpoint))
-            verdict, rounding = weigh(*given, found, scale)
+            verdict, rounding = classify(*given, found, scale)
         codes[line] = np.where(suspect, verdict, codes[line])
         forgiven[line] = suspect & rounding
         if (codes[line] == WRONG).any():
@@ -167,7 +167,7 @@ def explain_suspects(pair: Grid, codes: Codes, checkpoint: Checkpoint | None = N
 
 
 def _adjoint(
-    pair: Grid, line: int, at: dict[Port, Floats] | None, double: bool, checkpoint: Checkpoint | None
+    pair: EntryGrid, line: int, at: dict[Port, Floats] | None, double: bool, checkpoint: Checkpoint | None
 ) -> Floats:
     rows = adjoints(
         pair.program, pair.target, pair.rows, [pair.source], columns={pair.source: pair.columns},
@@ -178,7 +178,7 @@ def _adjoint(
 
 
 def _samples(
-    pair: Grid, line: int, moved: list[dict[Port, Floats]], checkpoint: Checkpoint | None
+    pair: EntryGrid, line: int, moved: list[dict[Port, Floats]], checkpoint: Checkpoint | None
 ) -> tuple[Floats, Floats]:
     """A row at inputs that differ by one rounding: by the twin, and in float32."""
     both = [
@@ -188,15 +188,17 @@ def _samples(
 
 
 def _row(
-    pair: Grid, line: int, moved: list[dict[Port, Floats]], lost: bool, checkpoint: Checkpoint | None
-) -> Evidence:
+    pair: EntryGrid, line: int, moved: list[dict[Port, Floats]], lost: bool, checkpoint: Checkpoint | None
+) -> RoundingEvidence:
     exact = _adjoint(pair, line, None, True, checkpoint)
     samples, single = _samples(pair, line, moved, checkpoint)
     scaled, rounded = (
         pair.columns.apply(pulls[pair.source])
         for pulls in scaled_pulls(pair.program, pair.target, pair.rows.vector(line))
     )
-    return Evidence(exact, samples, single, scaled, rounded, np.full(exact.shape, lost), pair.source.rounding)
+    return RoundingEvidence(
+        exact, samples, single, scaled, rounded, np.full(exact.shape, lost), pair.source.rounding
+    )
 
 
 def scaled_pulls(program: Program, target: Port, seed: Floats) -> tuple[dict[Port, Floats], ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
-from tapedebug.autograd.finite_diff.richardson import Slope, slopes
+from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate, slopes
 from tapedebug.autograd.finite_diff.verdict import Reference, Tolerance
 from tapedebug.autograd.options import ReferenceKind
 from tapedebug.autograd.subjects.probes import Probes
@@ -111,7 +111,7 @@ def along(
     eps: float,
     enough: Callable[[Floats], Floats] = sharp,
     pulse: Checkpoint | None = None,
-) -> dict[Port, Slope]:
+) -> dict[Port, DerivativeEstimate]:
     """Derivatives along k directions by differences in float64, all directions and both signs in one run.
 
     Args:
@@ -148,7 +148,7 @@ def along(
     found = slopes(both, at_zero, eps=eps, magnitudes=np.max(sizes, axis=0), enough=enough)
     bounds = np.cumsum([0, *(target.size for target in targets)])
     return {
-        target: Slope(
+        target: DerivativeEstimate(
             found.value[:, low:high], found.bar[:, low:high],
             found.left[:, low:high], found.right[:, low:high], found.kink[:, low:high], found.evaluations,
         )
@@ -163,7 +163,7 @@ def plainly(
     targets: Sequence[Port],
     eps: float,
     pulse: Checkpoint | None = None,
-) -> dict[Port, Slope]:
+) -> dict[Port, DerivativeEstimate]:
     """Central differences of the program as it is, at one step: `(f(x + eps) - f(x - eps)) / (2 eps)`.
 
     Returns:
@@ -179,7 +179,7 @@ def plainly(
         for target in targets:
             value = (found[target][:count] - found[target][count:]) / (2 * eps)
             none = np.zeros(value.shape)
-            slopes[target] = Slope(value, none, value, value, none.astype(bool), 2 * count)
+            slopes[target] = DerivativeEstimate(value, none, value, value, none.astype(bool), 2 * count)
     return slopes
 
 
@@ -190,7 +190,7 @@ def in_chunks(count: int, width: int) -> Iterator[Indices]:
         yield np.arange(first, min(first + step, count))
 
 
-def _columns(rows: Probes, found: Slope) -> tuple[Floats, ...]:
+def _columns(rows: Probes, found: DerivativeEstimate) -> tuple[Floats, ...]:
     value, bar = rows.apply(found.value), rows.spread(found.bar)
     if not found.kink.any():
         return value, bar, value, value, np.zeros(value.shape)

@@ -9,7 +9,7 @@ from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Pairs, Port, Program
 
 
-def unsteady(
+def nondeterministic_pairs(
     program: Program, pairs: Pairs, tolerance: float, checkpoint: Checkpoint | None = None
 ) -> dict[tuple[Port, Port], str]:
     """Run forward and backward twice; which pairs differ, and by how much in words.

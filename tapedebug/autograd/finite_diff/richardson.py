@@ -30,7 +30,7 @@ DIGITS = HELD * -math.log10(STABLE)  # as rare by chance: by how many digits slo
 
 
 @dataclass(frozen=True, slots=True)
-class Slope:
+class DerivativeEstimate:
     """Derivatives of m outputs along one direction, at displacement 0: all arrays (m,).
 
     Of `slopes`, along k directions: all arrays (k, m).
@@ -67,7 +67,7 @@ def slope(
     magnitude: float,
     enough: Callable[[Floats], Floats],
     max_steps: int = MAX_STEPS,
-) -> Slope:
+) -> DerivativeEstimate:
     """Differentiate `f` at 0.
 
     Args:
@@ -86,7 +86,7 @@ def slope(
     found = slopes(
         both, at_zero, eps=eps, magnitudes=np.array([magnitude]), enough=enough, max_steps=max_steps
     )
-    return Slope(
+    return DerivativeEstimate(
         found.value[0], found.bar[0], found.left[0], found.right[0], found.kink[0], found.evaluations
     )
 
@@ -99,7 +99,7 @@ def slopes(
     magnitudes: Floats,
     enough: Callable[[Floats], Floats],
     max_steps: int = MAX_STEPS,
-) -> Slope:
+) -> DerivativeEstimate:
     """Differentiate along k directions at once.
 
     A value that is tiny beside `eps` is swept a second time, with steps of its own size.
@@ -130,12 +130,12 @@ def slopes(
 def _looked_at_from_afar(
     f: Callable[[Indices, Floats], tuple[Floats, Floats]],
     at_zero: Floats,
-    found: Slope,
+    found: DerivativeEstimate,
     eps: float,
     magnitudes: Floats,
     enough: Callable[[Floats], Floats],
     max_steps: int,
-) -> Slope:
+) -> DerivativeEstimate:
     """`found`, with kinks that only larger steps show: of a function that is rounded on its way."""
     assert found.perhaps is not None
     lines: Indices = np.flatnonzero(found.perhaps.any(axis=1))
@@ -154,7 +154,9 @@ def _looked_at_from_afar(
     return replace(found, evaluations=found.evaluations + far.evaluations)
 
 
-def _take_nearer(found: Slope, near: Slope, lines: Indices, enough: Callable[[Floats], Floats]) -> None:
+def _take_nearer(
+    found: DerivativeEstimate, near: DerivativeEstimate, lines: Indices, enough: Callable[[Floats], Floats]
+) -> None:
     """Replace the slopes `lines` of `found` by those of shorter steps, where these are sure or contradict."""
     with np.errstate(all="ignore"):
         bar = found.bar[lines]
@@ -172,12 +174,12 @@ def _swept(
     magnitudes: Floats,
     enough: Callable[[Floats], Floats],
     max_steps: int,
-) -> Slope:
+) -> DerivativeEstimate:
     """`slopes`, where `largest` are the largest steps, (k,)."""
     total = (len(magnitudes), len(at_zero))
     unknown = np.full(total, np.nan)
     no, maybe = np.zeros(total, bool), np.zeros(total, bool)
-    found = Slope(unknown, np.full(total, np.inf), unknown.copy(), unknown.copy(), no, 0, maybe)
+    found = DerivativeEstimate(unknown, np.full(total, np.inf), unknown.copy(), unknown.copy(), no, 0, maybe)
     active: Indices = np.flatnonzero(np.isfinite(magnitudes))
     if not len(active):
         return found
@@ -356,7 +358,7 @@ class _Sweep:
         if self.sides is not None:
             self.sides = self.sides[0][which], self.sides[1][which]
 
-    def finish(self, which: Bools, active: Indices, into: Slope) -> None:
+    def finish(self, which: Bools, active: Indices, into: DerivativeEstimate) -> None:
         """Write the slopes along the directions `which`, of those that are `active`."""
         best, bar, lines = self.best[which], self.bar[which], active[which]
         lost = self.lost[which]

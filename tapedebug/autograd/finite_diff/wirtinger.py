@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
-from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 
 Complexes = np.ndarray[Any, np.dtype[np.complex128]]
 
@@ -42,7 +42,7 @@ class Wirtinger:
     parts: bool
 
     @classmethod
-    def of(cls, found: Compared, parts: bool) -> Wirtinger:
+    def of(cls, found: ComparedEntries, parts: bool) -> Wirtinger:
         """The entries of which both components were compared."""
         width = max(1, found.shape[1] // 2)
         keys, place, count = np.unique(

@@ -13,8 +13,8 @@ from itertools import combinations
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
-from tapedebug.autograd.finite_diff.compared_entries import Compared
-from tapedebug.autograd.results.wrong_entries import FINE, Evidence, Side
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
+from tapedebug.autograd.results.wrong_entries import FINE, Side, WrongEntries
 from tapedebug.autograd.subjects.entry_names import component_name, entry_name
 from tapedebug.lang.types import is_matrix, numpy_dtype
 
@@ -26,7 +26,7 @@ FEW = 20  # integers up to which a ratio needs no other reason to be one
 
 
 @dataclass(frozen=True)
-class Signature:
+class ErrorPattern:
     """What all wrong entries have in common.
 
     Attributes:
@@ -41,10 +41,10 @@ class Signature:
     ratio: float | None = None
 
 
-Predicate = Callable[[Evidence], Signature | None]
+Predicate = Callable[[WrongEntries], ErrorPattern | None]
 
 
-def signatures(evidence: Evidence) -> Iterator[Signature]:
+def error_patterns(evidence: WrongEntries) -> Iterator[ErrorPattern]:
     """What holds for all wrong entries, the plainest first."""
     if not evidence.wrong.any():
         return
@@ -54,51 +54,53 @@ def signatures(evidence: Evidence) -> Iterator[Signature]:
             yield found
 
 
-def not_finite(evidence: Evidence) -> Signature | None:
+def not_finite(evidence: WrongEntries) -> ErrorPattern | None:
     """AD is NaN or infinite where FD is a number."""
     if np.isfinite(evidence.ad).any() or not np.isfinite(evidence.fd).all():
         return None
     numbers = np.finfo(numpy_dtype(evidence.input_type))
     if (np.abs(evidence.fd) > numbers.max).all():
-        return Signature("not finite", f"it is too large for {numbers.dtype}")
-    return Signature(
+        return ErrorPattern("not finite", f"it is too large for {numbers.dtype}")
+    return ErrorPattern(
         "not finite", "a division by zero, or the slope of a root or a length at zero, gives such numbers"
     )
 
 
-def constant_ratio(evidence: Evidence) -> Signature | None:
+def constant_ratio(evidence: WrongEntries) -> ErrorPattern | None:
     """AD is the same multiple of FD everywhere."""
     ad, fd = evidence.ad, evidence.fd
     if not evidence.finite or not (np.abs(fd) > evidence.floor).any():
         return None
     ratio = float(ad @ fd / (fd @ fd))
     if abs(ratio) < FINE and evidence.all_close(ad, np.zeros_like(ad), FINE * np.abs(fd)):
-        return Signature("severed", "AD is 0 × FD in each: the chain is severed, or the term is missing", 0.0)
+        return ErrorPattern(
+            "severed", "AD is 0 × FD in each: the chain is severed, or the term is missing", 0.0
+        )
     if not evidence.all_close(ad, ratio * fd, abs(ratio) * evidence.bar):
         return None
     return _whole(ratio, evidence) or _part(ratio, evidence) or _factor(ratio, evidence)
 
 
-def _whole(ratio: float, evidence: Evidence) -> Signature | None:
+def _whole(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
     """The ratio is an integer."""
     number = round(ratio)
     if number in (0, 1) or abs(ratio - number) > FINE:
         return None
     said = f"AD is {number} × FD in each"
     if number == -1:
-        return Signature("sign", f"{said}: a wrong sign", -1.0)
+        return ErrorPattern("sign", f"{said}: a wrong sign", -1.0)
     if number == 2:
-        return Signature("doubled", f"{said}: counted twice", 2.0)
+        return ErrorPattern("doubled", f"{said}: counted twice", 2.0)
     counts = _counts(evidence)
     size = abs(number)
     if size not in counts and (size > FEW or (len(evidence.ad) < 2 and size > 4)):
         return None
     what = f" ({counts[size]})" if size in counts else f", or a factor of {size} too much"
     sign = ", with a wrong sign" if number < 0 else ""
-    return Signature("repeated", f"{said}: accumulated {size} times{what}{sign}", float(number))
+    return ErrorPattern("repeated", f"{said}: accumulated {size} times{what}{sign}", float(number))
 
 
-def _part(ratio: float, evidence: Evidence) -> Signature | None:
+def _part(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
     """The ratio is one over an integer."""
     number = round(1 / ratio) if abs(ratio) > 1e-9 else 0
     counts = _counts(evidence)
@@ -110,8 +112,8 @@ def _part(ratio: float, evidence: Evidence) -> Signature | None:
     sign = ", with a wrong sign" if number < 0 else ""
     said = f"AD is {'−' * (number < 0)}1/{size} × FD in each"
     if size in counts:
-        return Signature("mean", f"{said}: a mean for a sum ({counts[size]}){sign}", ratio)
-    return Signature("factor", f"{said}: a factor of {size} is missing{sign}", ratio)
+        return ErrorPattern("mean", f"{said}: a mean for a sum ({counts[size]}){sign}", ratio)
+    return ErrorPattern("factor", f"{said}: a factor of {size} is missing{sign}", ratio)
 
 
 CONSTANTS = {
@@ -121,7 +123,7 @@ CONSTANTS = {
 }  # fmt: skip
 
 
-def _factor(ratio: float, evidence: Evidence) -> Signature | None:
+def _factor(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
     """Any other ratio: only of several entries that differ is it more than a coincidence."""
     fd = np.abs(evidence.fd)
     if len(fd) < 2 or fd.max() - fd.min() <= FINE * fd.max() or abs(ratio - 1) <= FINE:
@@ -131,14 +133,14 @@ def _factor(ratio: float, evidence: Evidence) -> Signature | None:
     size = abs(ratio)
     for name, value in CONSTANTS.items():
         if abs(size - value) <= FINE * value:
-            return Signature("factor", f"{said}: a factor of {name} too much{sign}", ratio)
+            return ErrorPattern("factor", f"{said}: a factor of {name} too much{sign}", ratio)
         if abs(size * value - 1) <= FINE:
-            return Signature("factor", f"{said}: a factor of {name} is missing{sign}", ratio)
+            return ErrorPattern("factor", f"{said}: a factor of {name} is missing{sign}", ratio)
     what = f"{size:.4g} too much" if size > 1 else f"{1 / size:.4g} is missing"
-    return Signature("factor", f"{said}: a constant factor of {what}{sign}", ratio)
+    return ErrorPattern("factor", f"{said}: a constant factor of {what}{sign}", ratio)
 
 
-def almost_one(evidence: Evidence) -> Signature | None:
+def almost_one(evidence: WrongEntries) -> ErrorPattern | None:
     """AD is FD times a number that is so close to 1 that only a fine tolerance tells."""
     ad, fd = evidence.ad, evidence.fd
     if not evidence.finite or len(fd) < 2 or not (np.abs(fd) > evidence.floor).any():
@@ -149,10 +151,10 @@ def almost_one(evidence: Evidence) -> Signature | None:
         return None
     if (np.abs(ad - (1 + off) * fd) > 0.1 * abs(off) * size + evidence.bar).any():
         return None
-    return Signature("factor", f"AD is (1 {'+' if off > 0 else '−'} {abs(off):.2g}) × FD in each", 1 + off)
+    return ErrorPattern("factor", f"AD is (1 {'+' if off > 0 else '−'} {abs(off):.2g}) × FD in each", 1 + off)
 
 
-def _counts(evidence: Evidence) -> dict[int, str]:
+def _counts(evidence: WrongEntries) -> dict[int, str]:
     """Numbers that mean something here, with what they count."""
     found: dict[int, str] = {}
     if len(evidence.ad) < SEVERAL:
@@ -167,15 +169,15 @@ def _counts(evidence: Evidence) -> dict[int, str]:
     return found
 
 
-def transposed(evidence: Evidence) -> Signature | None:
+def transposed(evidence: WrongEntries) -> ErrorPattern | None:
     """AD is FD with rows and columns exchanged, as a whole or within each element."""
     for rows, columns, words in _transpositions(evidence):
         if _moved(evidence, rows, columns, all_known=True):
-            return Signature("transposed", f"AD equals {words}: a transposed matrix product")
+            return ErrorPattern("transposed", f"AD equals {words}: a transposed matrix product")
     return None
 
 
-def _transpositions(evidence: Evidence) -> Iterator[tuple[Indices, Indices, str]]:
+def _transpositions(evidence: WrongEntries) -> Iterator[tuple[Indices, Indices, str]]:
     row, column = evidence.row, evidence.column
     height, width = evidence.compared.shape
     if height == width:
@@ -197,7 +199,7 @@ def _transpositions(evidence: Evidence) -> Iterator[tuple[Indices, Indices, str]
             yield (row, flipped, words) if side is input else (flipped, column, words)
 
 
-def exchanged(evidence: Evidence) -> Signature | None:
+def exchanged(evidence: WrongEntries) -> ErrorPattern | None:
     """AD has two components of vectors exchanged."""
     output, input = evidence.sides
     for side in (output, input):
@@ -211,11 +213,11 @@ def exchanged(evidence: Evidence) -> Signature | None:
             if _moved(evidence, rows, columns, all_known=True):
                 names = " and ".join(component_name(side.type, [c]) for c in (one, other))
                 words = f"AD equals FD with the components {names} of {side.name} exchanged"
-                return Signature("exchanged", words)
+                return ErrorPattern("exchanged", words)
     return None
 
 
-def paired(evidence: Evidence) -> Signature | None:
+def paired(evidence: WrongEntries) -> ErrorPattern | None:
     """AD has elements of the output, or of the input, exchanged in pairs."""
     output, input = evidence.sides
     for side, here, what in ((output, evidence.row, "outputs"), (input, evidence.column, "inputs")):
@@ -233,11 +235,11 @@ def paired(evidence: Evidence) -> Signature | None:
         also = f", and {more} more pair{'s' * (more > 1)} of {what} likewise" if more else ""
         verb = "at" if side is output else "by"
         words = f"AD {verb} {one} equals FD {verb} {other}, and the other way round"
-        return Signature("exchanged", f"{words}{also}: two {what} are exchanged")
+        return ErrorPattern("exchanged", f"{words}{also}: two {what} are exchanged")
     return None
 
 
-def _partners(evidence: Evidence, here: Indices, *, of_rows: bool) -> dict[int, int] | None:
+def _partners(evidence: WrongEntries, here: Indices, *, of_rows: bool) -> dict[int, int] | None:
     """For each wrong row (or column) the other one whose differences it holds, if they come in pairs."""
     places = [int(at) for at in np.unique(here)]
     if not evidence.finite or len(places) > PAIRED or len(places) % 2:
@@ -255,15 +257,15 @@ def _partners(evidence: Evidence, here: Indices, *, of_rows: bool) -> dict[int, 
     return partner if len(partner) == len(places) else None
 
 
-def shifted(evidence: Evidence) -> Signature | None:
+def shifted(evidence: WrongEntries) -> ErrorPattern | None:
     """AD stands at another index than FD."""
     for rows, columns, inside, words in _shifts(evidence):
         if inside.any() and _moved(evidence, rows, columns, all_known=False, inside=inside):
-            return Signature("shifted", f"AD {words}")
+            return ErrorPattern("shifted", f"AD {words}")
     return None
 
 
-def _shifts(evidence: Evidence) -> Iterator[tuple[Indices, Indices, Bools, str]]:
+def _shifts(evidence: WrongEntries) -> Iterator[tuple[Indices, Indices, Bools, str]]:
     row, column = evidence.row, evidence.column
     output, input = evidence.sides
     for by in (1, -1, 2, -2):
@@ -294,7 +296,7 @@ def _stepped(positions: Indices, shape: Sequence[int], axis: int, by: int) -> tu
 
 
 def _moved(
-    evidence: Evidence, rows: Indices, columns: Indices, *, all_known: bool, inside: Bools | None = None
+    evidence: WrongEntries, rows: Indices, columns: Indices, *, all_known: bool, inside: Bools | None = None
 ) -> bool:
     """Whether AD at each wrong entry is FD at another place, and not merely zero."""
     if not evidence.finite or len(evidence.ad) < 2:
@@ -315,28 +317,28 @@ def _moved(
     return _explained(evidence, values, known)
 
 
-def _explained(evidence: Evidence, values: Floats, known: Bools) -> bool:
+def _explained(evidence: WrongEntries, values: Floats, known: Bools) -> bool:
     """Whether AD is `values`, and they are not FD at the same places to begin with."""
     ad, bar = evidence.ad[known], evidence.bar[known]
     nearer = np.abs(ad - values[known]) <= 0.5 * np.abs(ad - evidence.fd[known]) + bar
     return bool(nearer.all()) and evidence.all_close(ad, values[known], bar)
 
 
-def other_side(evidence: Evidence) -> Signature | None:
+def other_side(evidence: WrongEntries) -> ErrorPattern | None:
     """AD is the slope on the other side of a kink."""
     if evidence.beyond is None or not evidence.finite:
         return None
     slopes = evidence.beyond[evidence.wrong]
     if not np.isfinite(slopes).all() or not evidence.all_close(evidence.ad, slopes, evidence.bar):
         return None
-    return Signature("other side", "AD is the slope on the other side of a kink: a wrong branch")
+    return ErrorPattern("other side", "AD is the slope on the other side of a kink: a wrong branch")
 
 
-def swapped(evidence: Evidence, other: str, reference: Compared) -> Signature | None:
+def swapped(evidence: WrongEntries, other: str, reference: ComparedEntries) -> ErrorPattern | None:
     """AD is FD with respect to another input (or of another output)."""
     if reference.shape != evidence.compared.shape:
         return None
-    there = Evidence(reference, np.zeros(len(reference), dtype=bool), evidence.rows, evidence.columns)
+    there = WrongEntries(reference, np.zeros(len(reference), dtype=bool), evidence.rows, evidence.columns)
     if not len(reference) or not evidence.finite:
         return None
     values, known = there.lookup(evidence.row, evidence.column)
@@ -346,7 +348,7 @@ def swapped(evidence: Evidence, other: str, reference: Compared) -> Signature | 
         return None
     if not _explained(evidence, values, known):
         return None
-    return Signature("swapped", f"AD equals FD of {other}: swapped arguments")
+    return ErrorPattern("swapped", f"AD equals FD of {other}: swapped arguments")
 
 
 PREDICATES: tuple[Predicate, ...] = (
@@ -365,7 +367,7 @@ PREDICATES: tuple[Predicate, ...] = (
 # ------------------------------------------------------------------ where
 
 
-def where(evidence: Evidence) -> str:
+def where(evidence: WrongEntries) -> str:
     """What the places of the wrong entries have in common, a clause; empty where it is nothing."""
     right = ~evidence.wrong & (np.abs(evidence.compared.fd) > evidence.floor)
     if not right.any() or not evidence.wrong.any():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats, Indices
-from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.results.pair_result import Entry, Layout
 from tapedebug.autograd.subjects.probes import flat_index
 
@@ -57,7 +57,7 @@ class Blocks:
     entry: Indices
 
     @classmethod
-    def of(cls, compared: Compared, most: int = MOST) -> Blocks:
+    def of(cls, compared: ComparedEntries, most: int = MOST) -> Blocks:
         """The blocks, at most `most` on a side."""
         height, width = (min(most, max(1, size)) for size in compared.shape)
         rows = compared.rows * height // max(1, compared.shape[0])

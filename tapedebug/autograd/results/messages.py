@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats
-from tapedebug.autograd.finite_diff.compared_entries import FEW, MOST, Compared
+from tapedebug.autograd.finite_diff.compared_entries import FEW, MOST, ComparedEntries
 from tapedebug.autograd.finite_diff.verdict import (
     KINK,
     UNDECIDABLE,
@@ -20,16 +20,16 @@ from tapedebug.autograd.finite_diff.verdict import (
     by_atol_alone,
 )
 from tapedebug.autograd.results.error_patterns import (
-    Signature,
+    ErrorPattern,
+    error_patterns,
     not_finite,
     other_side,
-    signatures,
     swapped,
     where,
 )
 from tapedebug.autograd.results.gradcheck_result import Entry, Layout, PairResult
-from tapedebug.autograd.results.one_sided import slopes_beyond
-from tapedebug.autograd.results.wrong_entries import Evidence
+from tapedebug.autograd.results.one_sided import one_sided_slopes
+from tapedebug.autograd.results.wrong_entries import WrongEntries
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.probes import shape_index
 
@@ -103,7 +103,7 @@ def describe(
     )
 
 
-def compared_entries(pair: Comparison, codes: Codes) -> Compared:
+def compared_entries(pair: Comparison, codes: Codes) -> ComparedEntries:
     """The single entries of a comparison, and which are wrong; of very many, the rows with wrong ones."""
     found = replace(pair.compared(), wrong=(codes == WRONG)[pair.singles].ravel())
     assert found.wrong is not None
@@ -113,10 +113,10 @@ def compared_entries(pair: Comparison, codes: Codes) -> Compared:
     return found.some(np.isin(found.rows, rows))
 
 
-def evidence_of(pair: Comparison, compared: Compared) -> Evidence:
+def evidence_of(pair: Comparison, compared: ComparedEntries) -> WrongEntries:
     """The wrong entries of a comparison."""
     target, source = pair.target, pair.source
-    return Evidence(
+    return WrongEntries(
         compared,
         np.zeros(len(compared), dtype=bool) if compared.wrong is None else compared.wrong,
         target.shape,
@@ -132,7 +132,7 @@ BRANCHES = {"severed", "sign", "repeated", "factor"}
 """What a gradient may be, too, that took the wrong branch."""
 
 
-def tell(pair: Comparison, evidence: Evidence, *, bent: bool = False) -> tuple[Signature | None, str]:
+def tell(pair: Comparison, evidence: WrongEntries, *, bent: bool = False) -> tuple[ErrorPattern | None, str]:
     """What all wrong entries have in common, and where they are: the plainest signature, and the words.
 
     Args:
@@ -140,7 +140,7 @@ def tell(pair: Comparison, evidence: Evidence, *, bent: bool = False) -> tuple[S
         evidence: Its wrong entries.
         bent: Whether some of them are at kinks: then nothing is said of values, only of places.
     """
-    found = not_finite(evidence) if bent else next(signatures(evidence), None)
+    found = not_finite(evidence) if bent else next(error_patterns(evidence), None)
     clauses = [] if found is None else [found.text]
     written = pair.target.written
     if found is not None and found.name == "severed" and written is not None and written.dead:
@@ -153,11 +153,11 @@ def tell(pair: Comparison, evidence: Evidence, *, bent: bool = False) -> tuple[S
     return found, "".join(f"; {clause}" for clause in clauses if clause)
 
 
-def _other_side(pair: Comparison, evidence: Evidence) -> Signature | None:
+def _other_side(pair: Comparison, evidence: WrongEntries) -> ErrorPattern | None:
     """Whether the gradient is that of another branch; costs some forward runs."""
     if not evidence.finite or not evidence.wrong.any():
         return None
-    slopes = slopes_beyond(
+    slopes = one_sided_slopes(
         pair.program, pair.source, pair.target, evidence.row, evidence.column, evidence.fd, evidence.ad
     )
     if slopes is None:
@@ -333,7 +333,7 @@ def _swap(result: PairResult, others: Sequence[PairResult]) -> PairResult:
         same = (other.input == result.input) + (other.output == result.output)
         if same != 1 or other.compared is None:
             continue
-        evidence = Evidence(compared, compared.wrong, layout.output_shape, layout.input_shape)
+        evidence = WrongEntries(compared, compared.wrong, layout.output_shape, layout.input_shape)
         name = f"{other.output} by {other.input}"
         found = swapped(evidence, name, other.compared)
         if found is not None:

@@ -23,7 +23,7 @@ STRAIGHT = 1e-6  # relative difference of two slopes of a straight line, of the 
 OTHER = 1e-3  # from which on slopes differ
 
 
-def slopes_beyond(
+def one_sided_slopes(
     program: Program,
     source: Port,
     target: Port,

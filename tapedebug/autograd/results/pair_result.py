@@ -9,14 +9,14 @@ from typing import Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Floats
-from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.finite_diff.verdict import VERDICTS, Verdict
 from tapedebug.autograd.finite_diff.wirtinger import Wirtinger
-from tapedebug.autograd.results.error_patterns import Signature
+from tapedebug.autograd.results.error_patterns import ErrorPattern
 from tapedebug.autograd.results.table import number
 from tapedebug.autograd.subjects.probes import flat_index
 from tapedebug.autograd.subjects.program import Port
-from tapedebug.autograd.subjects.write_sites import Written
+from tapedebug.autograd.subjects.write_sites import WriteSite
 
 
 def plain(value: Any) -> Any:
@@ -167,12 +167,12 @@ class PairResult:
     notes: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
     check: str = "adjoint"
-    compared: Compared | None = field(default=None, compare=False, repr=False)
+    compared: ComparedEntries | None = field(default=None, compare=False, repr=False)
     largest: Entry | None = field(default=None, repr=False)
     layout: Layout | None = field(default=None, compare=False, repr=False)
-    signature: Signature | None = None
+    signature: ErrorPattern | None = None
     wirtinger: Wirtinger | None = field(default=None, compare=False, repr=False)
-    written: Written | None = field(default=None, compare=False, repr=False)
+    written: WriteSite | None = field(default=None, compare=False, repr=False)
     gradient: Gradient | None = field(default=None, compare=False, repr=False)
 
     @property

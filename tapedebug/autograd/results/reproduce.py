@@ -15,7 +15,7 @@ import numpy as np
 from tapedebug._atomic import is_special, write_whole
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.finite_diff.verdict import VERDICTS
-from tapedebug.autograd.subjects.repro_script import Script, Writer
+from tapedebug.autograd.subjects.repro_script import ReproScript, Writer
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.gradcheck_result import GradcheckResult
@@ -80,7 +80,7 @@ def _missing(pair: PairResult) -> str:
 
 
 def _write(path: Path, script: Callable[[], str], text: str) -> None:
-    if isinstance(script, Script) and script.arrays and not is_special(path):
+    if isinstance(script, ReproScript) and script.arrays and not is_special(path):
         text = script(data_beside=True)
         data = io.BytesIO()
         arrays: dict[str, Any] = dict(script.arrays)
@@ -98,7 +98,7 @@ def portable(result: GradcheckResult) -> dict[int, Callable[[], str]]:
     writers: list[Writer] = []
     for index in sorted(result.scripts, key=lambda index: (result.pairs[index].verdict == "AGREE", index)):
         script = result.scripts[index]
-        if isinstance(script, Script):
+        if isinstance(script, ReproScript):
             if not any(script.writer is known for known in writers):
                 if len(writers) == MANY:
                     continue

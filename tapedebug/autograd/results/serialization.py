@@ -10,17 +10,17 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._source import Span
-from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct
-from tapedebug.autograd.results.error_patterns import Signature
+from tapedebug.autograd.results.error_patterns import ErrorPattern
 from tapedebug.autograd.results.pair_result import Coverage, Entry, Layout, PairResult, PairResults, plain
-from tapedebug.autograd.subjects.write_sites import Written
+from tapedebug.autograd.subjects.write_sites import WriteSite
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.gradcheck_result import GradcheckResult
 
 SCHEMA = 1
-PARTS = {"worst": Entry, "largest": Entry, "layout": Layout, "signature": Signature}
+PARTS = {"worst": Entry, "largest": Entry, "layout": Layout, "signature": ErrorPattern}
 NUMBERS = ("ad", "fd", "bar")
 
 
@@ -55,7 +55,7 @@ def _pair(pair: PairResult, compared: bool) -> dict[str, Any]:
     return data
 
 
-def _entries(compared: Compared) -> dict[str, Any]:
+def _entries(compared: ComparedEntries) -> dict[str, Any]:
     data: dict[str, Any] = {"shape": list(compared.shape), "zeros": compared.zeros}
     data |= {"rows": compared.rows.tolist(), "columns": compared.columns.tolist()}
     data |= {name: _plain(getattr(compared, name).tolist()) for name in NUMBERS}
@@ -119,15 +119,15 @@ def _read_pair(data: Mapping[str, Any]) -> PairResult:
     return pair
 
 
-def _read_written(data: Mapping[str, Any]) -> Written:
+def _read_written(data: Mapping[str, Any]) -> WriteSite:
     spans = {name: None if data[name] is None else Span(**data[name]) for name in ("line", "called")}
-    found: Written = _made(Written, {**data, **spans})
+    found: WriteSite = _made(WriteSite, {**data, **spans})
     return found
 
 
-def _read_entries(data: Mapping[str, Any]) -> Compared:
+def _read_entries(data: Mapping[str, Any]) -> ComparedEntries:
     wrong = data["wrong"]
-    return Compared(
+    return ComparedEntries(
         shape=(int(data["shape"][0]), int(data["shape"][1])),
         rows=np.array(data["rows"], dtype=np.int64),
         columns=np.array(data["columns"], dtype=np.int64),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
-from tapedebug.autograd.finite_diff.compared_entries import Compared
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.lang.types import components, float32, value_shape
 
 FINE = 1e-3  # relative difference up to which two numbers are the same
@@ -43,7 +43,7 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class WrongEntries:
     """The entries of one Jacobian that were compared, and which of them are wrong.
 
     Attributes:
@@ -56,7 +56,7 @@ class Evidence:
             looked.
     """
 
-    compared: Compared
+    compared: ComparedEntries
     wrong: Bools
     rows: tuple[int, ...]
     columns: tuple[int, ...]

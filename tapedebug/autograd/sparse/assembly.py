@@ -13,11 +13,11 @@ from tapedebug._progress import OutOfTime
 from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.finite_diff.jacobian_entries import differences
 from tapedebug.autograd.options import Sample
-from tapedebug.autograd.sparse.coloured_jacobian import Mode, coloured
-from tapedebug.autograd.sparse.fixed_step import plain_coloured, plain_columns
+from tapedebug.autograd.sparse.coloured_jacobian import Mode, coloured_jacobian
+from tapedebug.autograd.sparse.fixed_step import fixed_step_coloured, fixed_step_columns
 from tapedebug.autograd.sparse.jacobian_dict import Jacobians, Key
-from tapedebug.autograd.sparse.matrices import Dense, Rectangle, Sparse
-from tapedebug.autograd.sparse.memory_budget import require_room
+from tapedebug.autograd.sparse.matrices import DenseJacobian, Rectangle, SparseJacobian
+from tapedebug.autograd.sparse.memory_budget import require_memory
 from tapedebug.autograd.sparse.pattern import traced
 from tapedebug.autograd.subjects.probes import Probes
 from tapedebug.autograd.subjects.program import Pairs, Port, Program, distinct
@@ -30,7 +30,7 @@ AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
-class Request:
+class JacobianRequest:
     """What is asked for.
 
     Attributes:
@@ -68,7 +68,7 @@ class Part:
 
     source: Port
     target: Port
-    made: Dense | Sparse
+    made: DenseJacobian | SparseJacobian
     rectangles: list[Rectangle]
 
     def block(self, rows: Indices, columns: Indices, values: Floats) -> None:
@@ -87,7 +87,7 @@ class _Count:
     notes: list[str] = field(default_factory=list)
 
 
-def fill(request: Request) -> Jacobians:
+def assemble(request: JacobianRequest) -> Jacobians:
     """The Jacobians of all pairs that were asked for."""
     count, parts = _Count(), _parts(request)
     try:
@@ -107,7 +107,7 @@ def fill(request: Request) -> Jacobians:
     return Jacobians(found, count.runs, count.notes)
 
 
-def _parts(request: Request) -> dict[Key, Part]:
+def _parts(request: JacobianRequest) -> dict[Key, Part]:
     """The Jacobians by their keys: a mask may choose several parts of one."""
     ports: dict[Key, list[tuple[Port, Port]]] = {}
     for source, target in request.pairs.chosen:
@@ -118,17 +118,17 @@ def _parts(request: Request) -> dict[Key, Part]:
     for key, pairs in ports.items():
         rectangles = [(_rows(request, target), _columns(request, source)) for source, target in pairs]
         source, target = pairs[0]
-        made = (Sparse if request.sparse else Dense)(source, target, rectangles)
+        made = (SparseJacobian if request.sparse else DenseJacobian)(source, target, rectangles)
         parts[key] = Part(source, target, made, rectangles)
     return parts
 
 
-def _require_room(request: Request, pairs: Sequence[tuple[Port, Port]]) -> None:
+def _require_room(request: JacobianRequest, pairs: Sequence[tuple[Port, Port]]) -> None:
     """Refuse dense arrays that do not fit into memory, of all Jacobians together."""
     sizes = [target.size * source.size * numpy_dtype(source.array.dtype).itemsize for source, target in pairs]
     source, target = pairs[int(np.argmax(sizes))]
     others = f" (and {len(pairs) - 1} more)" if len(pairs) > 1 else ""
-    require_room(
+    require_memory(
         f"{request.program.subject}: d {target.name} / d {source.name}, {target.size} × {source.size} "
         f"numbers as a dense array{others},",
         float(sum(sizes)),
@@ -136,17 +136,17 @@ def _require_room(request: Request, pairs: Sequence[tuple[Port, Port]]) -> None:
     )
 
 
-def _rows(request: Request, target: Port) -> Indices:
+def _rows(request: JacobianRequest, target: Port) -> Indices:
     limit = -1 if request.mode == "differences" else request.limit
     return Probes.of(target, limit, sample=request.sample).units
 
 
-def _columns(request: Request, source: Port) -> Indices:
+def _columns(request: JacobianRequest, source: Port) -> Indices:
     limit = request.limit if request.mode == "differences" else -1
     return Probes.of(source, limit, sample=request.sample).units
 
 
-def _wanted(request: Request) -> dict[Port, Indices]:
+def _wanted(request: JacobianRequest) -> dict[Port, Indices]:
     """What is evaluated: rows of each target, or columns of each source; one port for each array."""
     back = request.mode in ("adjoint", "fewest")
     ports = request.pairs.outputs() if back else request.pairs.inputs()
@@ -161,16 +161,16 @@ def _wanted(request: Request) -> dict[Port, Indices]:
     }
 
 
-def _fill_coloured(request: Request, parts: dict[Key, Part], count: _Count) -> bool:
+def _fill_coloured(request: JacobianRequest, parts: dict[Key, Part], count: _Count) -> bool:
     """By few runs; False where they would not be few, or where the sparsity is unknown."""
     pairs, wanted = request.pairs, _wanted(request)
     if sum(map(len, wanted.values())) < 4:
         return False
     sources, targets = pairs.inputs(), pairs.outputs()
     if request.reference == "float32":
-        given = plain_coloured(request.program, sources, targets, wanted, request.eps, count.notes)
+        given = fixed_step_coloured(request.program, sources, targets, wanted, request.eps, count.notes)
     else:
-        given = coloured(
+        given = coloured_jacobian(
             request.program, sources, targets, request.mode, wanted, eps=request.eps, notes=count.notes
         )
     if given is None:
@@ -184,7 +184,7 @@ def _fill_coloured(request: Request, parts: dict[Key, Part], count: _Count) -> b
     return True
 
 
-def _one_way(request: Request) -> Request:
+def _one_way(request: JacobianRequest) -> JacobianRequest:
     """Where single runs are needed: by whichever of adjoints and tangents are fewer."""
     if request.mode != "fewest":
         return request
@@ -193,7 +193,7 @@ def _one_way(request: Request) -> Request:
     return replace(request, mode="tangent" if fewer else "adjoint")
 
 
-def _fill_blocks(request: Request, parts: dict[Key, Part], count: _Count) -> None:
+def _fill_blocks(request: JacobianRequest, parts: dict[Key, Part], count: _Count) -> None:
     """Row by row, or column by column."""
     for port, wanted in _wanted(request).items():
         mine = [
@@ -214,15 +214,15 @@ def _fill_blocks(request: Request, parts: dict[Key, Part], count: _Count) -> Non
             count.runs += len(chunk)
 
 
-def _tell_sparsity(request: Request, parts: dict[Key, Part]) -> None:
+def _tell_sparsity(request: JacobianRequest, parts: dict[Key, Part]) -> None:
     """Of sparse matrices with entries that were not evaluated: which of those may be other than zero."""
-    lacking = [p.made for p in parts.values() if isinstance(p.made, Sparse) and p.made.unknown]
+    lacking = [p.made for p in parts.values() if isinstance(p.made, SparseJacobian) and p.made.unknown]
     patterns = traced(request.program) if lacking else None
     if patterns is None:
         return
     by_arrays = {(id(i.array), id(o.array)): pattern for (i, o), pattern in patterns.items()}
     for part in parts.values():
-        if isinstance(part.made, Sparse):
+        if isinstance(part.made, SparseJacobian):
             part.made.pattern = by_arrays.get((id(part.source.array), id(part.target.array)))
 
 
@@ -231,11 +231,13 @@ def _chunks(wanted: Indices, room: int) -> Iterator[Indices]:
         yield wanted[start : start + room]
 
 
-def _block(request: Request, port: Port, others: Sequence[Port], chunk: Indices) -> dict[Port, Floats]:
+def _block(
+    request: JacobianRequest, port: Port, others: Sequence[Port], chunk: Indices
+) -> dict[Port, Floats]:
     """Derivatives of (or by) the scalars `chunk` of an array, a row for each, for each of the others."""
     program = request.program
     if request.mode == "differences" and request.reference == "float32":
-        return plain_columns(program, port, others, chunk, request.eps)
+        return fixed_step_columns(program, port, others, chunk, request.eps)
     if request.mode == "differences":
         columns = Probes(port.size, chunk, np.zeros((0, port.size)))
         rows = {

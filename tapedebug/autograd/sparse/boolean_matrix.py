@@ -14,36 +14,36 @@ FEW = 32
 """But so many for each row are few."""
 
 
-class TooMany(Exception):
+class TooManyEntries(Exception):
     """A matrix would have more entries than are of use."""
 
 
-class Entries(NamedTuple):
+class BooleanMatrix(NamedTuple):
     """Entries of a matrix, (count,) each; in any order, perhaps several times the same."""
 
     rows: Indices
     columns: Indices
 
-    def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Entries:
+    def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> BooleanMatrix:
         """Some of the entries."""
-        return self if chosen.all() else Entries(self.rows[chosen], self.columns[chosen])
+        return self if chosen.all() else BooleanMatrix(self.rows[chosen], self.columns[chosen])
 
 
-def none() -> Entries:
+def none() -> BooleanMatrix:
     """A matrix of zeros."""
-    return Entries(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return BooleanMatrix(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def joined(parts: list[Entries]) -> Entries:
+def joined(parts: list[BooleanMatrix]) -> BooleanMatrix:
     """The entries of several matrices."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return none()
-    return Entries(np.concatenate([p.rows for p in parts]), np.concatenate([p.columns for p in parts]))
+    return BooleanMatrix(np.concatenate([p.rows for p in parts]), np.concatenate([p.columns for p in parts]))
 
 
-def sorted_once(entries: Entries, width: int) -> Entries:
+def sorted_once(entries: BooleanMatrix, width: int) -> BooleanMatrix:
     """By rows, then by columns, each once.
 
     Args:
@@ -63,12 +63,12 @@ def sorted_once(entries: Entries, width: int) -> Entries:
     if not first.all():
         keys = keys[first]
     if len(keys) > max(MOST, FEW * width):
-        raise TooMany
+        raise TooManyEntries
     rows = keys // width
-    return Entries(rows, keys - rows * width)
+    return BooleanMatrix(rows, keys - rows * width)
 
 
-def product(left: Entries, right: Entries, size: int) -> Entries:
+def product(left: BooleanMatrix, right: BooleanMatrix, size: int) -> BooleanMatrix:
     """The product of two matrices.
 
     Args:
@@ -84,11 +84,11 @@ def product(left: Entries, right: Entries, size: int) -> Entries:
     many = counts[left.columns]
     total = int(many.sum())
     if total > 4 * max(MOST, FEW * size):
-        raise TooMany
+        raise TooManyEntries
     if not total:
         return none()
     if total == len(many) and (many == 1).all():
-        return Entries(left.rows, right.columns[starts[left.columns]])
+        return BooleanMatrix(left.rows, right.columns[starts[left.columns]])
     began = np.cumsum(many) - many
     places = np.arange(total) + np.repeat(starts[left.columns] - began, many)
-    return Entries(np.repeat(left.rows, many), right.columns[places])
+    return BooleanMatrix(np.repeat(left.rows, many), right.columns[places])

@@ -14,7 +14,7 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.jacobian_entries import along
-from tapedebug.autograd.sparse.boolean_matrix import TooMany
+from tapedebug.autograd.sparse.boolean_matrix import TooManyEntries
 from tapedebug.autograd.sparse.colouring import By, Compression, compress
 from tapedebug.autograd.sparse.pattern import Pattern, traced
 from tapedebug.autograd.subjects.probes import random_directions
@@ -29,7 +29,7 @@ SINGLE, DOUBLE = 1e-4, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Joint:
+class JointPattern:
     """The Jacobian of several outputs by several inputs, as one matrix.
 
     Attributes:
@@ -66,7 +66,7 @@ class Joint:
 
 
 @dataclass
-class Coloured:
+class ColouredJacobian:
     """A Jacobian that was computed from few runs.
 
     Attributes:
@@ -75,14 +75,14 @@ class Coloured:
         runs: How many there were.
     """
 
-    joint: Joint
+    joint: JointPattern
     values: Floats
     runs: int
 
 
 def joint_of(
     program: Program, sources: Sequence[Port], targets: Sequence[Port], *, fresh: bool = False
-) -> Joint | None:
+) -> JointPattern | None:
     """The joint matrix of these inputs and outputs; None where its pattern is unknown."""
     patterns = traced(program, fresh=fresh)
     if patterns is None:
@@ -98,7 +98,7 @@ def joint_of(
     ]
     first = parts[0][0]
     if len(parts) == 1:
-        return Joint(chosen_in, chosen_out, first, columns, rows)
+        return JointPattern(chosen_in, chosen_out, first, columns, rows)
     key = ("joint", *(id(pattern) for pattern, _, _ in parts))
     if key not in first.kept:
         shape = (int(rows[-1]), int(columns[-1]))
@@ -106,13 +106,13 @@ def joint_of(
         entries.append(np.concatenate([p.columns + left for p, _, left in parts]))
         try:
             whole = Pattern.of(shape, entries[0], entries[1])
-        except TooMany:
+        except TooManyEntries:
             return None
         first.kept[key] = whole, [pattern for pattern, _, _ in parts]  # which keeps their ids theirs
-    return Joint(chosen_in, chosen_out, first.kept[key][0], columns, rows)
+    return JointPattern(chosen_in, chosen_out, first.kept[key][0], columns, rows)
 
 
-def coloured(
+def coloured_jacobian(
     program: Program,
     sources: Sequence[Port],
     targets: Sequence[Port],
@@ -121,7 +121,7 @@ def coloured(
     *,
     eps: float = 1e-4,
     notes: list[str],
-) -> Coloured | None:
+) -> ColouredJacobian | None:
     """The Jacobian of `targets` by `sources` from few runs; None where it takes one run for each row.
 
     Args:
@@ -144,7 +144,7 @@ def coloured(
             return None
         values = job.run()
         if values is not None:
-            return Coloured(joint, job.spread(values), len(job.compression) + 1)
+            return ColouredJacobian(joint, job.spread(values), len(job.compression) + 1)
     doubted = "the tangent or the traced sparsity" if mode == "fewest" else "the traced sparsity"
     notes.append(
         f"{program.subject}: a random product contradicts {doubted}; "
@@ -157,7 +157,7 @@ class _Job:
     """Runs that give the entries of a joint matrix, and one more that contradicts a wrong pattern."""
 
     def __init__(
-        self, program: Program, joint: Joint, mode: Mode, chosen: Mapping[Port, Indices], eps: float
+        self, program: Program, joint: JointPattern, mode: Mode, chosen: Mapping[Port, Indices], eps: float
     ) -> None:
         self.program, self.joint, self.mode, self.eps = program, joint, mode, eps
         self.back = mode in ("adjoint", "fewest")

@@ -156,14 +156,14 @@ def _best_cut(counts: Indices) -> tuple[Indices, int]:
 
 
 def _by_rows(pattern: Pattern) -> Compression:
-    colours = painted(pattern.shape, pattern.rows, pattern.columns)
+    colours = greedy_colouring(pattern.shape, pattern.rows, pattern.columns)
     none = np.full(pattern.shape[1], -1)
     return Compression(pattern, colours, none, np.ones(len(pattern), bool))
 
 
 def _by_columns(pattern: Pattern) -> Compression:
-    rows, columns, _ = turned(pattern.rows, pattern.columns, pattern.shape[1])
-    colours = painted(pattern.shape[::-1], columns, rows)
+    rows, columns, _ = transposed(pattern.rows, pattern.columns, pattern.shape[1])
+    colours = greedy_colouring(pattern.shape[::-1], columns, rows)
     none = np.full(pattern.shape[0], -1)
     return Compression(pattern, none, colours, np.zeros(len(pattern), bool))
 
@@ -179,13 +179,15 @@ def _apart(pattern: Pattern, *, rows: Indices | None = None, columns: Indices | 
         cut = np.zeros(pattern.shape[0], bool)
         cut[rows] = True
         by_row = cut[pattern.rows]
-    row_colours = painted(pattern.shape, pattern.rows[by_row], pattern.columns[by_row])
-    other_rows, other_columns, _ = turned(pattern.rows[~by_row], pattern.columns[~by_row], pattern.shape[1])
-    column_colours = painted(pattern.shape[::-1], other_columns, other_rows)
+    row_colours = greedy_colouring(pattern.shape, pattern.rows[by_row], pattern.columns[by_row])
+    other_rows, other_columns, _ = transposed(
+        pattern.rows[~by_row], pattern.columns[~by_row], pattern.shape[1]
+    )
+    column_colours = greedy_colouring(pattern.shape[::-1], other_columns, other_rows)
     return Compression(pattern, row_colours, column_colours, by_row)
 
 
-def painted(shape: tuple[int, int], rows: Indices, columns: Indices) -> Indices:
+def greedy_colouring(shape: tuple[int, int], rows: Indices, columns: Indices) -> Indices:
     """Colours of rows: rows of one colour have no column in common.
 
     Args:
@@ -230,7 +232,7 @@ def _painted(order: Indices, starts: Indices, columns: Indices, count: int, leas
     return None
 
 
-def turned(rows: Indices, columns: Indices, count: int) -> tuple[Indices, Indices, Indices]:
+def transposed(rows: Indices, columns: Indices, count: int) -> tuple[Indices, Indices, Indices]:
     """Entries that are sorted by rows, sorted by columns.
 
     Returns:

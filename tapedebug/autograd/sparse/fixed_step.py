@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats, Indices
-from tapedebug.autograd.sparse.coloured_jacobian import PAYS, Coloured, joint_of
+from tapedebug.autograd.sparse.coloured_jacobian import PAYS, ColouredJacobian, joint_of
 from tapedebug.autograd.sparse.colouring import compress
 from tapedebug.autograd.subjects.program import Port, Program
 
 
-def plain_columns(
+def fixed_step_columns(
     program: Program, source: Port, targets: Sequence[Port], columns: Indices, eps: float
 ) -> dict[Port, Floats]:
     """Columns of the Jacobians of `targets` by `source`, (len(columns), size) each."""
     directions = np.zeros((len(columns), source.size))
     directions[np.arange(len(columns)), columns] = 1.0
-    return plain_along(program, {source: directions}, targets, eps)
+    return fixed_step_along(program, {source: directions}, targets, eps)
 
 
-def plain_along(
+def fixed_step_along(
     program: Program, directions: Mapping[Port, Floats], targets: Sequence[Port], eps: float
 ) -> dict[Port, Floats]:
     """Plain central differences along k directions, (k, size) for each target."""
@@ -38,14 +38,14 @@ def plain_along(
         }
 
 
-def plain_coloured(
+def fixed_step_coloured(
     program: Program,
     sources: Sequence[Port],
     targets: Sequence[Port],
     chosen: Mapping[Port, Indices],
     eps: float,
     notes: list[str],
-) -> Coloured | None:
+) -> ColouredJacobian | None:
     """Plain differences by all columns of a colour at once; None where one by one is as good.
 
     Columns of a colour do not meet in any row, so that the numbers are those of single columns. An output
@@ -64,14 +64,14 @@ def plain_coloured(
         asked = np.zeros(pattern.shape[1], bool)
         asked[wanted] = True
         directions[:, ~asked] = 0
-        slopes = plain_along(program, joint.split(directions, joint.sources), joint.targets, eps)
+        slopes = fixed_step_along(program, joint.split(directions, joint.sources), joint.targets, eps)
         found = np.concatenate([slopes[target] for target in joint.targets], axis=1)
         expected = np.zeros(found.shape, bool)
         expected[compression.column_colours[pattern.columns], pattern.rows] = True
         if not (found[~expected] != 0).any():
             values = np.full(len(joint.pattern), np.nan)
             values[asked[joint.pattern.columns]] = compression.values(None, found)
-            return Coloured(joint, values, 2 * len(compression))
+            return ColouredJacobian(joint, values, 2 * len(compression))
     notes.append(
         f"{program.subject}: an output moved that the traced sparsity takes for constant; "
         "every column was computed by itself"

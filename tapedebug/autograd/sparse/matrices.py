@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug.autograd.array_types import Floats, Indices
-from tapedebug.autograd.sparse.memory_budget import require_room
+from tapedebug.autograd.sparse.memory_budget import require_memory
 from tapedebug.autograd.sparse.pattern import Pattern
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import numpy_dtype
@@ -39,7 +39,7 @@ def require_scipy() -> Any:
     return scipy.sparse
 
 
-class Dense:
+class DenseJacobian:
     """A dense Jacobian: an array of the input's element type, NaN where nothing was evaluated.
 
     Args:
@@ -97,7 +97,7 @@ class Dense:
         return self.array
 
 
-class Sparse:
+class SparseJacobian:
     """A Jacobian of scalars by scalars as a `scipy.sparse.csr_array`.
 
     Args:
@@ -129,7 +129,7 @@ class Sparse:
         """Nothing is stored of what is not known."""
 
     def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
-        """Set single entries, as `Dense.entries`; those that nobody asked for are not a number."""
+        """Set single entries, as `DenseJacobian.entries`; those that nobody asked for are not a number."""
         self.kept = kept
         if self.unknown:
             asked = np.zeros(len(rows), bool)
@@ -143,7 +143,7 @@ class Sparse:
         self.traced = False
         i, j = np.nonzero(values)
         self.stored += len(i)
-        require_room(
+        require_memory(
             f"jacobian: a sparse matrix of {self.shape[0]} × {self.shape[1]}, of which {self.stored} "
             "entries and more are not zero,",
             float(BYTES * self.stored),  # again, when the blocks are put together

@@ -11,7 +11,7 @@ MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def available() -> float:
+def available_memory() -> float:
     """Bytes that may still be used; infinite where nobody says."""
     return min(_of_machine(), _of_group())
 
@@ -34,7 +34,7 @@ def _of_group() -> float:
         return float("inf")
 
 
-def require_room(what: str, needed: float, hint: str) -> None:
+def require_memory(what: str, needed: float, hint: str) -> None:
     """Refuse what would not fit into memory.
 
     Args:
@@ -45,7 +45,7 @@ def require_room(what: str, needed: float, hint: str) -> None:
     Raises:
         GradcheckError: It does not fit.
     """
-    free = available()
+    free = available_memory()
     if needed > free:
         raise GradcheckError(
             f"{what} takes {_gibibytes(needed)} of memory, of which {_gibibytes(free)} are free", hint=hint

@@ -15,7 +15,7 @@ class Unknown(Exception):
     """It cannot be told where derivatives are zero."""
 
 
-class Numbering:
+class ScalarNumbering:
     """The scalars of some buffers, numbered from 0.
 
     Args:

@@ -20,8 +20,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tapedebug.autograd.array_types import Indices
-from tapedebug.autograd.sparse.boolean_matrix import Entries, TooMany, joined, none, product, sorted_once
-from tapedebug.autograd.sparse.numbering import Numbering, Unknown
+from tapedebug.autograd.sparse.boolean_matrix import (
+    BooleanMatrix,
+    TooManyEntries,
+    joined,
+    none,
+    product,
+    sorted_once,
+)
+from tapedebug.autograd.sparse.numbering import ScalarNumbering, Unknown
 from tapedebug.autograd.subjects.program import Port, Program
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.lang import types
@@ -57,7 +64,7 @@ class Pattern:
         Raises:
             TooMany: They are too many to be of use.
         """
-        return cls(shape, *sorted_once(Entries(rows, columns), max(1, shape[1])))
+        return cls(shape, *sorted_once(BooleanMatrix(rows, columns), max(1, shape[1])))
 
     def only_rows(self, chosen: Indices) -> Pattern:
         """The same matrix with zeros in all rows but those of `chosen`."""
@@ -115,7 +122,7 @@ def traced(program: Program, *, fresh: bool = False) -> Patterns | None:
         if found is None:
             found = trace.found()
             _keep(kernel, key, found)
-    except (TooMany, Unknown):
+    except (TooManyEntries, Unknown):
         return None
     return {(i, o): found[k, m] for k, i in enumerate(program.inputs) for m, o in enumerate(program.outputs)}
 
@@ -158,8 +165,8 @@ class _Trace:
         source: Which scalars are inputs.
     """
 
-    numbering: Numbering
-    entries: Entries
+    numbering: ScalarNumbering
+    entries: BooleanMatrix
     changed: Bools
     source: Bools
 
@@ -219,7 +226,7 @@ class _Trace:
         records = self.shadow.records
         used = (a for record in records for a in record.args if _is_float_array(a))
         arrays = [*(p.array for p in self.ports), *(a for a in used if a.buffer in self.live)]
-        self.numbering = Numbering(arrays)
+        self.numbering = ScalarNumbering(arrays)
         self.entries = none()
         self.changed = np.zeros(self.numbering.size, bool)
         self.source = np.zeros(self.numbering.size, bool)
@@ -231,7 +238,7 @@ class _Trace:
                     self._launch(record)
                 case "copy" if _is_float_array(record.args[0]):
                     mine, other = (self.numbering.all(a) for a in record.args)
-                    self._step(Entries(mine, other), mine)
+                    self._step(BooleanMatrix(mine, other), mine)
                 case "fill" if _is_float_array(record.args[0]):
                     self._step(none(), self.numbering.all(record.args[0]))
             if record is not records[-1]:
@@ -247,7 +254,7 @@ class _Trace:
         if visits is None:
             raise Unknown
         numbers = [self.numbering.of(record.args[v.site.param], v.places) for v in visits]
-        parts: list[Entries] = []
+        parts: list[BooleanMatrix] = []
         stored: list[Indices] = []
         added: list[Indices] = []
         for visit, mine in zip(visits, numbers, strict=True):
@@ -268,7 +275,7 @@ class _Trace:
             written[mine] = False  # what was there before is a part of the sum
         self._step(entries, np.flatnonzero(written))
 
-    def _closed(self, entries: Entries, written: Any) -> Entries:
+    def _closed(self, entries: BooleanMatrix, written: Any) -> BooleanMatrix:
         """With what goes from one thread to another, through elements that one writes and another reads."""
         through = written[entries.columns] & (entries.columns != entries.rows)
         if not through.any():
@@ -283,7 +290,7 @@ class _Trace:
             if len(entries.rows) == before:
                 return entries
 
-    def _step(self, entries: Entries, replaced: Indices) -> None:
+    def _step(self, entries: BooleanMatrix, replaced: Indices) -> None:
         """What was written depends on what was read, and no more on itself where it was replaced."""
         size = self.numbering.size
         gone = np.zeros(size, bool)
@@ -300,7 +307,7 @@ class _Trace:
         touched[entries.rows] = True
         itself = np.flatnonzero(touched & ~gone & ~self.changed & self.source)
         if len(itself):
-            parts.append(Entries(itself, itself))
+            parts.append(BooleanMatrix(itself, itself))
         self.changed |= touched | gone
         self.entries = joined(parts)
 
@@ -319,16 +326,16 @@ class _Trace:
         return Pattern.of((target.size, source.size), rows, columns)
 
 
-def _meet(write: Visits, written: Indices, read: Visits, numbers: Indices, threads: int) -> Entries:
+def _meet(write: Visits, written: Indices, read: Visits, numbers: Indices, threads: int) -> BooleanMatrix:
     """What one site wrote depends on what the same thread read at another."""
     if write.threads is None and read.threads is None:
-        return Entries(written, numbers)
+        return BooleanMatrix(written, numbers)
     if write.threads is None and read.site.once:
-        return Entries(written[read.threads], numbers)
+        return BooleanMatrix(written[read.threads], numbers)
     if read.threads is None:
-        return Entries(written, numbers[write.threads])
+        return BooleanMatrix(written, numbers[write.threads])
     mine = np.arange(threads) if write.threads is None else write.threads
-    return product(Entries(written, mine), Entries(read.threads, numbers), threads)
+    return product(BooleanMatrix(written, mine), BooleanMatrix(read.threads, numbers), threads)
 
 
 def _is_float_array(a: Any) -> bool:

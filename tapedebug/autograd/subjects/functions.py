@@ -13,12 +13,12 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError, TapeError
 from tapedebug.autograd.array_types import Floats
-from tapedebug.autograd.subjects.isolation import untouched
+from tapedebug.autograd.subjects.isolation import isolated
 from tapedebug.autograd.subjects.metadata import Named, input_names
 from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port, Program
-from tapedebug.autograd.subjects.rng_pin import Pinned
+from tapedebug.autograd.subjects.rng_pin import RngPin
 from tapedebug.autograd.subjects.struct_fields import named_values
 from tapedebug.lang.types import float16, scalar_of
 
@@ -26,7 +26,7 @@ CHANGE = 1e-3  # relative change of the inputs of the second run
 
 
 @dataclass
-class Call:
+class FunctionCall:
     """A function with its arguments, and what its first run gave.
 
     Attributes:
@@ -47,12 +47,12 @@ class Call:
     returned: list[Named]
     observed: list[Floats]
     tape: Any
-    random: Pinned
+    random: RngPin
 
     @classmethod
     def recorded(
         cls, function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any] | None
-    ) -> Call:
+    ) -> FunctionCall:
         """Run it once, on a tape of ours; what it writes to arrays that there were is put back.
 
         Raises:
@@ -65,8 +65,8 @@ class Call:
         _require_fit(name, function, inputs)
         labels = input_names(function, len(inputs))
         given = [(i, part, inner) for i, a in enumerate(inputs) for part, inner in named_values(labels[i], a)]
-        random = Pinned([function, *inputs])
-        with untouched(_arrays(given)), random:
+        random = RngPin([function, *inputs])
+        with isolated(_arrays(given)), random:
             tape = Tape(on_overwrite="preserve")
             _live.discard(tape)  # it is ours, not one of the user's
             with _no_tapes(name), tape:
@@ -79,7 +79,7 @@ class Call:
 
     def again(self, changes: Mapping[Port, Floats]) -> list[Floats]:
         """What it returns at other values of its inputs, with the random numbers of the first run."""
-        with untouched(_arrays(self.given)), self.random, contextlib.redirect_stdout(io.StringIO()):
+        with isolated(_arrays(self.given)), self.random, contextlib.redirect_stdout(io.StringIO()):
             for source, values in changes.items():
                 source.array.assign(values.reshape(source.shape))
             result = self.function(*self.inputs)
@@ -104,7 +104,7 @@ class Unrepeatable(GradcheckError):
     """A function gives other results each time it is called."""
 
 
-def require_faithful(call: Call, program: Program) -> None:
+def require_faithful(call: FunctionCall, program: Program) -> None:
     """Refuse a function whose launches are not all of it: displaced inputs must give what the replay gives.
 
     Raises:

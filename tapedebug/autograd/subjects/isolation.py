@@ -15,7 +15,7 @@ from tapedebug.runtime.state import state
 from tapedebug.runtime.tape_observers import observers, unheard
 
 
-class untouched:
+class isolated:
     """Puts back what a block writes to memory that existed before it, whatever ends the block.
 
     Within the block no tape records, until the block begins one, and nobody hears of that tape. Writes
@@ -33,7 +33,7 @@ class untouched:
         self._tape: Any = None
         self._observers: list[Any] = []
 
-    def __enter__(self) -> untouched:
+    def __enter__(self) -> isolated:
         self._tape = state.tape
         self._observers = observers[:]
         try:
@@ -107,7 +107,7 @@ class _Watch:
 
     __slots__ = ("__weakref__", "buffer", "guard")
 
-    def __init__(self, guard: untouched, buffer: Buffer) -> None:
+    def __init__(self, guard: isolated, buffer: Buffer) -> None:
         self.guard = guard
         self.buffer = buffer
 

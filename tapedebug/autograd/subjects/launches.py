@@ -30,7 +30,7 @@ Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None
 
 
 @dataclass(frozen=True)
-class Choice:
+class LaunchSelection:
     """Which launches of a tape to check, as `gradcheck_tape` was told.
 
     Attributes:
@@ -47,7 +47,7 @@ class Choice:
     backwards: bool = False
     skip: int = 0
 
-    def checked(self, records: Sequence[Any]) -> Choice:
+    def checked(self, records: Sequence[Any]) -> LaunchSelection:
         """Itself.
 
         Raises:
@@ -161,14 +161,14 @@ def _counted(number: int, one: str, many: str) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class MemoryPlace:
     """Stands for an array among the arguments: the number of its slot."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Slot:
+class MemorySlot:
     """An array argument: where it lies in one of the copied pieces of memory."""
 
     memory: int
@@ -187,7 +187,7 @@ class LaunchCopy:
         kernel: The kernel.
         index: Of the launch.
         dim: Its dimensions.
-        args: Its arguments, one for each flat parameter; a `Place` for each array.
+        args: Its arguments, one for each flat parameter; a `MemoryPlace` for each array.
         slots: The arrays. Those that share memory share it here.
         memory: That memory, as bytes.
         mask: The pairs to check; None for all.
@@ -198,7 +198,7 @@ class LaunchCopy:
     index: int
     dim: tuple[int, ...]
     args: tuple[Any, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[MemorySlot, ...]
     memory: tuple[Values, ...]
     mask: Mask = None
     called: Span | None = None
@@ -218,10 +218,10 @@ class LaunchCopy:
         slots = []
         for a in arrays:
             offset = a.ptr - a.buffer.address - starts[a.buffer]
-            slot = Slot(numbers[a.buffer], offset, a.shape, a.strides, a.dtype, id(a) in active)
+            slot = MemorySlot(numbers[a.buffer], offset, a.shape, a.strides, a.dtype, id(a) in active)
             slots.append(slot)
             _view(memory[slot.memory], slot)[...] = values[a]
-        places = {id(a): Place(number) for number, a in enumerate(arrays)}
+        places = {id(a): MemoryPlace(number) for number, a in enumerate(arrays)}
         args = tuple(places.get(id(value), value) for value in record.args)
         return cls(
             record.kernel, record.index, tuple(record.dim), args, tuple(slots), memory,
@@ -251,7 +251,7 @@ class LaunchCopy:
             a = make(buffer, buffer.address + slot.offset, slot.dtype, slot.shape, slot.strides)
             a.requires_grad = slot.grad
             arrays.append(a)
-        return [arrays[value.number] if isinstance(value, Place) else value for value in self.args]
+        return [arrays[value.number] if isinstance(value, MemoryPlace) else value for value in self.args]
 
 
 def _named_arrays(mask: Mask, record: Any) -> Mask:
@@ -283,7 +283,7 @@ def _named_arrays(mask: Mask, record: Any) -> Mask:
     )
 
 
-def _view(memory: Values, slot: Slot) -> Values:
+def _view(memory: Values, slot: MemorySlot) -> Values:
     """The elements of a slot in the bytes of its memory, components last."""
     scalar, inner = numpy_dtype(slot.dtype), value_shape(slot.dtype)
     strides = slot.strides + contiguous_strides(inner, scalar.itemsize)

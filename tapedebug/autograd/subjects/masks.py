@@ -43,7 +43,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """One step into an array.
 
     Attributes:
@@ -69,7 +69,7 @@ def choose_pairs(subject: str, inputs: Sequence[Argument], outputs: Sequence[Arg
     Raises:
         GradcheckError: The mask names what there is not.
     """
-    sources, targets = Side(subject, "input", inputs), Side(subject, "output", outputs)
+    sources, targets = MaskSide(subject, "input", inputs), MaskSide(subject, "output", outputs)
     pairs = Pairs()
     if mask is None:
         # An array that is written in place is an input and an output under one name.
@@ -84,8 +84,8 @@ def choose_pairs(subject: str, inputs: Sequence[Argument], outputs: Sequence[Arg
         missing = next((key for key, ports in zip(entry, found, strict=True) if not ports), None)
         if missing is not None:
             pairs.notes.append(
-                f"not checked: ({told(entry[0])}, {told(entry[1])}) was asked for, "
-                f"but {told(missing)} is not an array with requires_grad=True"
+                f"not checked: ({key_text(entry[0])}, {key_text(entry[1])}) was asked for, "
+                f"but {key_text(missing)} is not an array with requires_grad=True"
             )
         pairs.chosen += [(i, o) for i in found[0] for o in found[1] if (i, o) not in pairs.chosen]
     if not pairs.chosen and not pairs.notes:
@@ -102,12 +102,12 @@ def choose_pairs(subject: str, inputs: Sequence[Argument], outputs: Sequence[Arg
 
 def _no_pair(subject: str, entry: Any) -> GradcheckError:
     return GradcheckError(
-        f"{subject}: an entry of the input-output mask is a pair (input, output); got {told(entry)}",
+        f"{subject}: an entry of the input-output mask is a pair (input, output); got {key_text(entry)}",
         hint='write a list of pairs: [("x", "y")] or [(0, 0)]',
     )
 
 
-class Side:
+class MaskSide:
     """The inputs, or the outputs, that a mask can name.
 
     Args:
@@ -139,10 +139,10 @@ class Side:
 
     # -------------------------------------------------------------- which arguments
 
-    def _found(self, key: Any) -> tuple[list[Argument], list[Step]]:
+    def _found(self, key: Any) -> tuple[list[Argument], list[PathStep]]:
         if isinstance(key, tuple | list) and len(key) == 2 and not isinstance(key[1], str):
             found, steps = self._found(key[0])
-            return found, [*steps, Step(key[1])]
+            return found, [*steps, PathStep(key[1])]
         if isinstance(key, str):
             return self._named(key)
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
@@ -152,14 +152,14 @@ class Side:
         else:
             raise GradcheckError(
                 f"{self.subject}: inputs and outputs in a mask are names, indices or arrays, perhaps with an "
-                f"index into them; got {told(key)}",
+                f"index into them; got {key_text(key)}",
                 hint=f"write {FORMS}",
             )
         if not found:
             raise self._unknown(key)
         return found, []
 
-    def _named(self, key: str) -> tuple[list[Argument], list[Step]]:
+    def _named(self, key: str) -> tuple[list[Argument], list[PathStep]]:
         found = self._under(key)
         if found:
             return found, []
@@ -172,7 +172,7 @@ class Side:
         if not found and "." in path:  # the last name may be that of a component
             owner, _, letter = path.rpartition(".")
             found = [a for a in self._under(owner) if component_of(a.value, letter) is not None]
-            steps = [*steps, Step(component=letter)]
+            steps = [*steps, PathStep(component=letter)]
         if not found:
             raise self._unknown(key, path)
         return found, steps
@@ -183,7 +183,7 @@ class Side:
         found = [a for a in self.arguments if a.name in {path, path + IN_PLACE} or a.name.startswith(inside)]
         return [a for a in found if a.port is not None] or found
 
-    def _parsed(self, key: str, text: str) -> tuple[str, list[Step]]:
+    def _parsed(self, key: str, text: str) -> tuple[str, list[PathStep]]:
         """The names in a text, joined by dots, and the indices in it; `key` is what the user wrote."""
         try:
             node: ast.expr = parsed(text.strip(), mode="eval").body
@@ -193,7 +193,7 @@ class Side:
                     names.append(node.attr)
                     node = node.value
                 elif isinstance(node, ast.Subscript):
-                    steps.append(Step(_index(node.slice)))
+                    steps.append(PathStep(_index(node.slice)))
                     names.append("[")
                     node = node.value
                 else:
@@ -223,7 +223,7 @@ class Side:
 
     # -------------------------------------------------------------- which entries
 
-    def _restricted(self, port: Port, steps: Sequence[Step], key: Any) -> Port:
+    def _restricted(self, port: Port, steps: Sequence[PathStep], key: Any) -> Port:
         if not steps:
             return port
         positions = np.arange(port.size).reshape(port.shape)
@@ -254,7 +254,8 @@ class Side:
         inner = "".join(f" × {n}" for n in value_shape(port.array.dtype))
         shape = f"shape {port.array.shape}" + (f" of {type_name(port.array.dtype)}" if inner else "")
         return GradcheckError(
-            f"{self.subject}: the input-output mask asks for {told(key)}, but {port.name} has {shape}: {why}",
+            f"{self.subject}: the input-output mask asks for {key_text(key)}, "
+            f"but {port.name} has {shape}: {why}",
             hint=f"index it as an array of shape {port.shape}",
         )
 
@@ -264,7 +265,7 @@ def _is_path(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
 
-def _placed(names: Sequence[str], steps: Sequence[Step]) -> list[Step]:
+def _placed(names: Sequence[str], steps: Sequence[PathStep]) -> list[PathStep]:
     """The indices of a key; one behind a field of an indexed element goes into the value of that field."""
     found, order = [], iter(steps)
     indexed = named = False
@@ -326,10 +327,10 @@ def spelled(index: Any) -> str:
     return str(listed.tolist()) if listed.size <= LONG else f"{listed.size} entries"
 
 
-def told(key: Any) -> str:
+def key_text(key: Any) -> str:
     """A key of a mask, or an entry, in messages."""
     if isinstance(key, tuple | list):
-        return f"({', '.join(told(part) for part in key)})"
+        return f"({', '.join(key_text(part) for part in key)})"
     if is_array(key):
         return f"an array of shape {key.shape}"
     return spelled(key) if isinstance(key, slice | np.ndarray) else repr(key)

@@ -13,7 +13,7 @@ from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.lang.types import numpy_dtype
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.subjects.write_sites import Written
+    from tapedebug.autograd.subjects.write_sites import WriteSite
 
 Place = int | str
 """How a Jacobian is found: the place of the argument, or the name of a field of a struct."""
@@ -53,7 +53,7 @@ class Port:
     only: Indices | None = None
     label: str = ""
     field: bool = False
-    written: Written | None = None
+    written: WriteSite | None = None
 
     def __post_init__(self) -> None:
         if not self.label or self.only is None:

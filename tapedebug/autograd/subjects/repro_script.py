@@ -94,7 +94,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Script:
+class ReproScript:
     """The script of one pair; it can be pickled.
 
     Attributes:
@@ -112,7 +112,7 @@ class Script:
     function: str = "gradcheck"
 
     @classmethod
-    def of(cls, writer: Writer, pair: PairResult, settings: Mapping[str, Any]) -> Script:
+    def of(cls, writer: Writer, pair: PairResult, settings: Mapping[str, Any]) -> ReproScript:
         """The script of a pair.
 
         Args:
@@ -160,7 +160,7 @@ class Script:
 def release_tape(scripts: Iterable[Callable[[], str]]) -> None:
     """Let the scripts of a result keep no tape alive."""
     for script in scripts:
-        if isinstance(script, Script):
+        if isinstance(script, ReproScript):
             script.writer.release()
 
 

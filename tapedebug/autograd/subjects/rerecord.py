@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime.memory.buffer import Buffer
 
 
-def reopened(tape: Tape, revived: Callable[[Record], frozenset[int]], stop: int | None = None) -> Tape:
+def rerecorded(tape: Tape, revived: Callable[[Record], frozenset[int]], stop: int | None = None) -> Tape:
     """Return a tape of the same launches, of which some arrays have a gradient that they did not have.
 
     Args:

@@ -13,7 +13,7 @@ Source = tuple[Callable[[], Any], Callable[[Any], Any]]
 """How the state of one source of random numbers is read, and set."""
 
 
-class Pinned:
+class RngPin:
     """Within the block, random numbers are those of the first block; after it, the sources are as before.
 
     Args:
@@ -25,7 +25,7 @@ class Pinned:
         self._sources = [*_global_sources(), *(s for g in _generators(owners) for s in _sources_of(g))]
         self._states = [read() for read, _ in self._sources]
 
-    def __enter__(self) -> Pinned:
+    def __enter__(self) -> RngPin:
         self._set()
         return self
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._source import Span
-from tapedebug.autograd.subjects.functions import Call, Unrepeatable, require_faithful
+from tapedebug.autograd.subjects.functions import FunctionCall, Unrepeatable, require_faithful
 from tapedebug.autograd.subjects.masks import Argument, choose_pairs
 from tapedebug.autograd.subjects.metadata import FunctionMetadata, Named, input_names
 from tapedebug.autograd.subjects.overlaps import refuse_overlaps
 from tapedebug.autograd.subjects.pairs import Mask, differentiable, is_array, port
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
-from tapedebug.autograd.subjects.repro_script import Script, Writer, function_scene, launch_scene
+from tapedebug.autograd.subjects.repro_script import ReproScript, Writer, function_scene, launch_scene
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow, tape_shadow
 from tapedebug.autograd.subjects.struct_fields import flat_call, listed
 from tapedebug.autograd.subjects.write_sites import placed, placed_by_tape
@@ -67,9 +67,9 @@ class Subject:
         """Writes what scripts share."""
         return self.remember()
 
-    def script_for(self, pair: PairResult, settings: Mapping[str, Any] | None = None) -> Script:
-        """The script of a pair, written when it is asked for; see `Script.of`."""
-        return Script.of(self.writer, pair, settings or {})
+    def script_for(self, pair: PairResult, settings: Mapping[str, Any] | None = None) -> ReproScript:
+        """The script of a pair, written when it is asked for; see `ReproScript.of`."""
+        return ReproScript.of(self.writer, pair, settings or {})
 
 
 def subject_of(
@@ -272,7 +272,7 @@ def function_subject(
         GradcheckError: It returns no arrays, its launches are not all of it, or an array overlaps itself or
             another one.
     """
-    call = Call.recorded(function, inputs, outputs)
+    call = FunctionCall.recorded(function, inputs, outputs)
     notes: list[str] = []
     sources = differentiable(call.given, notes, _parts(call.given))
     targets = placed_by_tape(call.tape, differentiable(call.returned, notes, _parts(call.returned)))

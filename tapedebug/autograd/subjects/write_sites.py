@@ -12,7 +12,7 @@ from tapedebug.lang.types import is_float
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteSite:
     """Where a value comes from.
 
     Attributes:
@@ -49,18 +49,18 @@ class Written:
         return f"{self.launch or 'the launch'} was called at {where}"
 
 
-def written_by(kernel: Any, name: str, called: Span | None = None, launch: str = "") -> Written:
+def write_site(kernel: Any, name: str, called: Span | None = None, launch: str = "") -> WriteSite:
     """The places in which a kernel writes the parameter `name`."""
     param = next((p.index for p in kernel.params if p.name == name), None)
     spans = [a.span for a in kernel.analysis.accesses if a.param == param and a.kind in ("write", "atomic")]
     first = next((span for span in spans if span is not None), None)
     others = {span.line for span in spans if span is not None} - ({first.line} if first else set())
-    return Written(first, tuple(sorted(others)), called, launch)
+    return WriteSite(first, tuple(sorted(others)), called, launch)
 
 
 def placed(kernel: Any, ports: Sequence[Port], called: Span | None = None) -> list[Port]:
     """Outputs of a kernel, with where they are written."""
-    return [replace(port, written=written_by(kernel, port.name, called)) for port in ports]
+    return [replace(port, written=write_site(kernel, port.name, called)) for port in ports]
 
 
 def placed_by_tape(tape: Any, ports: Sequence[Port]) -> list[Port]:
@@ -78,7 +78,7 @@ def placed_by_tape(tape: Any, ports: Sequence[Port]) -> list[Port]:
         if writers:
             record, p = writers[-1]
             launch = f"launch {record.index} ({record.kernel.key})"
-            found_by = written_by(record.kernel, record.param_name(p), record.call_site, launch)
+            found_by = write_site(record.kernel, record.param_name(p), record.call_site, launch)
             found_by = replace(found_by, dead=dead)
         found.append(replace(port, written=found_by))
     return found

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.autograd.tapes.rule_evaluation import Lost, evaluate
-from tapedebug.autograd.tapes.thread_interpreter import Number, Thread, _is_float
+from tapedebug.autograd.tapes.rule_evaluation import CannotFollow, evaluate
+from tapedebug.autograd.tapes.thread_interpreter import Number, ThreadInterpreter, _is_float
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Custom, Op, Value
@@ -28,7 +28,7 @@ BENT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class PartialDerivative:
     """One argument of one call.
 
     Attributes:
@@ -51,14 +51,14 @@ OFF = 1e-3
 
 
 @dataclass(slots=True)
-class Call:
+class CustomGradientCall:
     """One call: the node of the kernel, the thread, its arguments."""
 
     node: Custom
     thread: int
-    partials: list[Partial] = field(default_factory=list)
+    partials: list[PartialDerivative] = field(default_factory=list)
 
-    def is_off(self, partial: Partial) -> bool:
+    def is_off(self, partial: PartialDerivative) -> bool:
         """Whether what is given for an argument is not its derivative."""
         if partial.right is None or partial.thrown_away:
             return partial.thrown_away
@@ -68,23 +68,23 @@ class Call:
 
 
 @dataclass(slots=True)
-class CallsOf(Thread):
+class CallsOf(ThreadInterpreter):
     """A thread of a kernel whose calls are checked as it comes by.
 
     Attributes:
         checked: What was found.
     """
 
-    checked: list[Call] = field(default_factory=list)
+    checked: list[CustomGradientCall] = field(default_factory=list)
 
     def _custom(self, node: Custom) -> None:
         if node.gradient is not None and node.function is not None and not node.function.gradient.differs:
-            self.checked.append(Call(node, self.index, _partials(self, node)))
+            self.checked.append(CustomGradientCall(node, self.index, _partials(self, node)))
         self._block(node.body)
 
 
 @dataclass(slots=True)
-class _Double(Thread):
+class _Double(ThreadInterpreter):
     """A piece of a thread in float64, from the values that it has."""
 
     adjoints: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Double(Thread):
         return Number(_widened(value, op.result.type), op.result.type)
 
     def _free(self, value: Value) -> Number:
-        found = Thread._free(self, value)
+        found = ThreadInterpreter._free(self, value)
         found.value = _widened(found.value, value.type)
         return found
 
@@ -118,7 +118,7 @@ class _Double(Thread):
             self.memory[param] = np.array(self.arrays[param]).reshape(-1)
         if self.memory[param].dtype in (np.float32, np.float16):
             self.memory[param] = self.memory[param].astype(np.float64)
-        Thread._access(self, op, args, step)
+        ThreadInterpreter._access(self, op, args, step)
 
     def _op(self, op: Op) -> None:
         if op.kind in ("load_adjoint", "store_adjoint", "add_adjoint"):
@@ -130,7 +130,7 @@ class _Double(Thread):
             if op.result is not None and step.result is not None:
                 self.names[op.result] = step.result
             return
-        Thread._op(self, op)
+        ThreadInterpreter._op(self, op)
 
 
 def _widened(value: Any, kind: Any) -> Any:
@@ -138,7 +138,7 @@ def _widened(value: Any, kind: Any) -> Any:
     return np.float64(value) if isinstance(value, np.floating) else value
 
 
-def _double(thread: Thread, changes: dict[Value, float]) -> _Double:
+def _double(thread: ThreadInterpreter, changes: dict[Value, float]) -> _Double:
     """A copy of the state of a thread in float64, with some values replaced."""
     made = _Double(thread.function, thread.index, thread.dim, thread.arrays, thread.scalars, thread.active)
     made.memory = {param: values.copy() for param, values in thread.memory.items()}
@@ -148,7 +148,7 @@ def _double(thread: Thread, changes: dict[Value, float]) -> _Double:
     return made
 
 
-def _results(thread: Thread, node: Custom, changes: dict[Value, float]) -> np.ndarray[Any, Any]:
+def _results(thread: ThreadInterpreter, node: Custom, changes: dict[Value, float]) -> np.ndarray[Any, Any]:
     """The results of the body, where they are floats, with some arguments replaced."""
     run = _double(thread, changes)
     with np.errstate(all="ignore"):
@@ -156,7 +156,7 @@ def _results(thread: Thread, node: Custom, changes: dict[Value, float]) -> np.nd
     return np.array([float(run._get(v).value) for v in node.results if _is_float(v.type)])
 
 
-def _partials(thread: Thread, node: Custom) -> list[Partial]:
+def _partials(thread: ThreadInterpreter, node: Custom) -> list[PartialDerivative]:
     values = list(dict.fromkeys(value for _, value in node.params if value in thread.names))
     if not values or not any(_is_float(v.type) for v in node.results):
         return []
@@ -171,12 +171,12 @@ def _partials(thread: Thread, node: Custom) -> list[Partial]:
         right = _slope(thread, node, value, weights)
         thrown = right is not None and _near(after, right) and not _near(after, right + GATHERED)
         given_here = after if thrown else after - GATHERED
-        found.append(Partial(names[value], at, given_here, right, thrown))
+        found.append(PartialDerivative(names[value], at, given_here, right, thrown))
     return found
 
 
 def _given(
-    thread: Thread, node: Custom, seeds: Iterable[float], values: Iterable[Value]
+    thread: ThreadInterpreter, node: Custom, seeds: Iterable[float], values: Iterable[Value]
 ) -> dict[Value, float]:
     """The adjoints of the arguments after the user's gradient ran."""
     assert node.gradient is not None
@@ -197,7 +197,9 @@ def _given(
     return {value: after.get(value, GATHERED) for value in values}
 
 
-def _slope(thread: Thread, node: Custom, value: Value, weights: np.ndarray[Any, Any]) -> float | None:
+def _slope(
+    thread: ThreadInterpreter, node: Custom, value: Value, weights: np.ndarray[Any, Any]
+) -> float | None:
     """The derivative of the results, weighted, by an argument; None at a kink and where it is not finite."""
     at = float(thread.names[value].value)
     step = STEP * max(abs(at), 1e-3)
@@ -207,7 +209,7 @@ def _slope(thread: Thread, node: Custom, value: Value, weights: np.ndarray[Any, 
         try:
             up = float(weights @ _results(thread, node, {value: at + h}))
             down = float(weights @ _results(thread, node, {value: at - h}))
-        except Lost:
+        except CannotFollow:
             return None
         sides = ((up - start) / h, (start - down) / h)
         if not all(np.isfinite(sides)):

@@ -14,8 +14,8 @@ from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.launches import launch_values
 from tapedebug.autograd.subjects.pairs import is_array
-from tapedebug.autograd.tapes.custom_gradient_calls import Call, CallsOf, Partial
-from tapedebug.autograd.tapes.rule_evaluation import Lost
+from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf, CustomGradientCall, PartialDerivative
+from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 from tapedebug.autograd.tapes.thread_interpreter import thread_of
 
 CHECK = "func_grad alone"
@@ -42,13 +42,13 @@ def check_own_gradients(
     lost: dict[str, None] = {}
     for record, values in launch_values(tape.tracker, chosen, checkpoint):
         held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
-        calls: dict[str, list[Call]] = {name: [] for name in _functions(record.kernel)}
+        calls: dict[str, list[CustomGradientCall]] = {name: [] for name in _functions(record.kernel)}
         for index in _spread(record.threads):
             thread = thread_of(record, index, held, record.kernel._lowered.custom)
             single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
             try:
                 single.run()
-            except Lost as error:
+            except CannotFollow as error:
                 lost.setdefault(f"launch {record.index} ({record.name}): {error}")
             for call in single.checked:
                 calls.setdefault(call.node.name, []).append(call)
@@ -91,11 +91,11 @@ def functions_off(
     return False
 
 
-def _calls(record: Any, index: int, held: dict[int, Any]) -> list[Call]:
+def _calls(record: Any, index: int, held: dict[int, Any]) -> list[CustomGradientCall]:
     """The calls in one thread of a launch, as far as it can be followed."""
     thread = thread_of(record, index, held, record.kernel._lowered.custom)
     single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
-    with contextlib.suppress(Lost):
+    with contextlib.suppress(CannotFollow):
         single.run()
     return single.checked
 
@@ -132,15 +132,17 @@ def _spread(threads: int) -> list[int]:
     return [int(index) for index in np.unique(places)]
 
 
-def _results(record: Any, name: str, calls: Sequence[Call]) -> list[PairResult]:
-    partials: dict[str, list[tuple[Call, Partial]]] = {}
+def _results(record: Any, name: str, calls: Sequence[CustomGradientCall]) -> list[PairResult]:
+    partials: dict[str, list[tuple[CustomGradientCall, PartialDerivative]]] = {}
     for call in calls:
         for partial in call.partials:
             partials.setdefault(partial.name, []).append((call, partial))
     return [_result(record, name, argument, samples) for argument, samples in partials.items()]
 
 
-def _result(record: Any, name: str, argument: str, samples: Sequence[tuple[Call, Partial]]) -> PairResult:
+def _result(
+    record: Any, name: str, argument: str, samples: Sequence[tuple[CustomGradientCall, PartialDerivative]]
+) -> PairResult:
     known = [(call, partial) for call, partial in samples if partial.right is not None]
     off = [(call, partial) for call, partial in known if call.is_off(partial)]
     errors = [abs(partial.given - (partial.right or 0.0)) for _, partial in known]
@@ -163,7 +165,7 @@ def _result(record: Any, name: str, argument: str, samples: Sequence[tuple[Call,
     )  # fmt: skip
 
 
-def _told(call: Call, partial: Partial) -> str:
+def _told(call: CustomGradientCall, partial: PartialDerivative) -> str:
     at = ", ".join(f"{p.name} = {p.value:.6g}" for p in call.partials[:6])
     gradient = call.node.function.gradient.name
     where = f"in thread {call.thread}, at {at}"

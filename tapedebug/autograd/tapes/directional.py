@@ -10,7 +10,7 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.finite_diff.noise import computational_noise
-from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, Slope, slope
+from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, DerivativeEstimate, slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.subjects.probes import random_directions, shape_index
 from tapedebug.autograd.subjects.program import Port
@@ -202,7 +202,7 @@ def measured(
     rtol: float,
     noise: float,
     checkpoint: Checkpoint | None,
-) -> tuple[Probe, Slope]:
+) -> tuple[Probe, DerivativeEstimate]:
     """Take the difference of the loss along a direction of one input, or of several.
 
     Args:
@@ -268,7 +268,7 @@ def _fine_for(fine: float, size: float) -> Callable[[Floats], Floats]:
     return enough
 
 
-def judged(probe: Probe, found: Slope, noise: float, unit: float) -> Probe:
+def judged(probe: Probe, found: DerivativeEstimate, noise: float, unit: float) -> Probe:
     """The verdict on the consumed gradient in one direction; `unit` is how far a step of 1 goes."""
     probe = replace(probe, noise=noise)
     allowed = probe.allowed

@@ -28,7 +28,7 @@ from tapedebug.autograd.subjects.shadow_program import UNMATCHED
 from tapedebug.autograd.subjects.whole_tape import WholeTape, whole_tape
 from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negligible, probe_input
 from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of, unconfirmed
-from tapedebug.autograd.tapes.joint_directions import BANDS, MANY, SAMPLE, Together
+from tapedebug.autograd.tapes.joint_directions import BANDS, MANY, SAMPLE, JointDirections
 from tapedebug.autograd.tapes.reference import ALIKE, Reference, reference_of
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
@@ -237,7 +237,7 @@ def _check_inputs(
     together: dict[Port, list[Probe]] = {}
     if len(program.inputs) >= MANY:
         shared = replace(effort, until=began + max_seconds)
-        together = Together(program, gradients, rtol, shared, checkpoint).run()
+        together = JointDirections(program, gradients, rtol, shared, checkpoint).run()
     reference = reference_of(program, gradients)
     program.notes += [reference.note] if reference.note else []
     program.forget()

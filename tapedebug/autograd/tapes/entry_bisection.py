@@ -38,7 +38,7 @@ def refutes(probe: Probe) -> bool:
 
 
 @dataclass(frozen=True)
-class EntryHunt:
+class GradientBisection:
     """The search in one input.
 
     Attributes:

@@ -26,7 +26,7 @@ DUST = 1e-5  # of the loss: what an input can not move it by in float32, beside 
 
 
 @dataclass(frozen=True, eq=False)
-class Rounding:
+class Float32ErrorBar:
     """What rounding does to the gradient of one input.
 
     Attributes:
@@ -93,13 +93,13 @@ def scatter_nearby(program: WholeTape, port: Port) -> Floats:
     return scatter
 
 
-def rounding_of(program: WholeTape, gradients: Gradients, port: Port) -> Rounding:
+def float32_error_bar(program: WholeTape, gradients: Gradients, port: Port) -> Float32ErrorBar:
     """Measure how far rounding moves the consumed gradient of an input."""
     exact = gradients.exact
     error = np.abs(gradients.consumed[port] - exact[port])
     scale = gradients.scale
     moved = float(error @ np.abs(program.values(port)))
-    return Rounding(
+    return Float32ErrorBar(
         SPREAD * program.scatter(SCALES)[port],
         error,
         np.abs(gradients.same[port] - exact[port]),

@@ -15,8 +15,13 @@ from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
-from tapedebug.autograd.tapes.entry_bisection import EntryHunt, refutes, sure_of
-from tapedebug.autograd.tapes.float32_error_bar import SPREAD, Rounding, rounding_of, scatter_nearby
+from tapedebug.autograd.tapes.entry_bisection import GradientBisection, refutes, sure_of
+from tapedebug.autograd.tapes.float32_error_bar import (
+    SPREAD,
+    Float32ErrorBar,
+    float32_error_bar,
+    scatter_nearby,
+)
 from tapedebug.autograd.tapes.reference import Departure, Reference
 from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve
 
@@ -110,7 +115,7 @@ def judge_input(
     else:
         verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol)
         if verdict == "UNDECIDABLE":
-            rounding = rounding_of(program, gradients, port)
+            rounding = float32_error_bar(program, gradients, port)
             if rounding.is_dust(probes):
                 verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
             elif not _follows(program, port, consumed, rounding):
@@ -129,7 +134,7 @@ def judge_input(
         elif departure is not None and departure.right == "unknown" and verdict == "AGREE":
             verdict, reason, told = "UNDECIDABLE", departure.reason, True
         elif verdict == "AGREE" and not program.meant:
-            found = EntryHunt(program, port, gradients).run(probes)
+            found = GradientBisection(program, port, gradients).run(probes)
             if found is not None:
                 verdict, probes = "WRONG", [*probes, found]
                 reason, rel_error = _refuted(port, found), found.rel_error
@@ -238,7 +243,7 @@ def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[V
     return "UNDECIDABLE", ""
 
 
-def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Rounding) -> bool:
+def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Float32ErrorBar) -> bool:
     """Whether the float32 reverse pass does what its float64 twin does at the values of the float32 run."""
     along = program.along[port]
     if not np.isfinite(along).all():

@@ -25,7 +25,7 @@ BAND = 100.0  # inputs displaced together move the loss alike, but for this fact
 BANDS = 4  # that there usually are, at most
 
 
-class Together:
+class JointDirections:
     """Compares the gradients of many inputs with differences of the loss.
 
     Args:

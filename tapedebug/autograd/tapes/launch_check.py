@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapedebug._progress import Pace
-from tapedebug.autograd.checks.adjoint_check import Plan
-from tapedebug.autograd.checks.run_checks import checked
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
+from tapedebug.autograd.checks.run_checks import run_checks
 from tapedebug.autograd.finite_diff.comparison import Comparison
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct
 from tapedebug.autograd.results.gradcheck_result import PairResult
@@ -22,7 +22,7 @@ class LaunchWork:
     """One launch to check, and how: a unit of work for an executor."""
 
     copy: LaunchCopy
-    plan: Plan
+    plan: CheckPlan
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ def check_in_sight(
         kept: Takes the compared matrices, for plots.
     """
     copy = work.copy
-    pairs, dot = checked(subject, work.plan, pace, kept)
+    pairs, dot = run_checks(subject, work.plan, pace, kept)
     notes = dict.fromkeys(note for pair in pairs for note in pair.notes)
     left = tuple(_left(copy, subject))
     return LaunchCheck(copy.index, copy.kernel.key, tuple(pairs), dot, tuple(notes), left)

@@ -21,7 +21,7 @@ from tapedebug.autograd.subjects.aliases import first_of_each, meeting, overlapp
 from tapedebug.autograd.subjects.launches import LaunchCopy
 from tapedebug.autograd.subjects.pairs import is_array, port
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
-from tapedebug.autograd.subjects.rerecord import reopened
+from tapedebug.autograd.subjects.rerecord import rerecorded
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow
 from tapedebug.autograd.subjects.whole_tape import WholeTape, meant_of
 from tapedebug.autograd.tapes.single_launch import (
@@ -29,7 +29,7 @@ from tapedebug.autograd.tapes.single_launch import (
     Argument,
     Cause,
     Judged,
-    LaunchAlone,
+    SingleLaunch,
     relative_error,
     worst_entry,
 )
@@ -99,7 +99,7 @@ class _Lockstep:
         self.begin = begin
         self.records: list[Any] = list(tape.records)
         dark = _dependent_without_gradient(program)
-        self.open = reopened(tape, lambda record: meeting(record, dark)) if dark else tape
+        self.open = rerecorded(tape, lambda record: meeting(record, dark)) if dark else tape
         self.differs = not program.preserves or bool(dark)
         self.held: dict[int, dict[Any, Values]] = {}
         self.right = self._walked(Shadow(self.open.tracker, float64), self._hold())
@@ -204,7 +204,7 @@ class _Lockstep:
         replaced = any(same(a, record.args[w]) for w in record.writes)
         return np.zeros_like(self.before[a]) if replaced else self.before[a]
 
-    def _launch(self, record: Any, arriving: Mapping[Any, Floats], params: Sequence[int]) -> LaunchAlone:
+    def _launch(self, record: Any, arriving: Mapping[Any, Floats], params: Sequence[int]) -> SingleLaunch:
         copy = LaunchCopy.of(record, self.held.pop(record.index))
         args = copy.arguments()
         make = launch_shadow(record.kernel, record.dim, args)
@@ -216,7 +216,7 @@ class _Lockstep:
         }
         inside = ShadowProgram("", make, list(own.values()), list(outputs), launch=record.index)
         inside.pulse = self.checkpoint
-        return LaunchAlone(record.index, inside, own, outputs, self.rtol, self.checkpoint)
+        return SingleLaunch(record.index, inside, own, outputs, self.rtol, self.checkpoint)
 
     def _users(self, record: Any, arriving: Mapping[Any, Floats]) -> dict[int, Floats] | None:
         """What the user's reverse pass of a launch makes of the adjoints that arrive.

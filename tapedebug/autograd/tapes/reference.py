@@ -226,7 +226,7 @@ class Reference:
 
 def reference_of(program: WholeTape, gradients: Gradients) -> Reference:
     """The reference of a tape; of one without gradients written by hand, its float64 adjoint."""
-    functions = own_functions(program.tape)
+    functions = custom_functions(program.tape)
     if not functions:
         return Reference(program, gradients, functions, gradients.exact)
     try:
@@ -254,7 +254,7 @@ def _derived(program: WholeTape, names: frozenset[str]) -> dict[Port, Floats]:
     return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in program.inputs}
 
 
-def own_functions(tape: Any) -> dict[str, Any]:
+def custom_functions(tape: Any) -> dict[str, Any]:
     """The functions with a gradient or a replay of their own that kernels of a tape call, by name.
 
     Those whose gradients are meant to differ are left out, and native ones: nothing else reverses them.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-class Lost(Exception):
+class CannotFollow(Exception):
     """A thread can not be followed: too long, an index out of bounds, or an operation that is not known.
 
     Attributes:
@@ -37,4 +37,4 @@ def evaluate(text: str, operands: Sequence[Any]) -> Any:
             return eval(code, {"__builtins__": {}, **NAMESPACE, **numbers})
     except (AttributeError, KeyError, NameError, OverflowError, TypeError, ValueError) as error:
         # or it is not for this type
-        raise Lost(f"the operation {text} is not known here ({error})") from None
+        raise CannotFollow(f"the operation {text} is not known here ({error})") from None

@@ -26,7 +26,7 @@ NOTHING = 1e-10  # of what the outputs hold: a smaller change by 100 % of an arg
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongEntry:
     """The entry of an argument's gradient that is off most.
 
     Attributes:
@@ -68,7 +68,7 @@ class Argument:
     size: int = 0
     error: float = 0.0
     relative: float = 0.0
-    wrong: Wrong | None = None
+    wrong: WrongEntry | None = None
     clobber: int = -1
 
 
@@ -81,7 +81,7 @@ class Judged:
     bar: float = 0.0
 
 
-class LaunchAlone:
+class SingleLaunch:
     """One launch alone, beside the adjoints that arrive at it.
 
     Args:
@@ -182,7 +182,7 @@ class LaunchAlone:
         missing = (value - directions @ held)[known]
         fitted, *_ = np.linalg.lstsq(directions[known], missing, rcond=None)
         worst = int(np.argmax(np.abs(missing)))
-        wrong = Wrong(None, float((directions @ given)[known][worst]), float(value[known][worst]), float(
+        wrong = WrongEntry(None, float((directions @ given)[known][worst]), float(value[known][worst]), float(
             bar[known][worst]
         ))  # fmt: skip
         error = float(np.abs(missing).max())
@@ -198,14 +198,14 @@ def relative_error(given: Floats, right: Floats) -> float:
     return error / size if size else float("inf")
 
 
-def worst_entry(given: Floats, right: Floats, bar: Floats, missed: Bools) -> Wrong:
+def worst_entry(given: Floats, right: Floats, bar: Floats, missed: Bools) -> WrongEntry:
     """The entry among those `missed` that is off most; all arrays have one shape."""
     error = np.where(missed, np.nan_to_num(np.abs(given - right), nan=np.inf), -1.0)
     slot = np.unravel_index(int(np.argmax(error)), error.shape)
     ratio = (given / right)[missed]
     common = float(np.median(ratio)) if np.isfinite(ratio).all() else float("nan")
     same = np.abs(ratio - common).max(initial=0.0) <= 1e-3 * max(1.0, abs(common))
-    return Wrong(
+    return WrongEntry(
         tuple(int(i) for i in slot), float(given[slot]), float(right[slot]), float(bar[slot]),
         int(missed.sum()), common if same else float("nan"),
     )  # fmt: skip

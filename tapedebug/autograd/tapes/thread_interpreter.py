@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._config import config
-from tapedebug.autograd.tapes.rule_evaluation import Lost, evaluate
+from tapedebug.autograd.tapes.rule_evaluation import CannotFollow, evaluate
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Culprit:
+class NonfiniteOperation:
     """The operation that turned finite numbers into one that is not.
 
     Attributes:
@@ -64,7 +64,7 @@ class Culprit:
 
 
 @dataclass(slots=True)
-class Thread:
+class ThreadInterpreter:
     """One thread of a launch.
 
     Args:
@@ -99,14 +99,14 @@ class Thread:
         with np.errstate(all="ignore"):
             self._block(self.function.body)
 
-    def bad_value(self) -> Culprit | None:
+    def bad_value(self) -> NonfiniteOperation | None:
         """The first operation with finite operands and a value that is not finite."""
         for step in self.steps:
             result = step.result
             if result is None or step.op.kind in ("load", "atomic_add") or _finite(result.value):
                 continue
             if all(_finite(arg.value) for arg in step.args):
-                return Culprit(step.op.kind, step.op.span, _floats(step.args), None)
+                return NonfiniteOperation(step.op.kind, step.op.span, _floats(step.args), None)
         return None
 
     def store_at(self, param: int, element: int, item: int) -> Span | None:
@@ -138,7 +138,7 @@ class Thread:
                 return Number(given.astype(value.type.numpy)[()], value.type)
             case "extent":
                 return Number(np.int64(self.arrays[op.data[0]].shape[op.data[1]]), value.type)
-        raise Lost(f"the value of {op.kind} is not known")
+        raise CannotFollow(f"the value of {op.kind} is not known")
 
     def _get(self, value: Value) -> Number:
         known = self.names.get(value)
@@ -188,12 +188,12 @@ class Thread:
             self._block(node.body)
             carried = [self._get(value) for value in node.body.yields]
             if len(self.steps) > LIMIT:
-                raise Lost("the thread runs too long")
+                raise CannotFollow("the thread runs too long")
         self.names.update(zip(node.results, carried, strict=True))
 
     def _op(self, op: Op) -> None:
         if len(self.steps) > LIMIT:
-            raise Lost("the thread runs too long")
+            raise CannotFollow("the thread runs too long")
         args = tuple(self._get(value) for value in op.args)
         step = Step(op, args, None)
         if op.kind == "offset":
@@ -202,7 +202,7 @@ class Thread:
             self._access(op, args, step)
         elif op.kind in ("native", "native_value"):
             name = op.data[0].native.name
-            raise Lost(f"it calls the native function {name}", native=name)
+            raise CannotFollow(f"it calls the native function {name}", native=name)
         else:
             step.result = self._rule(op, args)
         self.steps.append(step)
@@ -224,7 +224,7 @@ class Thread:
         place = 0
         for size, arg in zip(outer, args, strict=True):
             if not 0 <= int(arg.value) < size:
-                raise Lost(f"index {int(arg.value)} is outside a dimension of {size}")
+                raise CannotFollow(f"index {int(arg.value)} is outside a dimension of {size}")
             place = place * size + int(arg.value)
         return int(place * math.prod(shape[len(args) :]))
 
@@ -247,7 +247,7 @@ class Thread:
 
     # ---------------------------------------------------------------- backward
 
-    def bad_adjoint(self, incoming: Mapping[int, Values]) -> Culprit | None:
+    def bad_adjoint(self, incoming: Mapping[int, Values]) -> NonfiniteOperation | None:
         """The first operation, going backwards, that makes a non-finite adjoint of a finite one."""
         memory = {param: np.array(values).reshape(-1) for param, values in incoming.items()}
         adjoints: dict[int, Any] = {}
@@ -259,7 +259,9 @@ class Thread:
                     return culprit
         return None
 
-    def _reverse(self, step: Step, memory: dict[int, Values], adjoints: dict[int, Any]) -> Culprit | None:
+    def _reverse(
+        self, step: Step, memory: dict[int, Values], adjoints: dict[int, Any]
+    ) -> NonfiniteOperation | None:
         op = step.op
         if op.kind in ("store", "atomic_add"):
             adjoint = memory.get(op.data[0])
@@ -280,7 +282,7 @@ class Thread:
             if share is None or not arg.active:
                 continue
             if not _finite(share):
-                return Culprit(op.kind, op.span, _floats(step.args), float(incoming))
+                return NonfiniteOperation(op.kind, op.span, _floats(step.args), float(incoming))
             _add(adjoints, arg, share)
         return None
 
@@ -300,7 +302,9 @@ class Thread:
         return None
 
 
-def thread_of(record: Any, index: int, values: Mapping[int, Values], function: Any = None) -> Thread:
+def thread_of(
+    record: Any, index: int, values: Mapping[int, Values], function: Any = None
+) -> ThreadInterpreter:
     """A thread of a recorded launch, before it runs.
 
     Args:
@@ -314,7 +318,7 @@ def thread_of(record: Any, index: int, values: Mapping[int, Values], function: A
     }
     shaped = {p: values[p] if p in values else np.zeros(record.args[p].shape) for p in record.plan.arrays}
     known = record.kernel._lowered.function if function is None else function
-    return Thread(known, index, record.dim, shaped, scalars, record.active)
+    return ThreadInterpreter(known, index, record.dim, shaped, scalars, record.active)
 
 
 def _shares(step: Step, incoming: Any) -> list[Any]:

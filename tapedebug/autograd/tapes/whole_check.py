@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._progress import OutOfTime, Pace
-from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.finite_diff.verdict import worst
 from tapedebug.autograd.results.gradcheck_result import (
     Coverage,
@@ -22,12 +22,12 @@ from tapedebug.autograd.results.gradcheck_result import (
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.launches import spelled
 from tapedebug.autograd.subjects.whole_tape import Names, WholeTape, whole_tape
-from tapedebug.autograd.subjects.write_sites import written_by
+from tapedebug.autograd.subjects.write_sites import write_site
 from tapedebug.autograd.tapes.custom_gradients import CHECK, check_own_gradients
 from tapedebug.autograd.tapes.end_to_end import EndToEnd, end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
-from tapedebug.autograd.tapes.single_launch import Argument, Wrong
+from tapedebug.autograd.tapes.single_launch import Argument, WrongEntry
 
 WHOLE = "the whole tape"
 LOCKSTEP = "in lockstep"
@@ -49,7 +49,7 @@ class WholeCheck:
     tape: Any
     loss: Any
     inputs: Any
-    plan: Plan
+    plan: CheckPlan
     pace: Pace
     pairs: list[PairResult] = field(default_factory=list)
     scripts: dict[int, Callable[[], str]] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class WholeCheck:
         message = f"not checked: {late}" if late else self._message(record, argument, name)
         place = None
         if argument.verdict == "WRONG" and record.kernel is not None:
-            place = written_by(record.kernel, outputs[0], record.call_site, subject)
+            place = write_site(record.kernel, outputs[0], record.call_site, subject)
         return PairResult(
             record.index, subject, name, ", ".join(outputs), argument.verdict,
             max_abs_error=argument.error if argument.size else float("nan"),
@@ -282,7 +282,7 @@ def _largest(check: InputCheck, name: str, output: str) -> dict[str, Any]:
     return {"worst": entry, "largest": entry, "max_abs_error": float(error)}
 
 
-def told(wrong: Wrong, name: str, dtype: Any, size: int) -> str:
+def told(wrong: WrongEntry, name: str, dtype: Any, size: int) -> str:
     """`x[2] gets 18, right is 243 ± 1e-09; 3 of 3 entries differ, each by the factor 0.5`."""
     where = f"a random direction in {name}"
     if wrong.index is not None:

@@ -18,7 +18,7 @@ Norms = dict[int, float]
 
 
 @dataclass(slots=True)
-class Passage:
+class LaunchNorms:
     """One launch on the way of the adjoint, by parameter number.
 
     Attributes:
@@ -47,7 +47,7 @@ class Passage:
 
 
 @dataclass(slots=True)
-class Profile:
+class AdjointProfile:
     """The way of the adjoint through a tape.
 
     Attributes:
@@ -57,19 +57,19 @@ class Profile:
         losses: Norms of the losses' values, by array.
     """
 
-    passages: list[Passage]
+    passages: list[LaunchNorms]
     gradients: Mapping[int, float]
     inputs: Mapping[int, float]
     losses: Mapping[int, float]
 
 
-def measure(replay: Replay) -> Profile:
+def measure(replay: Replay) -> AdjointProfile:
     """Return the profile of a tape, with the values of the forward pass.
 
     Args:
         replay: The tape; its gradients can be computed (`blocked` is empty).
     """
-    passages = [Passage() for _ in replay.records]
+    passages = [LaunchNorms() for _ in replay.records]
     shadow = replay._shadow()
 
     def before(index: int) -> None:
@@ -90,10 +90,10 @@ def measure(replay: Replay) -> Profile:
     losses = {loss: _norm(shadow.values(replay.arrays[loss])) for loss in replay.losses}
     _reverse(replay, shadow, passages)
     gradients = {leaf: _norm(shadow.gradient(replay.arrays[leaf])) for leaf in replay.leaves}
-    return Profile(passages, gradients, inputs, losses)
+    return AdjointProfile(passages, gradients, inputs, losses)
 
 
-def _reverse(replay: Replay, shadow: Any, passages: list[Passage]) -> None:
+def _reverse(replay: Replay, shadow: Any, passages: list[LaunchNorms]) -> None:
     held: dict[int, Any] = {}
 
     def before(index: int) -> None:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose.experiments.experiment import Flow, Values
+from tapedebug.diagnose.experiments.experiment import LaunchFlow, Values
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import Thread
+    from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
     from tapedebug.diagnose.experiments.replay import Replay
 
 THREADS = 24
 """How many threads of a launch are followed."""
 
 
-def exchanged(replay: Replay, launch: int, one: int, other: int) -> float:
+def swap_arguments(replay: Replay, launch: int, one: int, other: int) -> float:
     """Return how far what a launch writes is off, relatively, when two of its arguments change places.
 
     Looks at some threads, step by step in Python: with other values an index may lie outside of an array.
@@ -30,7 +30,7 @@ def exchanged(replay: Replay, launch: int, one: int, other: int) -> float:
         one: A parameter.
         other: Another one, of the same type.
     """
-    from tapedebug.autograd.tapes.rule_evaluation import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     record = replay.records[launch]
     shadow = replay._shadow().forward(stop=launch)
@@ -40,10 +40,10 @@ def exchanged(replay: Replay, launch: int, one: int, other: int) -> float:
         threads = []
         for swap in (False, True):
             seen = _swapped(values, one, other) if swap else values
-            thread = replay.thread(launch, int(index), Flow(seen, {}, {}, {}))
+            thread = replay.thread(launch, int(index), LaunchFlow(seen, {}, {}, {}))
             thread.scalars = _swapped(thread.scalars, one, other) if swap else thread.scalars
             threads.append(thread)
-        with contextlib.suppress(Lost):
+        with contextlib.suppress(CannotFollow):
             stored = [_stored(thread, record.plan.written) for thread in threads]
             size += sum(value * value for value in stored[0].values())
             places = stored[0].keys() | stored[1].keys()
@@ -56,7 +56,7 @@ def _swapped(mapping: Mapping[int, Any], one: int, other: int) -> dict[int, Any]
     return {places.get(p, p): value for p, value in mapping.items()}
 
 
-def _stored(thread: Thread, params: Collection[int]) -> dict[tuple[int, int], float]:
+def _stored(thread: ThreadInterpreter, params: Collection[int]) -> dict[tuple[int, int], float]:
     """What a thread writes, by parameter and place."""
     thread.run()
     return {

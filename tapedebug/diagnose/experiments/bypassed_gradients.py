@@ -11,12 +11,12 @@ from tapedebug.trace import Finding, Launch
 
 if TYPE_CHECKING:
     from tapedebug.compiler.function import Function
-    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.diagnose.rule_context import RuleContext
 
 RULE = "custom-grad"
 
 
-def bypassed(case: Case) -> list[Finding]:
+def bypassed(case: RuleContext) -> list[Finding]:
     """Return a finding for each gradient beside a kernel on the tape that the kernel's adjoint does not run.
 
     Its function was defined again after it, or kernels call another version of it, which has none.
@@ -54,7 +54,9 @@ def _beside(kernel: Any) -> Iterator[tuple[Function, Function, Function]]:
             yield gradient, function, used
 
 
-def _finding(case: Case, launch: Launch, gradient: Function, function: Function, used: Function) -> Finding:
+def _finding(
+    case: RuleContext, launch: Launch, gradient: Function, function: Function, used: Function
+) -> Finding:
     again = function not in used.overloads
     spot = used.origin.span(used.origin.tree)
     what = (

@@ -6,12 +6,12 @@ from typing import Any
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
-from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, furthest, off, told
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, largest_difference, off, told
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch, Trace
 
 
-def find_changed_structs(case: Case, rule: str) -> list[Finding]:
+def find_changed_structs(case: RuleContext, rule: str) -> list[Finding]:
     """Return a finding for each line that launches with structs that were changed before the reverse pass."""
     trace, experiment = case.trace, case.experiment
     changed = experiment.changed_structs()
@@ -31,7 +31,9 @@ def find_changed_structs(case: Case, rule: str) -> list[Finding]:
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values(), default=0.0) > NOTICED:
             params = [group[0].args[p].name for p in changed[group[0].index]]
-            findings.append(_finding(trace, rule, group, params, errors, furthest(trace, right, wrong)))
+            findings.append(
+                _finding(trace, rule, group, params, errors, largest_difference(trace, right, wrong))
+            )
     return findings
 
 

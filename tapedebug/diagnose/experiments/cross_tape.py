@@ -14,7 +14,7 @@ import numpy as np
 
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import seeded
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Event
@@ -33,7 +33,7 @@ ROUND_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class TapeLink:
     """An array that one window wrote last and the next one begins with.
 
     Attributes:
@@ -50,7 +50,7 @@ class Edge:
     handed: bool | None = False
 
 
-def carried(before: Case, after: Case) -> list[Edge]:
+def carried(before: RuleContext, after: RuleContext) -> list[TapeLink]:
     """Return the arrays with a gradient whose content goes from one tape to another, unchanged."""
     left = _left_behind(before)
     if not left:
@@ -65,17 +65,17 @@ def carried(before: Case, after: Case) -> list[Edge]:
         if own in left:
             constant = content.size > 0 and bool((content == content.reshape(-1)[0]).all())
             if np.array_equal(left[own], content) and not (constant and _written_between(before, after, own)):
-                found.append(Edge(own, target, copied=False))
+                found.append(TapeLink(own, target, copied=False))
             continue
         if _is_trivial(content) or (own is not None and _equal(np.asarray(began.values(a)), content)):
             continue  # an input of both tapes
         twin = next((n for n, values in left.items() if _equal(values, content)), None)
         if twin is not None and not _equal(np.asarray(began.values(before.rerun.arrays[twin])), content):
-            found.append(Edge(twin, target, copied=True))
+            found.append(TapeLink(twin, target, copied=True))
     return found
 
 
-def carries_loss(before: Case, after: Case) -> bool:
+def carries_loss(before: RuleContext, after: RuleContext) -> bool:
     """Whether a tape adds to the loss that the tape before it left: it is that of both."""
     for number in seeded(after.rerun):
         a = after.rerun.arrays[number]
@@ -88,7 +88,7 @@ def carries_loss(before: Case, after: Case) -> bool:
     return True
 
 
-def with_handed(before: Case, after: Case, edges: Sequence[Edge]) -> list[Edge] | None:
+def with_handed(before: RuleContext, after: RuleContext, edges: Sequence[TapeLink]) -> list[TapeLink] | None:
     """Return edges with which of their adjoints the pass of the earlier window began with.
 
     Returns:
@@ -121,13 +121,13 @@ def with_handed(before: Case, after: Case, edges: Sequence[Edge]) -> list[Edge] 
     return found
 
 
-def last_pass(case: Case) -> Event | None:
+def last_pass(case: RuleContext) -> Event | None:
     """The last reverse pass of a tape."""
     own = [e for e in case.trace.events if e.kind == "backward" and e.of == "tape"]
     return own[-1] if own else None
 
 
-def gradient_events(before: Case, after: Case, edge: Edge) -> list[Event]:
+def gradient_events(before: RuleContext, after: RuleContext, edge: TapeLink) -> list[Event]:
     """Return what happened to the gradient of a carried array between the passes of two windows.
 
     Of the array that the earlier window wrote.
@@ -135,17 +135,17 @@ def gradient_events(before: Case, after: Case, edge: Edge) -> list[Event]:
     first, second = last_pass(before), last_pass(after)
     if first is None or second is None:
         return []
-    between = history.story_of(before.trace, edge.source).between(second.clock, first.clock)
+    between = history.history_of(before.trace, edge.source).between(second.clock, first.clock)
     return [event for event in between if event.of == "gradient"]
 
 
-def losses_of(case: Case, edges: Sequence[Edge]) -> dict[int, Values]:
+def losses_of(case: RuleContext, edges: Sequence[TapeLink]) -> dict[int, Values]:
     """The seeds of a window but for those that were handed on from the next one."""
     handed = {edge.source for edge in edges if edge.handed}
     return {number: seed for number, seed in seeded(case.rerun).items() if number not in handed}
 
 
-def _left_behind(case: Case) -> dict[int, Values]:
+def _left_behind(case: RuleContext) -> dict[int, Values]:
     """What a tape wrote and left, of arrays with a gradient."""
     latest = {version.array: version for version in case.trace.versions}
     wanted = [
@@ -157,7 +157,7 @@ def _left_behind(case: Case) -> dict[int, Values]:
     return {number: shadow.values(case.rerun.arrays[number]) for number in wanted}
 
 
-def _taken_up(case: Case) -> list[int]:
+def _taken_up(case: RuleContext) -> list[int]:
     """The arrays with a gradient whose values a tape found and read."""
     return [
         version.array
@@ -166,7 +166,7 @@ def _taken_up(case: Case) -> list[int]:
     ]
 
 
-def _written_between(before: Case, after: Case, array: int) -> bool:
+def _written_between(before: RuleContext, after: RuleContext, array: int) -> bool:
     events: list[Event] = before.trace.events
     start, end = before.trace.tape.ended, after.trace.tape.began
     return any(e.kind == "write" and e.array == array and start < e.clock < end for e in events)
@@ -185,7 +185,7 @@ def _equal(one: Values, other: Values) -> bool:
 
 
 @dataclass(slots=True)
-class Horizon:
+class CrossTapeGradient:
     """What was measured over a row of tapes.
 
     Attributes:
@@ -203,7 +203,9 @@ class Horizon:
     along: tuple[float, float] = (0.0, 0.0)
 
 
-def measure(cases: Sequence[Case], links: Sequence[Sequence[Edge]], params: Sequence[Any]) -> Horizon:
+def measure(
+    cases: Sequence[RuleContext], links: Sequence[Sequence[TapeLink]], params: Sequence[Any]
+) -> CrossTapeGradient:
     """Return the gradients of parameters over a row of tapes.
 
     Args:
@@ -236,7 +238,7 @@ def measure(cases: Sequence[Case], links: Sequence[Sequence[Edge]], params: Sequ
         for edge in links[position - 1] if position else ():
             adjoint = shadow.gradient(replay.arrays[edge.target])
             handed[edge.source] = handed.get(edge.source, 0) + adjoint
-    return Horizon(consumed, whole)
+    return CrossTapeGradient(consumed, whole)
 
 
 def _add(total: dict[int, Values], shadow: Shadow, params: Sequence[Any]) -> None:
@@ -245,7 +247,10 @@ def _add(total: dict[int, Values], shadow: Shadow, params: Sequence[Any]) -> Non
 
 
 def confirm(
-    horizon: Horizon, cases: Sequence[Case], links: Sequence[Sequence[Edge]], params: Sequence[Any]
+    horizon: CrossTapeGradient,
+    cases: Sequence[RuleContext],
+    links: Sequence[Sequence[TapeLink]],
+    params: Sequence[Any],
 ) -> None:
     """Compare with differences of all losses together, in float64, along the gradient over all tapes."""
     size = np.sqrt(sum(float((values**2).sum()) for values in horizon.whole.values()))
@@ -267,9 +272,9 @@ def confirm(
 
 
 def _losses(
-    cases: Sequence[Case],
+    cases: Sequence[RuleContext],
     shadows: Sequence[Shadow],
-    links: Sequence[Sequence[Edge]],
+    links: Sequence[Sequence[TapeLink]],
     moved: Mapping[Any, Values],
 ) -> float:
     """The sum of all losses, weighted by their seeds, with parameters moved."""

@@ -21,7 +21,7 @@ from tapedebug.diagnose import wording as words
 if TYPE_CHECKING:
     from tapedebug._source import Span
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.diagnose.rule_context import RuleContext
     from tapedebug.runtime.launch.access_tags import Variant
     from tapedebug.runtime.tape.element_tracking import Tracking
     from tapedebug.runtime.tape.record import Record
@@ -39,7 +39,7 @@ OUTSIDE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ThreadAccess:
     """One access: which thread, on which line, and what it does ("read", "write" or "atomic")."""
 
     thread: int
@@ -48,7 +48,7 @@ class Side:
 
 
 @dataclass(slots=True)
-class Meeting:
+class AccessConflict:
     """Accesses of one kind that conflict, in one launch: two threads met, or one read what nothing wrote.
 
     Attributes:
@@ -65,15 +65,15 @@ class Meeting:
     launch: int
     param: int
     place: int
-    first: Side
-    second: Side | None
+    first: ThreadAccess
+    second: ThreadAccess | None
     elements: set[int] = field(default_factory=set)
     pairs: list[tuple[int, int]] = field(default_factory=list)
     count: int = 0
 
 
 @dataclass(slots=True)
-class Outside:
+class OutOfBoundsAccess:
     """Indices outside an array, on one line of one launch.
 
     Attributes:
@@ -91,11 +91,11 @@ class Outside:
     axis: int
     index: tuple[int, ...]
     length: int
-    side: Side
+    side: ThreadAccess
     threads: list[int] = field(default_factory=list)
 
 
-class Elements:
+class ElementAccesses:
     """What a pass over a tape found, with suspected launches tracked.
 
     Attributes:
@@ -104,14 +104,14 @@ class Elements:
         outside: Accesses outside of arrays.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: RuleContext) -> None:
         self.case = case
         self.replay = cast("Replay", case.experiment)
         self.records = self.replay.records
         self.tracker = self.replay.recorded.tape.tracker
-        self.races: list[Meeting] = []
-        self.unset: list[Meeting] = []
-        self.outside: list[Outside] = []
+        self.races: list[AccessConflict] = []
+        self.unset: list[AccessConflict] = []
+        self.outside: list[OutOfBoundsAccess] = []
         self._look()
 
     def _look(self) -> None:
@@ -240,19 +240,19 @@ class Elements:
         found = variant.sites[number]
         assert found is not None
         site, span = found
-        first, second = Side(thread, span, site.kind), None
+        first, second = ThreadAccess(thread, span, site.kind), None
         if what != NEVER:
             other = (stamp >> SITE_SHIFT) & SITES
             at = variant.sites[other] if other < len(variant.sites) else None
             kind, where = ("write", None) if at is None else (at[0].kind, at[1])
-            second = Side(stamp & THREAD, where, kind)
+            second = ThreadAccess(stamp & THREAD, where, kind)
         known = self.races if second is not None else self.unset
         own = itertools.takewhile(lambda item: item.launch == record.index, reversed(known))
         for item in own:
             if (item.param, item.first.span) == (site.param, span) and _lines(item.second) == _lines(second):
                 break
         else:
-            item = Meeting(record.index, site.param, place, first, second)
+            item = AccessConflict(record.index, site.param, place, first, second)
             known.append(item)
         item.elements.add(place)
         item.count += 1
@@ -274,11 +274,11 @@ class Elements:
             if same and (item.param, item.axis) == (param, axis):
                 item.threads.append(thread)
                 return
-        side = Side(thread, remark.span, _kind_at(record, param, remark.span))
-        self.outside.append(Outside(record.index, param, axis, index, int(said[1]), side, [thread]))
+        side = ThreadAccess(thread, remark.span, _kind_at(record, param, remark.span))
+        self.outside.append(OutOfBoundsAccess(record.index, param, axis, index, int(said[1]), side, [thread]))
 
 
-def _lines(side: Side | None) -> Any:
+def _lines(side: ThreadAccess | None) -> Any:
     return None if side is None else side.span
 
 
@@ -309,7 +309,7 @@ def element_words(label: str, index: Sequence[int]) -> str:
     return f"{label}[{', '.join(map(str, index))}]"
 
 
-def place_words(side: Side) -> str:
+def place_words(side: ThreadAccess) -> str:
     """`net.py:66`, of an access."""
     return "an unknown line" if side.span is None else words.place(location_of(side.span))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import Thread
+    from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
     from tapedebug.compiler.loop_storage import Kept
     from tapedebug.compiler.warp_divergence import Limit
     from tapedebug.runtime.tape.record import Stack
@@ -38,7 +38,7 @@ class Semantics:
 
 
 @dataclass(slots=True, frozen=True)
-class Change:
+class ValueChange:
     """What an overwrite did: `changed` of `elements` have another value, by up to `largest` (maybe NaN)."""
 
     elements: int
@@ -49,7 +49,7 @@ class Change:
 
 
 @dataclass(slots=True, frozen=True)
-class Flow:
+class LaunchFlow:
     """One launch with its surroundings, by parameter number.
 
     Attributes:
@@ -106,7 +106,7 @@ class Experiment(Protocol):
     like_warp: bool
     """The reverse pass of the user gave what Warp's would, as somebody asked."""
 
-    def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Change]:
+    def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ValueChange]:
         """For each (array, launch): what the launch did to the values of the array."""
         ...
 
@@ -170,7 +170,7 @@ class Experiment(Protocol):
         """The parameters that a launch stores to, and whose arrays keep their gradients."""
         ...
 
-    def exchanged(self, launch: int, one: int, other: int) -> float:
+    def swap_arguments(self, launch: int, one: int, other: int) -> float:
         """How far what a launch writes is off, relatively, when two of its arguments change places."""
         ...
 
@@ -236,11 +236,11 @@ class Experiment(Protocol):
         """Launches, in reverse order, with adjoints of what they write and only zeros for what they read."""
         ...
 
-    def flow(self, launch: int, consume: Consume) -> Flow:
+    def flow(self, launch: int, consume: Consume) -> LaunchFlow:
         """Values and adjoints around a launch."""
         ...
 
-    def thread(self, launch: int, index: int, flow: Flow) -> Thread:
+    def thread(self, launch: int, index: int, flow: LaunchFlow) -> ThreadInterpreter:
         """One thread of a launch, to be followed step by step."""
         ...
 
@@ -264,7 +264,7 @@ def _relative_error(right: Values, wrong: Values) -> float:
     return difference / size if np.isfinite(difference) and size > 0 else float("inf")
 
 
-def change_of(shape: Sequence[int], old: Values, new: Values) -> Change:
+def value_change(shape: Sequence[int], old: Values, new: Values) -> ValueChange:
     """Compare two values of an array, element by element; an element of a vec3 is three scalars."""
     same = (old == new) | ((old != old) & (new != new))
     elements = same.reshape((int(np.prod(shape)), -1)).all(axis=1)
@@ -274,4 +274,4 @@ def change_of(shape: Sequence[int], old: Values, new: Values) -> Change:
         place = int(np.flatnonzero(~elements)[0])
         with np.errstate(all="ignore"):
             largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
-    return Change(int(elements.size), changed, largest, place)
+    return ValueChange(int(elements.size), changed, largest, place)

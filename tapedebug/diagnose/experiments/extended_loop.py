@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.diagnose.experiments.experiment import Values
-from tapedebug.diagnose.trace_analysis.loops import Rounds
+from tapedebug.diagnose.trace_analysis.loops import Loop
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
@@ -20,7 +20,7 @@ MOST = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ExtendedRun:
     """What a program gives, in float64 where it has a twin.
 
     Attributes:
@@ -34,7 +34,7 @@ class Result:
     gradients: dict[int, Values]
 
 
-def extended(replay: Replay, rounds: Rounds, extra: int) -> Result | None:
+def extended(replay: Replay, rounds: Loop, extra: int) -> ExtendedRun | None:
     """Run a tape with `extra` more rounds of a loop, wherever it occurs, forward and backward.
 
     The further rounds are the last one again, with what it has written copied to where it reads.
@@ -54,7 +54,7 @@ def extended(replay: Replay, rounds: Rounds, extra: int) -> Result | None:
     return _run(replay, _records(replay, rounds, extra), rounds.count + extra)
 
 
-def can_go_on(replay: Replay, rounds: Rounds) -> bool:
+def can_go_on(replay: Replay, rounds: Loop) -> bool:
     """Whether copies from one round to the next do not disturb each other, and nothing else is carried."""
     trace = replay.recorded.trace
     writers = {(version.array, version.version): version.written_by for version in trace.versions}
@@ -73,7 +73,7 @@ def can_go_on(replay: Replay, rounds: Rounds) -> bool:
     )
 
 
-def _copies(replay: Replay, rounds: Rounds, first: int) -> list[tuple[Any, Any]]:
+def _copies(replay: Replay, rounds: Loop, first: int) -> list[tuple[Any, Any]]:
     """(where the last round reads it, where the last round has written it) of all that is carried."""
     last = first + rounds.length * (rounds.count - 1)
     pairs = [
@@ -86,7 +86,7 @@ def _copies(replay: Replay, rounds: Rounds, first: int) -> list[tuple[Any, Any]]
     return [(dest, src) for dest, src in pairs if dest.ptr != src.ptr or dest.shape != src.shape]
 
 
-def _records(replay: Replay, rounds: Rounds, extra: int) -> list[Record]:
+def _records(replay: Replay, rounds: Loop, extra: int) -> list[Record]:
     from tapedebug.runtime.launch.plan import has_gradient
     from tapedebug.runtime.tape.builtin_plans import COPY
     from tapedebug.runtime.tape.record import Record
@@ -125,7 +125,7 @@ def _records(replay: Replay, rounds: Rounds, extra: int) -> list[Record]:
     return found
 
 
-def _run(replay: Replay, records: Sequence[Record], rounds: int) -> Result | None:
+def _run(replay: Replay, records: Sequence[Record], rounds: int) -> ExtendedRun | None:
     from tapedebug import TapeError, float64
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.tracker import Tracker
@@ -149,4 +149,4 @@ def _run(replay: Replay, records: Sequence[Record], rounds: int) -> Result | Non
     gradients = {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
     if not (np.isfinite(loss) and all(np.isfinite(values).all() for values in gradients.values())):
         return None
-    return Result(rounds, loss, gradients)
+    return ExtendedRun(rounds, loss, gradients)

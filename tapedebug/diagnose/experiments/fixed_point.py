@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose.trace_analysis.loops import Rounds
+from tapedebug.diagnose.trace_analysis.loops import Loop
 from tapedebug.trace import Launch, Trace
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.diagnose.rule_context import RuleContext
     from tapedebug.runtime.tape.record import Record
 
 SOLVE = re.compile(
@@ -35,7 +35,7 @@ OWN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Motion:
+class Convergence:
     """How a loop moves what it carries.
 
     Attributes:
@@ -71,7 +71,7 @@ class Motion:
         return self.changes[-1] * self.rate / (1.0 - self.rate) if self.rate < 1 else float("inf")
 
 
-def same_every_round(trace: Trace, rounds: Rounds) -> bool:
+def same_every_round(trace: Trace, rounds: Loop) -> bool:
     """Whether all rounds get the same numbers beside their arrays."""
     for number in range(rounds.count):
         for offset in range(rounds.length):
@@ -82,7 +82,7 @@ def same_every_round(trace: Trace, rounds: Rounds) -> bool:
     return True
 
 
-def measure(replay: Replay, rounds: Rounds) -> Motion:
+def measure(replay: Replay, rounds: Loop) -> Convergence:
     """Run a tape up to the end of a loop and look at what it carries."""
     shadow = replay._shadow(double=True)
     states: list[list[np.ndarray[Any, Any]]] = []
@@ -121,10 +121,10 @@ def measure(replay: Replay, rounds: Rounds) -> Motion:
     _, early = _pushed(replay, rounds, 1)
     share, late = _pushed(replay, rounds, rounds.count - 1)
     gap, whole = float(np.linalg.norm(late - early)), float(np.linalg.norm(late))
-    return Motion(relative, share, uniform, gap <= 1e-6 * whole, place)
+    return Convergence(relative, share, uniform, gap <= 1e-6 * whole, place)
 
 
-def _pushed(replay: Replay, rounds: Rounds, number: int) -> tuple[float, np.ndarray[Any, Any]]:
+def _pushed(replay: Replay, rounds: Loop, number: int) -> tuple[float, np.ndarray[Any, Any]]:
     """Push a random tangent of ±1 through a round.
 
     Returns:
@@ -151,7 +151,7 @@ def _pushed(replay: Replay, rounds: Rounds, number: int) -> tuple[float, np.ndar
     return (float(np.mean(shares)) if shares else 1.0), np.concatenate(tangents)
 
 
-def reasons(case: Case, rounds: Rounds, motion: Motion) -> tuple[list[str], bool]:
+def reasons(case: RuleContext, rounds: Loop, motion: Convergence) -> tuple[list[str], bool]:
     """Why a loop is a solve, and whether that is sure; nothing where it is none, or nobody can tell."""
     launches = [case.trace.launches[rounds.first + offset] for offset in range(rounds.length)]
     kernels = [launch.name.lower() for launch in launches]

@@ -10,8 +10,8 @@ import numpy as np
 
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import final_values, gradients_from, seeded
-from tapedebug.diagnose.gradient_pattern import Signature, signature
-from tapedebug.diagnose.trace_analysis.host_numbers import Number, Unknown, numbers
+from tapedebug.diagnose.gradient_pattern import GradientPattern, find_pattern
+from tapedebug.diagnose.trace_analysis.host_numbers import HostNumber, UnknownExpression, numbers
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
@@ -30,12 +30,12 @@ STEP = 1e-4
 STEPS = (1e-3, 5e-4)
 """Those of the inputs, relative to the largest of them."""
 
-FAILS = (Unknown, ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
+FAILS = (UnknownExpression, ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
 """What working out an expression for other values may raise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class HostObjective:
     """A number that is computed off the tape of an array.
 
     Attributes:
@@ -48,13 +48,13 @@ class Reported:
     """
 
     array: int
-    number: Number | None
+    number: HostNumber | None
     frames: tuple[FrameValues, ...]
-    found: Signature | None
+    found: GradientPattern | None
     unknown: bool = False
 
 
-def reported(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[Reported]:
+def find_host_objectives(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[HostObjective]:
     """The numbers that the program makes of what the tape wrote and has left."""
     written = {version.array for version in replay.recorded.trace.versions if version.written_by is not None}
     reads = [
@@ -65,18 +65,20 @@ def reported(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[Reporte
     for array, frames in reads[-READS:]:
         made = numbers(frames)
         if made is None:
-            yield Reported(array, None, frames, None, unknown=True)
+            yield HostObjective(array, None, frames, None, unknown=True)
         for number in made or ():
             values = np.asarray(final_values(replay, array), np.float64)
             slope = _slope(number, values)
             if slope is None:
                 unknown = number.passed and _is_array(number, values)
-                yield Reported(array, number, frames, None, unknown=unknown)
+                yield HostObjective(array, number, frames, None, unknown=unknown)
                 continue
-            yield Reported(array, number, frames, signature(consumed, gradients_from(replay, {array: slope})))
+            yield HostObjective(
+                array, number, frames, find_pattern(consumed, gradients_from(replay, {array: slope}))
+            )
 
 
-def _slope(number: Number, values: Values) -> Values | None:
+def _slope(number: HostNumber, values: Values) -> Values | None:
     """The derivative of a number by the values of an array; None if it is no single number.
 
     Of large arrays only where it is a multiple of their sum.
@@ -101,7 +103,7 @@ def _slope(number: Number, values: Values) -> Values | None:
     return slope.reshape(values.shape) if np.isfinite(slope).all() else None
 
 
-def _is_array(number: Number, values: Values) -> bool:
+def _is_array(number: HostNumber, values: Values) -> bool:
     """Return whether what goes on to a function is more than one number."""
     try:
         return np.ndim(number.value(values)) > 0
@@ -109,7 +111,7 @@ def _is_array(number: Number, values: Values) -> bool:
         return False
 
 
-def _differences(number: Number, values: Values, places: Values) -> Values:
+def _differences(number: HostNumber, values: Values, places: Values) -> Values:
     """The derivatives by some of the values, by central differences."""
     step = STEP * (float(np.abs(values).max()) or 1.0)
     at = values.copy()
@@ -124,7 +126,7 @@ def _differences(number: Number, values: Values, places: Values) -> Values:
     return found
 
 
-def slopes_along(replay: Replay, item: Reported, consumed: Mapping[int, Values]) -> tuple[float, float]:
+def slopes_along(replay: Replay, item: HostObjective, consumed: Mapping[int, Values]) -> tuple[float, float]:
     """The slope of a number along the gradient that was consumed: by that, and by differences in float64."""
     size = float(np.sqrt(sum(float((v.astype(np.float64) ** 2).sum()) for v in consumed.values())))
     direction = {leaf: values.astype(np.float64) / size for leaf, values in consumed.items()}
@@ -145,6 +147,6 @@ def slopes_along(replay: Replay, item: Reported, consumed: Mapping[int, Values])
     return size, (4 * two - one) / 3
 
 
-def began_from(replay: Replay, item: Reported) -> bool:
+def began_from(replay: Replay, item: HostObjective) -> bool:
     """Return whether the pass began from the array that was read."""
     return item.array in seeded(replay)

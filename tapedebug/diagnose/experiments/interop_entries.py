@@ -24,7 +24,7 @@ NODES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InteropEntry:
     """An array, or a number, that came in while a tape recorded.
 
     Attributes:
@@ -52,12 +52,12 @@ class Entry:
     tensor: Any = None
 
 
-def entries(replay: Replay) -> list[Entry]:
+def entries(replay: Replay) -> list[InteropEntry]:
     """Return the arrays and numbers that came in while the tape recorded, in order."""
     return [*_arrays(replay), *_numbers(replay)]
 
 
-def _arrays(replay: Replay) -> Iterator[Entry]:
+def _arrays(replay: Replay) -> Iterator[InteropEntry]:
     trace = replay.recorded.trace
     for arrival in replay.recorded.tape.tracker.arrivals:
         place = _place(arrival.stack)
@@ -67,7 +67,7 @@ def _arrays(replay: Replay) -> Iterator[Entry]:
                 continue
             launch = trace.launches[reads[0]]
             param = next((p for p, arg in enumerate(launch.args) if arg.array == number), 0)
-            yield Entry(
+            yield InteropEntry(
                 number,
                 launch.index,
                 param,
@@ -90,7 +90,7 @@ def _made(replay: Replay, arrival: Arrival) -> Iterator[int]:
             yield number
 
 
-def _numbers(replay: Replay) -> Iterator[Entry]:
+def _numbers(replay: Replay) -> Iterator[InteropEntry]:
     """The floating-point numbers among the arguments of launches, and those that arrays are filled with."""
     from tapedebug.lang import types
 
@@ -103,10 +103,10 @@ def _numbers(replay: Replay) -> Iterator[Entry]:
         if place is None:
             continue
         if record.kind == "fill" and record.value.strip(b"\0"):
-            yield Entry(None, record.index, 0, 0, record.index, "fill_", place, stack)
+            yield InteropEntry(None, record.index, 0, 0, record.index, "fill_", place, stack)
         for param, of in enumerate(record.kernel.layout.params if record.kernel is not None else ()):
             if not of.is_array and types.is_float(of.type):
-                yield Entry(None, record.index, param, 0, record.index, "launch", place, stack)
+                yield InteropEntry(None, record.index, param, 0, record.index, "launch", place, stack)
 
 
 def _place(stack: Stack) -> Location | None:
@@ -121,7 +121,7 @@ def _place(stack: Stack) -> Location | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class TorchGraph:
     """What PyTorch has recorded of a tensor: the leaves that it is computed from.
 
     Attributes:
@@ -135,7 +135,7 @@ class Graph:
     plain: bool
 
 
-def graph_of(replay: Replay, entry: Entry) -> Graph:
+def graph_of(replay: Replay, entry: InteropEntry) -> TorchGraph:
     """Return what PyTorch has recorded of the tensor that came in."""
     arrays: dict[int, Any] = {}
     others: list[Any] = []
@@ -155,7 +155,7 @@ def graph_of(replay: Replay, entry: Entry) -> Graph:
                 others.append(leaf)
             else:
                 arrays[number] = leaf
-    return Graph(arrays, others, plain)
+    return TorchGraph(arrays, others, plain)
 
 
 def _array_of(replay: Replay, tensor: Any) -> int | None:
@@ -167,7 +167,9 @@ def _array_of(replay: Replay, tensor: Any) -> int | None:
     return None
 
 
-def handed_on(replay: Replay, entry: Entry, leaf: int, tensor: Any, read_at: int) -> dict[int, Values] | None:
+def handed_on(
+    replay: Replay, entry: InteropEntry, leaf: int, tensor: Any, read_at: int
+) -> dict[int, Values] | None:
     """Return the gradients of the inputs if PyTorch's part of the reverse pass ran, too.
 
     Args:
@@ -201,7 +203,7 @@ def handed_on(replay: Replay, entry: Entry, leaf: int, tensor: Any, read_at: int
     return {number: shadow.gradient(replay.arrays[number]) for number in replay.leaves}
 
 
-def gradient_of(replay: Replay, entry: Entry) -> Values:
+def gradient_of(replay: Replay, entry: InteropEntry) -> Values:
     """Return the gradient of an array that came in."""
     assert entry.array is not None
     shadow: Shadow = replay._shadow().forward()
@@ -209,7 +211,7 @@ def gradient_of(replay: Replay, entry: Entry) -> Values:
     return shadow.gradient(replay.arrays[entry.array])
 
 
-def not_handed_on(replay: Replay, entry: Entry, leaves: Sequence[Any]) -> str:
+def not_handed_on(replay: Replay, entry: InteropEntry, leaves: Sequence[Any]) -> str:
     """Return how it is known that the gradient of an array that came in was not handed on to PyTorch.
 
     Args:
@@ -238,7 +240,7 @@ def not_handed_on(replay: Replay, entry: Entry, leaves: Sequence[Any]) -> str:
 # ---------------------------------------------------------------------------------------------- numbers
 
 
-def moved_by_number(replay: Replay, entry: Entry, scale: float) -> float:
+def moved_by_number(replay: Replay, entry: InteropEntry, scale: float) -> float:
     """Return how much the loss changes when a number that a launch was given is displaced, relatively."""
     from tapedebug.lang import types
 

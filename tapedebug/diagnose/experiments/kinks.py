@@ -10,8 +10,8 @@ from tapedebug.diagnose.experiments.local_derivatives import COMPARISONS, place_
 from tapedebug.trace import Launch, Location
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import Step, Thread
-    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.autograd.tapes.thread_interpreter import Step, ThreadInterpreter
+    from tapedebug.diagnose.rule_context import RuleContext
 
 THREADS = 256
 LAUNCHES = 8
@@ -21,7 +21,7 @@ NEAR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class Kink:
     """An operation at its corner: its launch, text, place and operands."""
 
     launch: Launch
@@ -30,9 +30,9 @@ class Tie:
     operands: tuple[float, ...]
 
 
-def find_tie(case: Case) -> Tie | None:
+def find_kink(case: RuleContext) -> Kink | None:
     """Return the operation nearest to the loss that stands at a corner in a value with an adjoint."""
-    from tapedebug.autograd.tapes.rule_evaluation import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     if case.replay is None:
         return None
@@ -43,17 +43,17 @@ def find_tie(case: Case) -> Tie | None:
             thread = case.experiment.thread(launch.index, index, flow)
             try:
                 thread.run()
-            except Lost:
+            except CannotFollow:
                 break
             step = _at_corner(thread)
             if step is not None:
                 operands = tuple(float(arg.value) for arg in step.args)
                 span = step.op.span
-                return Tie(launch, text_of(span) or step.op.kind, place_of(span), operands)
+                return Kink(launch, text_of(span) or step.op.kind, place_of(span), operands)
     return None
 
 
-def _at_corner(thread: Thread) -> Step | None:
+def _at_corner(thread: ThreadInterpreter) -> Step | None:
     for step in thread.steps:
         if not any(arg.active for arg in step.args):
             continue

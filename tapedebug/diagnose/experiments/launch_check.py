@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose.experiments.experiment import Flow
+from tapedebug.diagnose.experiments.experiment import LaunchFlow
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
@@ -19,7 +19,7 @@ STEPS = (1e-3, 1e-4, 1e-5)
 
 
 @dataclass(frozen=True, slots=True)
-class Slope:
+class DirectionalSlope:
     """The derivative of a launch along a random direction in one of the arrays that it reads.
 
     Attributes:
@@ -43,7 +43,7 @@ class Slope:
         return bool(self.bar < 0.1 * error and error > 1e-3 * max(abs(self.right), self.size))
 
 
-def launch_slopes(replay: Replay, launch: int) -> list[Slope]:
+def launch_slopes(replay: Replay, launch: int) -> list[DirectionalSlope]:
     """Compare the adjoint of a launch with differences, in float64 where it has a twin.
 
     Args:
@@ -81,7 +81,7 @@ def launch_slopes(replay: Replay, launch: int) -> list[Slope]:
             direction *= float(np.sqrt(np.mean(values**2))) or 1.0
             right, bar = _difference(shadow, a, values, direction, objective)
             size = float(np.linalg.norm(gradient * direction))
-            found.append(Slope(param, float(np.sum(gradient * direction)), right, bar, size))
+            found.append(DirectionalSlope(param, float(np.sum(gradient * direction)), right, bar, size))
         shadow.forward(0, 0).set(a, flow.values[param])
         shadow.forward(0).backward(seeds)
     return found
@@ -104,17 +104,17 @@ def _difference(
     return slopes[best + 1], gaps[best]
 
 
-def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, Flow]:
+def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, LaunchFlow]:
     """What the arrays of some launches hold before they run, by one forward run."""
     wanted = set(launches)
-    found: dict[int, Flow] = {}
+    found: dict[int, LaunchFlow] = {}
     shadow = replay._shadow()
 
     def note(index: int) -> None:
         if index in wanted:
             record = replay.records[index]
             arrays = [(p, record.args[p]) for p in record.plan.touched]
-            found[index] = Flow({p: shadow.values(a) for p, a in arrays}, {}, {}, {})
+            found[index] = LaunchFlow({p: shadow.values(a) for p, a in arrays}, {}, {}, {})
 
     shadow.forward(stop=0)
     note(0)

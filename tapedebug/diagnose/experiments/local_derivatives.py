@@ -12,7 +12,7 @@ from tapedebug._source import Span, display_file
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import Step, Thread
+    from tapedebug.autograd.tapes.thread_interpreter import Step, ThreadInterpreter
 
 CASTS = ("to_i", "to_u")
 """Conversions to integers."""
@@ -29,7 +29,7 @@ COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
 @dataclass(frozen=True, slots=True)
-class Slope:
+class LocalDerivative:
     """One operation that an adjoint went through.
 
     Attributes:
@@ -60,7 +60,9 @@ class Slope:
         return place_of(self.span)
 
 
-def slopes(thread: Thread, incoming: Mapping[int, np.ndarray[Any, Any]] | None = None) -> list[Slope]:
+def slopes(
+    thread: ThreadInterpreter, incoming: Mapping[int, np.ndarray[Any, Any]] | None = None
+) -> list[LocalDerivative]:
     """Return the operations of a thread that ran whose results have an adjoint, in reverse order.
 
     Args:
@@ -74,14 +76,16 @@ def slopes(thread: Thread, incoming: Mapping[int, np.ndarray[Any, Any]] | None =
         for param, values in thread.arrays.items()
     }
     adjoints: dict[int, float] = {}
-    found: list[Slope] = []
+    found: list[LocalDerivative] = []
     with np.errstate(all="ignore"):
         for step in reversed(thread.steps):
             found += _step(step, memory, adjoints)
     return found
 
 
-def _step(step: Step, memory: dict[int, np.ndarray[Any, Any]], adjoints: dict[int, float]) -> Iterator[Slope]:
+def _step(
+    step: Step, memory: dict[int, np.ndarray[Any, Any]], adjoints: dict[int, float]
+) -> Iterator[LocalDerivative]:
     from tapedebug.autograd.tapes.thread_interpreter import _shares
 
     op, result = step.op, step.result
@@ -101,10 +105,10 @@ def _step(step: Step, memory: dict[int, np.ndarray[Any, Any]], adjoints: dict[in
             largest = max(largest, abs(float(slope)))
             adjoints[id(arg)] = adjoints.get(id(arg), 0.0) + adjoint * float(slope)
     bent = op.kind in STEEP and (op.kind != "div" or step.args[1].active)
-    yield Slope(op.kind, op.span, [float(arg.value) for arg in step.args], adjoint, largest, bent)
+    yield LocalDerivative(op.kind, op.span, [float(arg.value) for arg in step.args], adjoint, largest, bent)
 
 
-def flat_steps(thread: Thread) -> list[Slope]:
+def flat_steps(thread: ThreadInterpreter) -> list[LocalDerivative]:
     """Return the operations of a thread that are flat in a value that has an adjoint, the surest first.
 
     Rounding and casts before comparisons; a comparison inside `clamp`, `max` or `abs` is none, since these
@@ -120,7 +124,7 @@ def flat_steps(thread: Thread) -> list[Slope]:
     for step in thread.steps:
         if step.result is None or step.op.kind in _ACCESSES or not any(a.active for a in step.args):
             continue
-        slope = Slope(step.op.kind, step.op.span, [float(arg.value) for arg in step.args], 0.0, 0.0)
+        slope = LocalDerivative(step.op.kind, step.op.span, [float(arg.value) for arg in step.args], 0.0, 0.0)
         if _declared_flat(step) or step.op.kind.startswith(CASTS):
             sure.append(slope)
         elif step.op.kind in COMPARISONS and _key(step.op.span) not in smooth:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
 
 
-def kept(replay: Replay) -> dict[int, list[Kept]]:
+def loop_storage(replay: Replay) -> dict[int, list[Kept]]:
     """For each launch whose adjoint keeps values of loops of known length, these loops."""
     from tapedebug.compiler.kernel_queries import adjoint_with_loops
     from tapedebug.compiler.loop_storage import kept_of
@@ -50,20 +50,20 @@ class _Numbers:
 
     def of(self, value: Value) -> int | None:
         """The number, or None."""
-        from tapedebug.autograd.tapes.rule_evaluation import Lost
+        from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
         try:
             return int(self._of(value, 32))
-        except (Lost, OverflowError, ValueError):
+        except (CannotFollow, OverflowError, ValueError):
             return None
 
     def _of(self, value: Value, depth: int) -> Any:
-        from tapedebug.autograd.tapes.rule_evaluation import Lost, evaluate
+        from tapedebug.autograd.tapes.rule_evaluation import CannotFollow, evaluate
         from tapedebug.lang.rules import RULES
 
         op = value.op
         if op is None or depth == 0:
-            raise Lost("it is not known before the launch")
+            raise CannotFollow("it is not known before the launch")
         match op.kind:
             case "const":
                 found = op.data[0]
@@ -77,5 +77,5 @@ class _Numbers:
             case kind if kind in RULES:
                 found = evaluate(RULES[kind].text, [self._of(arg, depth - 1) for arg in op.args])
             case _:
-                raise Lost("it is not known before the launch")
+                raise CannotFollow("it is not known before the launch")
         return np.asarray(found).astype(value.type.numpy)[()]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 
-def contents_matter(replay: Replay, arrays: Sequence[Any]) -> Effect:
+def uninitialised_effect(replay: Replay, arrays: Sequence[Any]) -> Effect:
     """How much loss and gradient depend on what memory held before the tape.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tapedebug.diagnose.experiments.experiment import Values
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
 
 LIMIT = 1 << 26
@@ -24,7 +24,7 @@ ENOUGH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CameBack:
+class NumpyRoundtrip:
     """`source`, a version that a launch computed, has come back as `target`, which launch `reader` reads.
 
     Its values are `factor` times those, plus `offset`; 1 and 0 where they are the same to the bit.
@@ -43,9 +43,9 @@ class CameBack:
         return (self.factor, self.offset) == (1.0, 0.0)
 
 
-def came_back(
-    case: Case, leaf_bits: int, above: dict[Node, int], reached: Collection[Node]
-) -> CameBack | None:
+def find_roundtrips(
+    case: RuleContext, leaf_bits: int, above: dict[Node, int], reached: Collection[Node]
+) -> NumpyRoundtrip | None:
     """Return how the values that were computed from some inputs got to the loss without the tape.
 
     Args:
@@ -89,12 +89,12 @@ def came_back(
     return min(found, key=lambda item: not item.same, default=None)
 
 
-def _nbytes(case: Case, array: int) -> int:
+def _nbytes(case: RuleContext, array: int) -> int:
     info = case.trace.arrays[array]
     return info.stop - info.start
 
 
-def match(one: Node, other: Node, reader: int, computed: Values, given: Values) -> CameBack | None:
+def match(one: Node, other: Node, reader: int, computed: Values, given: Values) -> NumpyRoundtrip | None:
     """Compare two arrays: the same to the bit, or but for a factor and an offset; None if neither."""
     x, y = computed.astype(np.float64).ravel(), given.astype(np.float64).ravel()
     if x.size != y.size or not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -102,14 +102,14 @@ def match(one: Node, other: Node, reader: int, computed: Values, given: Values) 
     if not tells_apart(x) or not tells_apart(y):
         return None
     if np.array_equal(computed.ravel(), given.ravel()):
-        return CameBack(one, other, reader, x.size)
+        return NumpyRoundtrip(one, other, reader, x.size)
     if _straight(x) or _straight(y):
         return None  # two ramps are alike, and say nothing
     factor, offset = np.polyfit(x, y, 1)
     off = float(np.max(np.abs(factor * x + offset - y)))
     if off > ALIKE * float(np.max(np.abs(y - y.mean()))):
         return None
-    return CameBack(one, other, reader, x.size, float(factor), float(offset))
+    return NumpyRoundtrip(one, other, reader, x.size, float(factor), float(offset))
 
 
 def tells_apart(x: Values) -> bool:

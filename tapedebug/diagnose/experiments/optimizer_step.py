@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tapedebug.diagnose.rule_context import Case
-from tapedebug.diagnose.trace_analysis.gradient_history import Story
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory
 from tapedebug.trace import Event
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -26,7 +26,7 @@ number from a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class OptimizerStep:
     """One step of an input.
 
     Attributes:
@@ -57,9 +57,14 @@ class Relation:
     rests: bool = False
 
 
-def moved_by(
-    case: Case, following: Case | None, story: Story, event: Event, read: Event, update: Event
-) -> Moved | None:
+def optimizer_step(
+    case: RuleContext,
+    following: RuleContext | None,
+    story: GradientHistory,
+    event: Event,
+    read: Event,
+    update: Event,
+) -> OptimizerStep | None:
     """Return the step that the input of a story took after a pass; None where it is not known any more.
 
     Args:
@@ -87,10 +92,10 @@ def moved_by(
     if not before.shape == after.shape == glance.shape:
         return None
     rounding = 4 * float(np.finfo(before.dtype).eps) * float(np.abs(before).max(initial=0.0))
-    return Moved(after.astype(np.float64) - before, glance.astype(np.float64), rounding)
+    return OptimizerStep(after.astype(np.float64) - before, glance.astype(np.float64), rounding)
 
 
-def _found_by(following: Case | None, a: Any, later: Sequence[Event]) -> Any:
+def _found_by(following: RuleContext | None, a: Any, later: Sequence[Event]) -> Any:
     """Some numbers of an array as the next tape found it, if the next pass is of that."""
     from tapedebug.runtime.tape.gradient_history import glance_at
 
@@ -112,7 +117,7 @@ def _glance(memory: Any, a: Any, event: Event) -> Any:
     return None
 
 
-def relation(steps: Sequence[Moved]) -> Relation | None:
+def relation(steps: Sequence[OptimizerStep]) -> Relation | None:
     """Return how steps, all by one rule, compare with the gradients that had been read before them."""
     step = np.concatenate([each.step for each in steps])
     read = np.concatenate([each.read for each in steps])

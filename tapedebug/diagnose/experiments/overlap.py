@@ -17,7 +17,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(slots=True, frozen=True)
-class Shared:
+class SharedElements:
     """Elements of an array: how many a launch read, how many another wrote, how many of them are the same.
 
     Of several such pairs, the sums.
@@ -28,7 +28,7 @@ class Shared:
     both: int
 
 
-def shared_elements(replay: Replay, pairs: Sequence[tuple[int, int, int]]) -> Shared | None:
+def shared_elements(replay: Replay, pairs: Sequence[tuple[int, int, int]]) -> SharedElements | None:
     """What readers read and clobberers wrote.
 
     Args:
@@ -56,7 +56,7 @@ def shared_elements(replay: Replay, pairs: Sequence[tuple[int, int, int]]) -> Sh
             written + int(over.sum()),
             both + int((seen & over).sum()),
         )
-    return Shared(read, written, both)
+    return SharedElements(read, written, both)
 
 
 def _is_plain(kernel: Any) -> bool:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tapedebug.diagnose.experiments.experiment import Change, Experiment, Values, relative_errors
-from tapedebug.diagnose.gradient_diff import furthest
-from tapedebug.diagnose.trace_analysis.overwrites import Group
+from tapedebug.diagnose.experiments.experiment import Experiment, ValueChange, Values, relative_errors
+from tapedebug.diagnose.gradient_diff import largest_difference
+from tapedebug.diagnose.trace_analysis.overwrites import OverwriteGroup
 from tapedebug.trace import Trace
 
 MEASURED = 16
 """How many groups of overwrites are measured one by one; each costs a reverse pass."""
 
 
-class Study:
+class OverwriteEffects:
     """The measurements.
 
     Args:
@@ -30,7 +30,7 @@ class Study:
         together: How far off all of them put it.
     """
 
-    def __init__(self, trace: Trace, experiment: Experiment, groups: list[Group]) -> None:
+    def __init__(self, trace: Trace, experiment: Experiment, groups: list[OverwriteGroup]) -> None:
         self.trace = trace
         self.experiment = experiment
         self.groups = groups
@@ -45,14 +45,14 @@ class Study:
         if self.right:
             self._measure()
 
-    def total(self, group: Group) -> Change:
+    def total(self, group: OverwriteGroup) -> ValueChange:
         """The change of the first overwrite, with the largest difference of all."""
         found = [
             self.changes[key] for pair in group.pairs if (key := (pair.array, pair.clobberer)) in self.changes
         ]
         if not found:
-            return Change(0, 0, 0.0)
-        return Change(
+            return ValueChange(0, 0, 0.0)
+        return ValueChange(
             found[0].elements, max(item.changed for item in found), max(item.largest for item in found)
         )
 
@@ -80,11 +80,11 @@ class Study:
         careless = [pair for group in needed for pair in group.careless()]
         self.together = self.compared(self.experiment.gradients(careless=careless))
 
-    def _enter(self, group: Group, wrong: Mapping[int, Values]) -> None:
+    def _enter(self, group: OverwriteGroup, wrong: Mapping[int, Values]) -> None:
         self.errors[id(group)] = self.compared(wrong)
-        self.gradients[id(group)] = furthest(self.trace, self.right, wrong)
+        self.gradients[id(group)] = largest_difference(self.trace, self.right, wrong)
 
-    def _poison(self, group: Group) -> None:
+    def _poison(self, group: OverwriteGroup) -> None:
         """Where no adjoint needs any version of an array, NaN in all of it must not matter."""
         arrays = {pair.array for pair in group.pairs}
         if not any(version.needed_by for version in self.trace.versions if version.array in arrays):

@@ -16,14 +16,14 @@ from tapedebug.trace import Finding
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.reference import Departure
     from tapedebug.compiler.function import Function
-    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.diagnose.rule_context import RuleContext
 
 RULE = "custom-grad"
 NAMED = 6
 """Entries that a finding lists."""
 
 
-def departed(case: Case, known: Callable[[Function], bool]) -> Iterator[Finding]:
+def departed(case: RuleContext, known: Callable[[Function], bool]) -> Iterator[Finding]:
     """Yield a finding for each function whose gradient is not the derivative, and that is not `known`."""
     functions: dict[int, tuple[Function, list[Departure]]] = {}
     for departure in case.departures:
@@ -34,7 +34,7 @@ def departed(case: Case, known: Callable[[Function], bool]) -> Iterator[Finding]
         yield _finding(case, function, departures)
 
 
-def _finding(case: Case, function: Function, departures: list[Departure]) -> Finding:
+def _finding(case: RuleContext, function: Function, departures: list[Departure]) -> Finding:
     worst = max(departures, key=lambda d: d.error if math.isfinite(d.error) else math.inf)
     companion = function.gradient or function.replay
     assert companion is not None
@@ -83,7 +83,7 @@ def _relative(departure: Departure, at: int) -> float:
     return abs(float(departure.given[at]) - right) / abs(right) if right else math.inf
 
 
-def _calls(case: Case, index: int, function: Any) -> bool:
+def _calls(case: RuleContext, index: int, function: Any) -> bool:
     """Return whether a launch calls a function."""
     from tapedebug.compiler.passes.custom import own_adjoints
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Fix:
+class ShadowPatch:
     """What is done in each run.
 
     Attributes:

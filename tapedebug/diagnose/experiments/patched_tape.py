@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
     from tapedebug.runtime.tape.record import Record
-    from tapedebug.trace import Recorded
+    from tapedebug.trace import TraceBinding
 
 
-def fixed_tape(recorded: Recorded, revived: Collection[int], stop: int | None = None) -> Tape:
+def patched_tape(recorded: TraceBinding, revived: Collection[int], stop: int | None = None) -> Tape:
     """Return a tape of the same launches, of which some arrays have a gradient that they did not have.
 
     Args:
@@ -19,7 +19,7 @@ def fixed_tape(recorded: Recorded, revived: Collection[int], stop: int | None = 
         revived: Ids of those arrays. Launches between them have adjoints, also with `enable_backward=False`.
         stop: How many launches it has; by default all.
     """
-    from tapedebug.autograd.subjects.rerecord import reopened
+    from tapedebug.autograd.subjects.rerecord import rerecorded
 
     launches = recorded.trace.launches
 
@@ -27,4 +27,4 @@ def fixed_tape(recorded: Recorded, revived: Collection[int], stop: int | None = 
         args = launches[record.index].args
         return frozenset(p for p, arg in enumerate(args) if arg.array in revived)
 
-    return reopened(recorded.tape, alive, stop)
+    return rerecorded(recorded.tape, alive, stop)

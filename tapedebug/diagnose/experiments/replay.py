@@ -12,26 +12,26 @@ import numpy as np
 from tapedebug._source import display_file
 from tapedebug.diagnose.experiments import loop_storage, struct_replay, warp_reverse
 from tapedebug.diagnose.experiments.ablation import gradients_without, values_at, values_without
-from tapedebug.diagnose.experiments.argument_swap import exchanged, handed_on
+from tapedebug.diagnose.experiments.argument_swap import handed_on, swap_arguments
 from tapedebug.diagnose.experiments.experiment import (
-    Change,
     Consume,
-    Flow,
     HostRead,
+    LaunchFlow,
     Semantics,
+    ValueChange,
     Values,
-    change_of,
+    value_change,
 )
-from tapedebug.diagnose.experiments.unpreserved_reads import make_careless, see
+from tapedebug.diagnose.experiments.unpreserved_reads import read_unpreserved, see
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import Thread
+    from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
     from tapedebug.compiler.loop_storage import Kept
     from tapedebug.compiler.warp_divergence import Limit
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.record import Record
-    from tapedebug.trace.recording import Recorded
+    from tapedebug.trace.recording import TraceBinding
 
 
 SECONDS = 1.0
@@ -52,7 +52,7 @@ class Replay:
 
     def __init__(
         self,
-        recorded: Recorded,
+        recorded: TraceBinding,
         seeds: Mapping[Any, Values],
         leaves: Sequence[int],
         wrong: Collection[int] = (),
@@ -94,14 +94,14 @@ class Replay:
 
     # --------------------------------------------------------------- overwrite
 
-    def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Change]:
+    def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ValueChange]:
         """See `Experiment`. One forward run; only what one launch overwrites is held at a time."""
         wanted: dict[int, list[int]] = {}
         for array, launch in overwrites:
             wanted.setdefault(launch, []).append(array)
         shadow = self._shadow()
         before: dict[int, Values] = {}
-        found: dict[tuple[int, int], Change] = {}
+        found: dict[tuple[int, int], ValueChange] = {}
 
         def hold(launch: int) -> None:
             before.clear()
@@ -110,7 +110,7 @@ class Replay:
         def look(record: Record) -> None:
             for array, old in before.items():
                 a = self.arrays[array]
-                found[array, record.index] = change_of(a.shape, old, shadow.values(a))
+                found[array, record.index] = value_change(a.shape, old, shadow.values(a))
             hold(record.index + 1)
 
         shadow.forward(stop=0)
@@ -141,7 +141,7 @@ class Replay:
 
     def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
         """See `Experiment`. Follows threads until one stores there."""
-        from tapedebug.autograd.tapes.rule_evaluation import Lost
+        from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
         record = self.records[launch]
         overwritten, target = self.arrays[array], record.args[param]
@@ -152,13 +152,13 @@ class Replay:
         shadow = self._shadow()
         shadow.forward(stop=launch)
         values = {p: shadow.values(a) for p, a in enumerate(record.args) if p in record.plan.touched}
-        flow = Flow(values, {}, {}, {})
+        flow = LaunchFlow(values, {}, {}, {})
         until = time.monotonic() + SECONDS
         for index in (wanted, *range(record.threads)):
             if index >= record.threads or time.monotonic() > until:
                 continue
             thread = self.thread(launch, index, flow)
-            with contextlib.suppress(Lost):
+            with contextlib.suppress(CannotFollow):
                 thread.run()
             span = thread.store_at(param, wanted, item)
             if span is not None:
@@ -189,9 +189,9 @@ class Replay:
 
     # ------------------------------------------------------------------ unused
 
-    def exchanged(self, launch: int, one: int, other: int) -> float:
+    def swap_arguments(self, launch: int, one: int, other: int) -> float:
         """See `Experiment`."""
-        return exchanged(self, launch, one, other)
+        return swap_arguments(self, launch, one, other)
 
     def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
         """See `Experiment`."""
@@ -224,7 +224,7 @@ class Replay:
     def kept(self) -> dict[int, list[Kept]]:
         """See `Experiment`."""
         if self._kept is None:
-            self._kept = loop_storage.kept(self)
+            self._kept = loop_storage.loop_storage(self)
         return self._kept
 
     def rewritten(self, launch: int) -> frozenset[int]:
@@ -377,7 +377,7 @@ class Replay:
         shadow.backward(self.seeds, consume=consume, on_operation=look)
         return bad[0] if bad else None
 
-    def flow(self, launch: int, consume: Consume) -> Flow:
+    def flow(self, launch: int, consume: Consume) -> LaunchFlow:
         """See `Experiment`."""
         record = self.records[launch]
         shadow = self._shadow()
@@ -393,9 +393,9 @@ class Replay:
         incoming = {p: shadow.gradient(record.args[p]) for p in record.active & record.writes}
         shadow.backward(None, consume=consume, start=launch + 1, stop=launch)
         outgoing = {p: shadow.gradient(record.args[p]) for p in record.active & record.reads}
-        return Flow(values, written, incoming, outgoing)
+        return LaunchFlow(values, written, incoming, outgoing)
 
-    def thread(self, launch: int, index: int, flow: Flow) -> Thread:
+    def thread(self, launch: int, index: int, flow: LaunchFlow) -> ThreadInterpreter:
         """See `Experiment`."""
         from tapedebug.autograd.tapes.thread_interpreter import thread_of
 
@@ -434,7 +434,7 @@ class Replay:
             with contextlib.suppress(TapeError):
                 return self._prepared(Shadow(tracker, float64))
         shadow = self._prepared(Shadow(tracker))
-        make_careless(shadow, keeps=tracker.mode in ("preserve", "error"))
+        read_unpreserved(shadow, keeps=tracker.mode in ("preserve", "error"))
         return shadow
 
     def _prepared(self, shadow: Shadow) -> Shadow:

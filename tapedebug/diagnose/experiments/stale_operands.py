@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.diagnose.experiments.experiment import Change, Values, change_of
+from tapedebug.diagnose.experiments.experiment import ValueChange, Values, value_change
 from tapedebug.diagnose.experiments.unpreserved_reads import see
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Write:
+class OffTapeWrite:
     """A write that is not on the tape.
 
     Attributes:
@@ -35,11 +35,11 @@ class Write:
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
-def outside_writes(replay: Replay) -> list[Write]:
+def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
     """Return the writes off the tape, before a reverse pass ran, that took values which adjoints need."""
     from tapedebug.runtime.tape.buffer_versions import RangeState
 
-    found: dict[int, Write] = {}
+    found: dict[int, OffTapeWrite] = {}
     events: dict[int, list[Outside]] = {}
     for event in replay.recorded.tape.tracker.outside:
         events.setdefault(event.at, []).append(event)
@@ -62,21 +62,21 @@ def outside_writes(replay: Replay) -> list[Write]:
                 if id(taken) not in found:
                     array = replay.recorded.id_of(record.args[p])
                     assert array is not None
-                    found[id(taken)] = Write(array, taken.clock, taken.at, taken.how, taken)
+                    found[id(taken)] = OffTapeWrite(array, taken.clock, taken.at, taken.how, taken)
                 found[id(taken)].pairs.append((record.index, p))
     return list(found.values())
 
 
-def change_by(replay: Replay, write: Write) -> Change:
+def change_by(replay: Replay, write: OffTapeWrite) -> ValueChange:
     """What a write did to the values of its array."""
     a = write.event.array
     shadow = replay._shadow().forward(stop=write.at)
     before = shadow.values(a)
     _inject(shadow, write)
-    return change_of(a.shape, before, shadow.values(a))
+    return value_change(a.shape, before, shadow.values(a))
 
 
-def gradients_seeing(replay: Replay, writes: Collection[Write]) -> dict[int, Values]:
+def gradients_seeing(replay: Replay, writes: Collection[OffTapeWrite]) -> dict[int, Values]:
     """Return the gradients where adjoints see what these writes left in memory."""
     shadow = replay._ready()
     see(shadow, now=[pair for write in writes for pair in write.pairs])
@@ -93,7 +93,7 @@ def gradients_seeing(replay: Replay, writes: Collection[Write]) -> dict[int, Val
             shadow.set(a, values)
 
 
-def _inject(shadow: Shadow, write: Write) -> None:
+def _inject(shadow: Shadow, write: OffTapeWrite) -> None:
     """Load what a write left."""
     buffer = shadow._buffer(write.event.array)
     if write.event.at in buffer.injections:

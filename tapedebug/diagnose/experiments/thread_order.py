@@ -36,7 +36,7 @@ DUST = 1e-9
 _SMALLEST = 1e-300
 
 
-class Orders:
+class ThreadOrders:
     """Runs of a tape some of whose launches take their threads otherwise.
 
     Args:

@@ -19,7 +19,7 @@ Pairs = Collection[tuple[int, int]]
 """(launch, parameter)."""
 
 
-def make_careless(shadow: Shadow, *, keeps: bool) -> None:
+def read_unpreserved(shadow: Shadow, *, keeps: bool) -> None:
     """Let `see` decide what the adjoints of a new shadow see; `keeps`: the user's tape keeps values."""
     space: Any = shadow.space
     space.__class__ = _careless_space()
@@ -30,7 +30,7 @@ def see(shadow: Shadow, now: Pairs = (), left: Pairs = ()) -> None:
     """Say what adjoints see in the next reverse passes of a shadow that has run forward.
 
     Args:
-        shadow: One that `make_careless` was given.
+        shadow: One that `read_unpreserved` was given.
         now: What memory holds at the end of the forward pass.
         left: What the launch itself left in the array. All others see the values that they had.
     """

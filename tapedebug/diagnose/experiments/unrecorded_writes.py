@@ -12,13 +12,13 @@ from typing import Any
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
-from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, furthest, off, told
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, largest_difference, off, told
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Finding, Launch, Trace
 
 
-def find_unrecorded(case: Case, rule: str) -> list[Finding]:
+def find_unrecorded(case: RuleContext, rule: str) -> list[Finding]:
     """Return a finding for each line whose fills or copies let a gradient through in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
@@ -36,11 +36,11 @@ def find_unrecorded(case: Case, rule: str) -> list[Finding]:
         wrong = experiment.gradients(unrecorded=[item.index for item in group])
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values()) > NOTICED:
-            findings.append(_finding(trace, rule, group, errors, furthest(trace, right, wrong)))
+            findings.append(_finding(trace, rule, group, errors, largest_difference(trace, right, wrong)))
     return findings
 
 
-def find_commands(case: Case, rule: str) -> list[Finding]:
+def find_commands(case: RuleContext, rule: str) -> list[Finding]:
     """Return a finding for each line that launches a command whose gradient is missing in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
@@ -54,7 +54,7 @@ def find_commands(case: Case, rule: str) -> list[Finding]:
         wrong = experiment.gradients(unrecorded=[item.index for item in group])
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values()) > NOTICED:
-            findings.append(_command(trace, rule, group, errors, furthest(trace, right, wrong)))
+            findings.append(_command(trace, rule, group, errors, largest_difference(trace, right, wrong)))
     return findings
 
 

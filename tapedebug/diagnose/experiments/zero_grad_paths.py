@@ -12,7 +12,7 @@ import numpy as np
 from tapedebug.diagnose.experiments.local_derivatives import (
     COMPARISONS,
     SATURATING,
-    Slope,
+    LocalDerivative,
     flat_steps,
     slopes,
 )
@@ -22,9 +22,9 @@ from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
 from tapedebug.trace import Launch, Location
 
 if TYPE_CHECKING:
-    from tapedebug.diagnose.experiments.adjoint_profile import Passage
-    from tapedebug.diagnose.experiments.experiment import Flow
-    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.diagnose.experiments.adjoint_profile import LaunchNorms
+    from tapedebug.diagnose.experiments.experiment import LaunchFlow
+    from tapedebug.diagnose.rule_context import RuleContext
 
 THREADS = 12
 LAUNCHES = 4
@@ -38,7 +38,7 @@ FINITE = (1e-3, 1e-2, 0.1, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class DeadEnd:
+class ZeroGradPath:
     """Where the adjoint of an input becomes 0.
 
     Attributes:
@@ -65,7 +65,7 @@ class DeadEnd:
     moved: float = 0.0
 
 
-def dead_ends(case: Case) -> dict[int, DeadEnd]:
+def zero_grad_paths(case: RuleContext) -> dict[int, ZeroGradPath]:
     """Return for each input whose gradient is exactly 0 where it dies, if an operation explains it."""
     profile = case.profile
     if profile is None:
@@ -74,8 +74,8 @@ def dead_ends(case: Case) -> dict[int, DeadEnd]:
     if not zero:
         return {}
     above = case.dependencies.leaves_above(case.experiment.leaves)
-    seen: dict[tuple[int, int], DeadEnd | None] = {}
-    found: dict[int, DeadEnd] = {}
+    seen: dict[tuple[int, int], ZeroGradPath | None] = {}
+    found: dict[int, ZeroGradPath] = {}
     for leaf in zero:
         bit = 1 << case.experiment.leaves.index(leaf)
         for launch, param in itertools.islice(_candidates(case, above, bit), LAUNCHES):
@@ -90,7 +90,7 @@ def dead_ends(case: Case) -> dict[int, DeadEnd]:
     return found | _underflows(case, [leaf for leaf in zero if leaf not in found])
 
 
-def _underflows(case: Case, zero: Sequence[int]) -> dict[int, DeadEnd]:
+def _underflows(case: RuleContext, zero: Sequence[int]) -> dict[int, ZeroGradPath]:
     """The inputs whose gradients are 0 in float32 only, too small for it."""
     replay = case.replay
     if not zero or replay is None:
@@ -104,11 +104,11 @@ def _underflows(case: Case, zero: Sequence[int]) -> dict[int, DeadEnd]:
         readers = case.trace.versions_of(leaf)[0].reads
         if 0 < size < SMALLEST and readers:
             launch = case.trace.launches[readers[0]]
-            found[leaf] = DeadEnd("underflow", launch, 0, "", None, (size,))
+            found[leaf] = ZeroGradPath("underflow", launch, 0, "", None, (size,))
     return found
 
 
-def _measured(case: Case, leaf: int, end: DeadEnd) -> DeadEnd | None:
+def _measured(case: RuleContext, leaf: int, end: ZeroGradPath) -> ZeroGradPath | None:
     """Perturb the input: a tiny change must not move the loss; a flat operation lets a large one through."""
     if case.experiment.loss_moved(leaf, None, TINY) > 0:
         return None  # there is a slope: the gradient is wrong for another reason
@@ -121,7 +121,7 @@ def _measured(case: Case, leaf: int, end: DeadEnd) -> DeadEnd | None:
     return None if end.kind == "flat" else end
 
 
-def _slope_elsewhere(case: Case, leaf: int, scale: float) -> bool:
+def _slope_elsewhere(case: RuleContext, leaf: int, scale: float) -> bool:
     """Whether there is a gradient a step away: then a branch was not taken, where another has a slope."""
     replay = case.replay
     assert replay is not None
@@ -136,12 +136,14 @@ def _slope_elsewhere(case: Case, leaf: int, scale: float) -> bool:
     return False
 
 
-def _candidates(case: Case, above: dict[tuple[int, int], int], bit: int) -> Iterator[tuple[Launch, int]]:
+def _candidates(
+    case: RuleContext, above: dict[tuple[int, int], int], bit: int
+) -> Iterator[tuple[Launch, int]]:
     """Launches that get an adjoint and give none to what an input leads to, nearest to the loss first."""
     assert case.profile is not None
     kernels: set[tuple[int | None, int]] = set()
     for launch in reversed(case.trace.launches):
-        passage: Passage = case.profile.passages[launch.index]
+        passage: LaunchNorms = case.profile.passages[launch.index]
         if not passage.arrives > 0:
             continue
         for param, norm in passage.outgoing.items():
@@ -152,13 +154,13 @@ def _candidates(case: Case, above: dict[tuple[int, int], int], bit: int) -> Iter
                 yield launch, param
 
 
-def _explained(case: Case, launch: Launch, param: int) -> DeadEnd | None:
-    from tapedebug.autograd.tapes.rule_evaluation import Lost
+def _explained(case: RuleContext, launch: Launch, param: int) -> ZeroGradPath | None:
+    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     if launch.kernel is None:
         return None
     kernel = case.trace.kernels[launch.kernel]
-    saturated: Slope | None = None
+    saturated: LocalDerivative | None = None
     lost = False
     flow = case.experiment.flow(launch.index, "versions")
     for index in threads_of(launch, flow):
@@ -166,7 +168,7 @@ def _explained(case: Case, launch: Launch, param: int) -> DeadEnd | None:
         thread.active = frozenset({param})
         try:
             thread.run()
-        except Lost:
+        except CannotFollow:
             lost = True
             continue
         flat = flat_steps(thread)
@@ -177,15 +179,17 @@ def _explained(case: Case, launch: Launch, param: int) -> DeadEnd | None:
     if saturated is not None:
         return _end("saturated", launch, param, saturated)
     named = flat_call(kernel, [kernel.params[param].name]) if lost else None
-    return None if named is None else DeadEnd("flat", launch, param, *named)
+    return None if named is None else ZeroGradPath("flat", launch, param, *named)
 
 
-def _end(kind: Literal["flat", "saturated"], launch: Launch, param: int, slope: Slope) -> DeadEnd:
+def _end(
+    kind: Literal["flat", "saturated"], launch: Launch, param: int, slope: LocalDerivative
+) -> ZeroGradPath:
     compares = slope.kind in COMPARISONS
-    return DeadEnd(kind, launch, param, slope.text, slope.place, tuple(slope.operands), compares)
+    return ZeroGradPath(kind, launch, param, slope.text, slope.place, tuple(slope.operands), compares)
 
 
-def threads_of(launch: Launch, flow: Flow) -> list[int]:
+def threads_of(launch: Launch, flow: LaunchFlow) -> list[int]:
     """A few threads: those of elements with an adjoint first, then some from all over."""
     total = int(np.prod(launch.dim, dtype=np.int64))
     alive = [

@@ -13,7 +13,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.ablation import consumed_by
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
 from tapedebug.diagnose.gradient_diff import off
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ WRONG = 1e-3
 """As in the end-to-end check."""
 
 
-def written_meanwhile(case: Case) -> list[Finding]:
+def written_meanwhile(case: RuleContext) -> list[Finding]:
     """Return a finding for each array that was written off the tape between launches, if that matters."""
     replay = case.replay
     if replay is None:
@@ -73,7 +73,7 @@ def _stopped(replay: Replay, array: int, places: list[int]) -> dict[int, Values]
     return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
 
 
-def _finding(case: Case, array: int, written: list[Any], errors: dict[str, float]) -> Finding:
+def _finding(case: RuleContext, array: int, written: list[Any], errors: dict[str, float]) -> Finding:
     trace, first = case.trace, written[0]
     label = trace.arrays[array].label
     readers = [v.reads[0] for v in trace.versions_of(array) if v.reads and v.reads[0] >= first.at]
@@ -117,5 +117,5 @@ def _fix(label: str, settled: bool) -> str:
     return f"write to {label} on the tape, by assign, copy or a launch, or use another array from there on"
 
 
-def _site(case: Case, clock: int) -> Location | None:
+def _site(case: RuleContext, clock: int) -> Location | None:
     return next((e.call_site for e in case.trace.events if e.clock == clock and e.kind == "write"), None)

@@ -19,13 +19,13 @@ import numpy as np
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import interop_entries as interop
 from tapedebug.diagnose.experiments.experiment import HostRead, relative_errors
-from tapedebug.diagnose.experiments.interop_entries import Entry, Graph
-from tapedebug.diagnose.experiments.numpy_roundtrip import CameBack, match
+from tapedebug.diagnose.experiments.interop_entries import InteropEntry, TorchGraph
+from tapedebug.diagnose.experiments.numpy_roundtrip import NumpyRoundtrip, match
 from tapedebug.diagnose.experiments.replay import Replay
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import python_flow
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
-from tapedebug.diagnose.trace_analysis.reachability import Reach
+from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.diagnose.trace_analysis.value_flow import NOTHING, SURE
 
 SCALE = 1e-3
@@ -41,7 +41,7 @@ NOTICED = 1e-9
 
 
 @dataclass(slots=True)
-class Crossing:
+class InteropCrossing:
     """Values of `source` left the tape at `read`, and `entry` follows from them.
 
     Attributes:
@@ -58,18 +58,18 @@ class Crossing:
 
     read: HostRead
     source: Node
-    entry: Entry
+    entry: InteropEntry
     proof: str = ""
     leaves: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     error: dict[int, float] = field(default_factory=dict)
-    alike: CameBack | None = None
+    alike: NumpyRoundtrip | None = None
     others: int = 0
     moves_loss: float = 0.0
     count: int = 1
 
 
-class Search:
+class InteropSearch:
     """Looks for values that came back to a tape.
 
     Args:
@@ -81,7 +81,7 @@ class Search:
         entries: What came in while the tape recorded.
     """
 
-    def __init__(self, case: Case, replay: Replay, reach: Reach) -> None:
+    def __init__(self, case: RuleContext, replay: Replay, reach: Reachability) -> None:
         self.case, self.trace, self.replay, self.reach = case, case.trace, replay, reach
         self.reads = [read for read in replay.host_reads() if read.at is not None and read.stack]
         self._places: dict[Any, list[HostRead]] = {}
@@ -89,13 +89,13 @@ class Search:
             self._places.setdefault(_spot(read.place), []).append(read)
         crossed = self.reads or replay.recorded.tape.tracker.arrivals
         self.entries = interop.entries(replay) if crossed else []
-        self._graphs: dict[int, Graph] = {}
+        self._graphs: dict[int, TorchGraph] = {}
         self._flows: dict[Any, int | None] = {}
         self._notes: dict[Any, str] = {}
 
-    def crossings(self) -> list[Crossing]:
+    def crossings(self) -> list[InteropCrossing]:
         """The pairs that are known to depend on each other, those of the same two lines as one."""
-        groups: dict[Any, Crossing] = {}
+        groups: dict[Any, InteropCrossing] = {}
         for crossing in self._known():
             entry = crossing.entry
             number = entry.param if entry.array is None else -1
@@ -108,13 +108,13 @@ class Search:
             self.case.skipped(note)
         return list(groups.values())
 
-    def graph(self, entry: Entry) -> Graph:
+    def graph(self, entry: InteropEntry) -> TorchGraph:
         """Return what PyTorch has recorded of the tensor that came in."""
         if id(entry) not in self._graphs:
             self._graphs[id(entry)] = interop.graph_of(self.replay, entry)
         return self._graphs[id(entry)]
 
-    def leads_to_loss(self, entry: Entry) -> bool:
+    def leads_to_loss(self, entry: InteropEntry) -> bool:
         """Return whether launches lead from what came in to the loss."""
         if entry.array is not None:
             return (entry.array, 0) in self.reach.reached and is_float(self.trace.arrays[entry.array])
@@ -124,7 +124,7 @@ class Search:
 
     # ---------------------------------------------------------------------- pairs
 
-    def _known(self) -> Iterator[Crossing]:
+    def _known(self) -> Iterator[InteropCrossing]:
         looked, apart = 0, set()
         for entry in self.entries:
             number = entry.param if entry.array is None else -1
@@ -140,14 +140,14 @@ class Search:
                         "looked at"
                     )
                     return
-                crossing = Crossing(read, source, entry)
+                crossing = InteropCrossing(read, source, entry)
                 if self._is_cut(crossing):
                     yield crossing
                     break
                 if self._follows(read, entry) == NOTHING:
                     apart.add(pair)
 
-    def _before(self, entry: Entry) -> Iterator[tuple[HostRead, Node]]:
+    def _before(self, entry: InteropEntry) -> Iterator[tuple[HostRead, Node]]:
         """Return what left before something came in, of each place the latest; the latest first."""
         found = []
         for reads in self._places.values():
@@ -170,7 +170,7 @@ class Search:
         )
         return (array, found.version) if is_float(self.trace.arrays[array]) else (-1, -1)
 
-    def _is_cut(self, crossing: Crossing) -> bool:
+    def _is_cut(self, crossing: InteropCrossing) -> bool:
         """Return whether a gradient ends there that somebody wants; what cannot be told is noted."""
         proof = self._proof(crossing)
         if proof == "" or self._updates(crossing) or not self._confirmed(crossing):
@@ -184,14 +184,14 @@ class Search:
         crossing.proof = proof
         return True
 
-    def _updates(self, crossing: Crossing) -> bool:
+    def _updates(self, crossing: InteropCrossing) -> bool:
         """Return whether an input is given new values that follow from its own: an optimiser's step."""
         array, version = crossing.source
         entry, launch = crossing.entry, self.trace.launches[crossing.entry.launch]
         copied = launch.kind in ("copy", "fill") and launch.args[0].array == array
         return version == 0 and copied and entry.how in ("assign", "fill_")
 
-    def _is_constant(self, crossing: Crossing) -> bool:
+    def _is_constant(self, crossing: InteropCrossing) -> bool:
         """Return whether what left or came in has no gradient; of an `assign`, its target."""
         entry = crossing.entry
         if not self.trace.arrays[crossing.source[0]].requires_grad:
@@ -202,7 +202,7 @@ class Search:
         number = launch.args[0].array if launch.kind == "copy" else entry.array
         return number is None or not self.trace.arrays[number].requires_grad
 
-    def _confirmed(self, crossing: Crossing) -> bool:
+    def _confirmed(self, crossing: InteropCrossing) -> bool:
         """Does the loss move with what came in, and what left with an input? Else nothing is lost there."""
         entry, experiment, (array, _) = crossing.entry, self.case.experiment, crossing.source
         if entry.array is None:
@@ -222,7 +222,7 @@ class Search:
         crossing.gone = [leaf for leaf in crossing.leaves if not self.reach.leads_to_loss(leaf)]
         return bool(crossing.leaves)
 
-    def _note(self, crossing: Crossing, told: str) -> None:
+    def _note(self, crossing: InteropCrossing, told: str) -> None:
         read, entry = crossing.read, crossing.entry
         source = self.trace.arrays[crossing.source[0]].label
         self._notes.setdefault(
@@ -233,7 +233,7 @@ class Search:
 
     # --------------------------------------------------------------------- proofs
 
-    def _proof(self, crossing: Crossing) -> str | None:
+    def _proof(self, crossing: InteropCrossing) -> str | None:
         """How it is known that one follows from the other: empty where it does not, None where it is open."""
         read, entry = crossing.read, crossing.entry
         if entry.tensor is not None and self._through_graph(crossing):
@@ -248,7 +248,7 @@ class Search:
             return None if follows is None else ""
         return "memory" if shares else "source" if follows == SURE else "unsure"
 
-    def _through_graph(self, crossing: Crossing) -> bool:
+    def _through_graph(self, crossing: InteropCrossing) -> bool:
         graph, read = self.graph(crossing.entry), crossing.read
         crossing.others = len(graph.others)
         leaf = next((array for array in read.arrays if array in graph.arrays), None)
@@ -261,7 +261,7 @@ class Search:
                 return any(error > NOTICED for error in crossing.error.values())
         return True
 
-    def _follows(self, read: HostRead, entry: Entry) -> int | None:
+    def _follows(self, read: HostRead, entry: InteropEntry) -> int | None:
         """How surely the user's code computes what came in from what left."""
         key = read.stack, entry.stack, entry.param if entry.how == "launch" else -1
         if key not in self._flows:
@@ -269,7 +269,7 @@ class Search:
             self._flows[key] = argued(read, entry)
         return self._flows[key]
 
-    def _same_values(self, crossing: Crossing, shares: bool) -> CameBack | None:
+    def _same_values(self, crossing: InteropCrossing, shares: bool) -> NumpyRoundtrip | None:
         entry, (array, _), at = crossing.entry, crossing.source, crossing.read.at or 0
         assert entry.array is not None
         infos = [self.trace.arrays[number] for number in (array, entry.array)]
@@ -279,11 +279,11 @@ class Search:
         values = self.case.experiment.values_at({left, back})
         target = (entry.array, 0)
         if shares and np.array_equal(values[left], values[back]):
-            return CameBack(crossing.source, target, entry.launch, values[left].size)
+            return NumpyRoundtrip(crossing.source, target, entry.launch, values[left].size)
         return match(crossing.source, target, entry.launch, values[left], values[back])
 
 
-def target_of(trace: Any, entry: Entry) -> str:
+def target_of(trace: Any, entry: InteropEntry) -> str:
     """Return what people call what came in: the array, what `assign` or a fill writes, or the parameter."""
     launch = trace.launches[entry.launch]
     if entry.array is None and launch.kind != "fill":
@@ -299,11 +299,11 @@ def framework(left: str, back: str = "") -> str:
     return "JAX" if "jax" in left or "jax" in back else "NumPy"
 
 
-def _as_array(read: HostRead, entry: Entry) -> int | None:
+def _as_array(read: HostRead, entry: InteropEntry) -> int | None:
     return python_flow.flows(read.stack, entry.stack)
 
 
-def _as_argument(read: HostRead, entry: Entry) -> int | None:
+def _as_argument(read: HostRead, entry: InteropEntry) -> int | None:
     """How surely a number among the arguments of a launch is computed from what was read."""
     reached = python_flow.arguments_reached(read.stack, entry.stack)
     listed = python_flow.elements_of_launch(entry.stack)

@@ -10,23 +10,23 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import interop_entries as interop
-from tapedebug.diagnose.experiments.interop_entries import Entry
-from tapedebug.diagnose.rule_context import Case
-from tapedebug.diagnose.rules._interop import SCALE, Crossing, Search, framework, target_of
+from tapedebug.diagnose.experiments.interop_entries import InteropEntry
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._interop import SCALE, InteropCrossing, InteropSearch, framework, target_of
 from tapedebug.diagnose.trace_analysis.python_flow import argument_text
-from tapedebug.diagnose.trace_analysis.reachability import Reach
+from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Finding, Launch
 
 RULE = "disconnected"
 FUNCTION = "a torch.autograd.Function (the page Arrays and other libraries has one)"
 
 
-def crossings(case: Case, reach: Reach) -> list[Finding]:
+def crossings(case: RuleContext, reach: Reachability) -> list[Finding]:
     """Return a finding for each place at which values come back to the tape without their gradient."""
     replay = case.replay
     if replay is None:
         return []
-    search = Search(case, replay, reach)
+    search = InteropSearch(case, replay, reach)
     found = search.crossings()
     told = [id(item.entry) for item in found]
     unserved = [
@@ -38,7 +38,7 @@ def crossings(case: Case, reach: Reach) -> list[Finding]:
     return [*(_finding(search, item) for item in found), *unserved]
 
 
-def _finding(search: Search, crossing: Crossing) -> Finding:
+def _finding(search: InteropSearch, crossing: InteropCrossing) -> Finding:
     """Put a crossing into words."""
     trace, read, entry = search.trace, crossing.read, crossing.entry
     source, reader = trace.arrays[crossing.source[0]].label, trace.launches[entry.launch]
@@ -91,7 +91,7 @@ def _finding(search: Search, crossing: Crossing) -> Finding:
     )
 
 
-def _lost(search: Search, crossing: Crossing, target: str) -> str:
+def _lost(search: InteropSearch, crossing: InteropCrossing, target: str) -> str:
     labels = {leaf: search.trace.arrays[leaf].label for leaf in crossing.leaves}
     gone = [label for leaf, label in labels.items() if leaf in crossing.gone]
     part = [label for leaf, label in labels.items() if leaf not in crossing.gone]
@@ -103,7 +103,7 @@ def _lost(search: Search, crossing: Crossing, target: str) -> str:
     return " and ".join(told)
 
 
-def _arrived(entry: Entry, reader: Launch, target: str) -> str:
+def _arrived(entry: InteropEntry, reader: Launch, target: str) -> str:
     who, place = words.launch_words(reader), words.place(entry.place)
     if entry.array is None and reader.kind == "fill":
         return f"as the number that {who} fills {target} with at {place}"
@@ -113,7 +113,7 @@ def _arrived(entry: Entry, reader: Launch, target: str) -> str:
     return what if entry.how == "assign" else f"{what}, which {who} reads"
 
 
-def _evidence(search: Search, crossing: Crossing, source: str, target: str) -> str:
+def _evidence(search: InteropSearch, crossing: InteropCrossing, source: str, target: str) -> str:
     if crossing.proof == "graph":
         others = crossing.others
         own = (
@@ -137,7 +137,7 @@ def _evidence(search: Search, crossing: Crossing, source: str, target: str) -> s
     return f"The code passes what was read to a function whose result goes into {target}."
 
 
-def _fix(crossing: Crossing, source: str, target: str, reader: Launch, through: str) -> str:
+def _fix(crossing: InteropCrossing, source: str, target: str, reader: Launch, through: str) -> str:
     if crossing.entry.array is None and reader.kind != "fill":
         return f"give {reader.name} the array {source} in place of the number {target}"
     if crossing.alike is not None and crossing.alike.same and reader.kind != "copy":
@@ -148,7 +148,7 @@ def _fix(crossing: Crossing, source: str, target: str, reader: Launch, through: 
     return f"{fix}, or make the launches before and after it {FUNCTION}" if through == "PyTorch" else fix
 
 
-def _unserved(search: Search, entry: Entry, others: Sequence[Any], how: str) -> Finding:
+def _unserved(search: InteropSearch, entry: InteropEntry, others: Sequence[Any], how: str) -> Finding:
     """A tensor that PyTorch computed, and whose gradient nobody has handed on to it."""
     assert entry.array is not None
     label = search.trace.arrays[entry.array].label

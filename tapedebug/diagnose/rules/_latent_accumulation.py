@@ -6,15 +6,15 @@ because of that, the fix of the one makes the other matter.
 
 from __future__ import annotations
 
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules import accumulated
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.trace import Event, Finding
 
 
-def latent(case: Case, hiding: Finding, inputs: list[str]) -> list[Finding]:
+def latent(case: RuleContext, hiding: Finding, inputs: list[str]) -> list[Finding]:
     """Return a finding if the gradients of some inputs, all 0, would add up from pass to pass."""
-    for story in history.stories(case):
+    for story in history.histories(case):
         if story.info.label not in inputs:
             continue
         for event in story.passes(case.trace):
@@ -28,7 +28,9 @@ def latent(case: Case, hiding: Finding, inputs: list[str]) -> list[Finding]:
     return []
 
 
-def _finding(case: Case, story: history.Story, event: Event, update: Event, hiding: Finding) -> Finding:
+def _finding(
+    case: RuleContext, story: history.GradientHistory, event: Event, update: Event, hiding: Finding
+) -> Finding:
     label = story.info.label
     return Finding(
         rule=accumulated.RULE,

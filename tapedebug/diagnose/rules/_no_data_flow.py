@@ -15,11 +15,11 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import HostRead
-from tapedebug.diagnose.experiments.numpy_roundtrip import came_back, tells_apart
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.experiments.numpy_roundtrip import find_roundtrips, tells_apart
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._interop import framework
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
-from tapedebug.diagnose.trace_analysis.reachability import Reach
+from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "disconnected"
@@ -36,7 +36,7 @@ class _End:
     """Its other use, in words; empty if nothing else uses it."""
 
 
-def unconnected(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding]:
+def unconnected(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
     """Return a finding for each place where the data of inputs ends; `leaves` lead to no loss."""
     groups: dict[Any, tuple[_End | None, list[int]]] = {}
     for leaf in leaves:
@@ -53,7 +53,7 @@ def unconnected(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding
     return found
 
 
-def _end_of(case: Case, reach: Reach, leaf: int) -> _End | None:
+def _end_of(case: RuleContext, reach: Reachability, leaf: int) -> _End | None:
     """Where values were read through NumPy meanwhile, else the last array that was computed."""
     ends, computed = reach.ends(leaf), reach.computed_from(leaf)
     reads = case.experiment.host_reads()
@@ -68,7 +68,7 @@ def _end_of(case: Case, reach: Reach, leaf: int) -> _End | None:
     return _End(ends[0], _writer(reach, ends[0]), None, use)
 
 
-def _was_read(reach: Reach, node: Node, read: HostRead) -> bool:
+def _was_read(reach: Reachability, node: Node, read: HostRead) -> bool:
     """True if a version was read outside of kernels while the tape recorded."""
     if read.at is None or node[0] not in read.arrays:
         return False
@@ -77,7 +77,7 @@ def _was_read(reach: Reach, node: Node, read: HostRead) -> bool:
     return (version.written_by or 0) < read.at <= stop
 
 
-def _use(case: Case, reach: Reach, node: Node, reads: Sequence[HostRead]) -> str:
+def _use(case: RuleContext, reach: Reachability, node: Node, reads: Sequence[HostRead]) -> str:
     """The use of a result that is no part of the loss."""
     info = reach.trace.arrays[node[0]]
     later = next((read for read in reads if read.at is None and node[0] in read.arrays), None)
@@ -95,14 +95,14 @@ def _use(case: Case, reach: Reach, node: Node, reads: Sequence[HostRead]) -> str
     return ""
 
 
-def _writer(reach: Reach, node: Node) -> Launch:
+def _writer(reach: Reachability, node: Node) -> Launch:
     return reach.trace.launches[reach.graph.versions[node].written_by or 0]
 
 
 # ------------------------------------------------------------------------------------------------ findings
 
 
-def _note(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> None:
+def _note(case: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> None:
     """Say in the coverage why a gradient of 0 is right."""
     trace, notes = reach.trace, case.trace.coverage.notes
     labels = [trace.arrays[leaf].label for leaf in leaves]
@@ -117,7 +117,7 @@ def _note(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> None:
     )
 
 
-def _ended(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> Finding:
+def _ended(case: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> Finding:
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
     labels = [trace.arrays[leaf].label for leaf in leaves]
     told = words.listed(labels)
@@ -159,13 +159,13 @@ def _ended(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> Findin
     )
 
 
-def _written_at(reach: Reach, node: Node) -> Location | None:
+def _written_at(reach: Reachability, node: Node) -> Location | None:
     launch = _writer(reach, node)
     param = words.written_param(launch, reach.trace.arrays[node[0]], reach.trace)
     return words.access_location(reach.trace, launch, param, ("write", "atomic"))
 
 
-def _fate(reach: Reach, node: Node) -> str:
+def _fate(reach: Reachability, node: Node) -> str:
     """What became of a version of which nothing is computed: `no launch reads`."""
     version = reach.graph.versions[node]
     if version.reads:
@@ -181,7 +181,7 @@ def _as_data(read: HostRead) -> dict[str, Any]:
     return dict(read.place)
 
 
-def _onward(case: Case, reach: Reach, end: _End, evidence: dict[str, Any]) -> tuple[str, str]:
+def _onward(case: RuleContext, reach: Reachability, end: _End, evidence: dict[str, Any]) -> tuple[str, str]:
     """Where the values that were read through NumPy came back to the tape, as far as that can be known."""
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
     number = _as_number(case, reach, end)
@@ -212,7 +212,7 @@ def _onward(case: Case, reach: Reach, end: _End, evidence: dict[str, Any]) -> tu
     )
 
 
-def _as_number(case: Case, reach: Reach, end: _End) -> tuple[Launch, str, float] | None:
+def _as_number(case: RuleContext, reach: Reachability, end: _End) -> tuple[Launch, str, float] | None:
     """A launch that was given the only value of the array as a number: launch, parameter, value."""
     info = reach.trace.arrays[end.node[0]]
     if end.read is None or end.read.at is None or int(np.prod(info.shape)) != 1 or not is_float(info):
@@ -227,7 +227,7 @@ def _as_number(case: Case, reach: Reach, end: _End) -> tuple[Launch, str, float]
     return None
 
 
-def _given_later(case: Case, reach: Reach, end: _End) -> Node | None:
+def _given_later(case: RuleContext, reach: Reachability, end: _End) -> Node | None:
     """An array with telling values that leads to the loss and that a launch first reads after the read."""
     if end.read is None or end.read.at is None:
         return None
@@ -245,7 +245,7 @@ def _given_later(case: Case, reach: Reach, end: _End) -> Node | None:
     return None
 
 
-def _unused(case: Case, reach: Reach, leaves: Sequence[int]) -> Finding:
+def _unused(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding:
     """Nothing is computed of the inputs."""
     trace = reach.trace
     losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
@@ -285,10 +285,10 @@ def _unused(case: Case, reach: Reach, leaves: Sequence[int]) -> Finding:
     )
 
 
-def through_numpy(case: Case, reach: Reach, leaves: Sequence[int]) -> Finding | None:
+def through_numpy(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding | None:
     """What was computed from inputs left the tape, through NumPy, and came back as another array."""
     bits = sum(1 << reach.leaves.index(leaf) for leaf in leaves)
-    found = came_back(case, bits, reach.above, reach.reached) if leaves else None
+    found = find_roundtrips(case, bits, reach.above, reach.reached) if leaves else None
     if found is None:
         return None
     trace, writer = reach.trace, reach.graph.versions[found.source].written_by

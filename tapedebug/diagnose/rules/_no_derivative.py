@@ -12,7 +12,7 @@ import numpy as np
 
 from tapedebug._source import Span
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.kernel_source import code_at
 from tapedebug.trace import Location
 
@@ -38,7 +38,7 @@ BESIDE = 1e-3
 """How far inputs are displaced, relatively, to see that a gradient is 0 at one point only."""
 
 
-def zero_only_here(case: Case, leaf: int, index: int) -> tuple[str, str, Location | None] | None:
+def zero_only_here(case: RuleContext, leaf: int, index: int) -> tuple[str, str, Location | None] | None:
     """The operations that make a gradient 0 at this point alone: words, a fix, and the line of the first.
 
     None where the gradient is 0 beside the point, too, or where the kernel of the launch has none of them.
@@ -82,7 +82,7 @@ def _is_alive_beside(replay: Any, array: Any) -> bool:
     return False
 
 
-def repeated_values(case: Case, index: int) -> tuple[str, str] | None:
+def repeated_values(case: RuleContext, index: int) -> tuple[str, str] | None:
     """Words about a launch that decomposes a matrix with equal or nearly equal values, and a fix."""
     replay = case.replay
     if replay is None or replay.records[index].kernel is None:

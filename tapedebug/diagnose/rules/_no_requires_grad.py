@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import Dependencies, differentiable, is_float, is_integer
 from tapedebug.trace import ArrayInfo, Finding
 
 RULE = "disconnected"
 
 
-def integer_inputs(case: Case) -> Iterator[Finding]:
+def integer_inputs(case: RuleContext) -> Iterator[Finding]:
     """A finding for each array of integers that the tape starts from and that is to have a gradient."""
     for info in case.trace.arrays:
         wanted = info.requires_grad or (case.experiment.named and info.id in case.experiment.leaves)
@@ -37,7 +37,7 @@ def integer_inputs(case: Case) -> Iterator[Finding]:
         )
 
 
-def nothing_asked(case: Case) -> Finding | None:
+def nothing_asked(case: RuleContext) -> Finding | None:
     """`backward` ran, and no array that the tape starts from has a gradient."""
     trace = case.trace
     if trace.tape.backward_runs == 0 or case.experiment.leaves or case.experiment.retains():
@@ -66,7 +66,7 @@ def nothing_asked(case: Case) -> Finding | None:
     )
 
 
-def _starts(case: Case, arrays: list[ArrayInfo]) -> Iterator[ArrayInfo]:
+def _starts(case: RuleContext, arrays: list[ArrayInfo]) -> Iterator[ArrayInfo]:
     """The arrays whose first values lead to the loss."""
     graph: Dependencies = case.dependencies
     last = {version.array: version.version for version in case.trace.versions}

@@ -11,13 +11,13 @@ from tapedebug.diagnose.experiments.experiment import Consume
 from tapedebug.trace import Launch, Location
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import Culprit
+    from tapedebug.autograd.tapes.thread_interpreter import NonfiniteOperation
 
 STRONG_ZERO = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
 
 
 @dataclass(slots=True)
-class Birth:
+class NonfiniteOrigin:
     """Where it happened: launch, parameter, place of the first bad number, and the operation."""
 
     launch: Launch
@@ -27,11 +27,11 @@ class Birth:
     forward: bool
     consume: Consume = "versions"
     thread: int | None = None
-    culprit: Culprit | None = None
+    culprit: NonfiniteOperation | None = None
     native: str = ""
 
 
-def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
+def explain(culprit: NonfiniteOperation | None, birth: NonfiniteOrigin) -> tuple[str, str, str]:
     """Return the cause by name, the sentence about it, and the fix."""
     if culprit is None and birth.native:
         snippet = "snippet" if birth.forward else "adjoint snippet"
@@ -66,7 +66,7 @@ def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
     )
 
 
-def _operation(culprit: Culprit) -> tuple[str, str, str]:
+def _operation(culprit: NonfiniteOperation) -> tuple[str, str, str]:
     kind, operands = culprit.kind, culprit.operands
     forward = culprit.adjoint is None
     if kind in ("sqrt", "cbrt", "norm_of_square") and not any(operands):
@@ -109,7 +109,7 @@ def _operation(culprit: Culprit) -> tuple[str, str, str]:
     )
 
 
-def _safe(culprit: Culprit) -> str:
+def _safe(culprit: NonfiniteOperation) -> str:
     name = "1/where" if culprit.kind == "div" else f"{culprit.kind}(where"
     return "x / where(y != 0.0, y, 1.0)" if name == "1/where" else f"{name}(x > 0.0, x, 1.0))"
 

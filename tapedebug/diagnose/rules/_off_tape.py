@@ -12,9 +12,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.host_objective import Reported, began_from, reported, slopes_along
-from tapedebug.diagnose.gradient_pattern import EXACT, Signature, factor_words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.experiments.host_objective import (
+    HostObjective,
+    began_from,
+    find_host_objectives,
+    slopes_along,
+)
+from tapedebug.diagnose.gradient_pattern import EXACT, GradientPattern, factor_words
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.count_scaling import divides_step
 from tapedebug.diagnose.trace_analysis.gradient_history import at
 from tapedebug.trace import ArrayInfo, Event, Finding
@@ -24,17 +29,17 @@ RULE = "seed"
 CONFIRMED = 1e-2
 """How far differences may be from the factor, relatively."""
 
-Sizes = Callable[[Case, list[ArrayInfo]], dict[int, str]]
+Sizes = Callable[[RuleContext, list[ArrayInfo]], dict[int, str]]
 
 
-def off_tape(case: Case, sizes: Sizes) -> list[Finding]:
+def off_tape(case: RuleContext, sizes: Sizes) -> list[Finding]:
     """Return a finding if all that the program reports is a sum where it seeded a mean, or the reverse."""
     replay, consumed = case.replay, case.experiment.gradients()
     if replay is None or not any(values.any() for values in consumed.values()):
         return []
     known = sizes(case, [case.trace.arrays[number] for number in case.experiment.losses])
-    candidates: list[Reported] = []
-    for item in reported(replay, consumed):
+    candidates: list[HostObjective] = []
+    for item in find_host_objectives(replay, consumed):
         if item.unknown and began_from(replay, item):
             _note(case, item)
             return []
@@ -53,7 +58,7 @@ def off_tape(case: Case, sizes: Sizes) -> list[Finding]:
     return [_finding(case, chosen, known, (by_gradient, by_differences))]
 
 
-def _count(found: Signature, known: dict[int, str]) -> int:
+def _count(found: GradientPattern, known: dict[int, str]) -> int:
     """The number of elements or threads that a factor is, or is one over; 0 if it is none."""
     for count in known:
         if count > 1 and (abs(found.ratio - count) <= EXACT * count or abs(found.ratio * count - 1) <= EXACT):
@@ -61,7 +66,7 @@ def _count(found: Signature, known: dict[int, str]) -> int:
     return 0
 
 
-def _note(case: Case, item: Reported) -> None:
+def _note(case: RuleContext, item: HostObjective) -> None:
     """Say that the objective is not known, where a pass began from more than one number."""
     info = case.trace.arrays[item.array]
     if len(info.shape) == 1 and info.shape[0] == 1:
@@ -72,7 +77,9 @@ def _note(case: Case, item: Reported) -> None:
     )
 
 
-def _finding(case: Case, item: Reported, known: dict[int, str], slopes: tuple[float, float]) -> Finding:
+def _finding(
+    case: RuleContext, item: HostObjective, known: dict[int, str], slopes: tuple[float, float]
+) -> Finding:
     assert item.number is not None and item.found is not None
     event = _last_pass(case)
     began = [case.trace.arrays[number].label for number in case.experiment.losses]
@@ -117,6 +124,6 @@ def _finding(case: Case, item: Reported, known: dict[int, str], slopes: tuple[fl
     )
 
 
-def _last_pass(case: Case) -> Event | None:
+def _last_pass(case: RuleContext) -> Event | None:
     own = [event for event in case.trace.events if event.kind == "backward" and event.of == "tape"]
     return own[-1] if own else None

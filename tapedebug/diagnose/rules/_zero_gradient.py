@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import zero_only_here
 from tapedebug.diagnose.trace_analysis.dependencies import is_float
-from tapedebug.diagnose.trace_analysis.reachability import Reach
+from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -74,7 +74,7 @@ class Response:
         return f"displacing it by {_share(SCALES[1])} changes the loss by {words.number(a)}"
 
 
-def respond(case: Case, leaves: Sequence[int]) -> Response:
+def respond(case: RuleContext, leaves: Sequence[int]) -> Response:
     """Displace inputs together and measure the loss."""
     *found, size = case.experiment.loss_changes(leaves, [sign * s for s in SCALES for sign in (1.0, -1.0)])
     changes = [max(pair) for pair in zip(found[::2], found[1::2], strict=True)]
@@ -82,7 +82,7 @@ def respond(case: Case, leaves: Sequence[int]) -> Response:
     return Response(tuple(change if change > floor or not np.isfinite(change) else 0.0 for change in changes))
 
 
-def zero_slopes(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding]:
+def zero_slopes(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
     """Return a finding for each of some connected inputs whose gradient is exactly 0."""
     if not leaves:
         return []
@@ -104,7 +104,9 @@ def zero_slopes(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding
     return found
 
 
-def _zero(case: Case, reach: Reach, leaf: int, dead: Sequence[int], response: Response) -> Finding:
+def _zero(
+    case: RuleContext, reach: Reachability, leaf: int, dead: Sequence[int], response: Response
+) -> Finding:
     trace, label = case.trace, case.trace.arrays[leaf].label
     launch = next((trace.launches[index] for index in dead if _leads_to(reach, index, leaf)), None)
     at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
@@ -145,7 +147,7 @@ def _zero(case: Case, reach: Reach, leaf: int, dead: Sequence[int], response: Re
     )
 
 
-def _of_slope(case: Case, leaf: int) -> Severity:
+def _of_slope(case: RuleContext, leaf: int) -> Severity:
     """How bad it is that the loss has a slope and the gradient is 0."""
     if leaf in case.experiment.wrong:
         # What an overwrite makes of 0 is told by another rule.
@@ -155,7 +157,7 @@ def _of_slope(case: Case, leaf: int) -> Severity:
     return "info" if any(label in finding.evidence.get("inputs", ()) for finding in others) else "warning"
 
 
-def _leads_to(reach: Reach, index: int, leaf: int) -> bool:
+def _leads_to(reach: Reachability, index: int, leaf: int) -> bool:
     reads = [
         (arg.array, arg.read_version)
         for arg in reach.trace.launches[index].args
@@ -165,7 +167,7 @@ def _leads_to(reach: Reach, index: int, leaf: int) -> bool:
     return (leaf, 0) in reach.graph.upstream(nodes, with_gradient=True)
 
 
-def _integers(case: Case, reach: Reach, leaf: int, edge: Any, response: Response) -> Finding:
+def _integers(case: RuleContext, reach: Reachability, leaf: int, edge: Any, response: Response) -> Finding:
     trace = case.trace
     label, between = trace.arrays[leaf].label, trace.arrays[edge.source[0]]
     reader = trace.launches[edge.launch]
@@ -197,7 +199,7 @@ def _integers(case: Case, reach: Reach, leaf: int, edge: Any, response: Response
     )
 
 
-def _read_as_integers(case: Case) -> tuple[Launch, int, str] | None:
+def _read_as_integers(case: RuleContext) -> tuple[Launch, int, str] | None:
     """The first launch that reads an array of floats with a gradient through a view of integers."""
     trace = case.trace
     for launch in trace.launches:
@@ -211,7 +213,9 @@ def _read_as_integers(case: Case) -> tuple[Launch, int, str] | None:
     return None
 
 
-def _bits(case: Case, leaf: int, launch: Launch, param: int, dtype: str, response: Response) -> Finding:
+def _bits(
+    case: RuleContext, leaf: int, launch: Launch, param: int, dtype: str, response: Response
+) -> Finding:
     trace, label = case.trace, case.trace.arrays[leaf].label
     read = trace.arrays[launch.args[param].array or 0].label
     return Finding(

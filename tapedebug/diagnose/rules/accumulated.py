@@ -16,9 +16,9 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
-from tapedebug.diagnose.trace_analysis.gradient_history import Story, at
+from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding, Trace
 from tapedebug.trace.model import Severity
 
@@ -33,7 +33,7 @@ Why = Literal["updated", "again", "read"]
 class Found:
     """One input whose gradient was not zero when a pass began."""
 
-    story: Story
+    story: GradientHistory
     event: Event
     before: Event
     why: Why
@@ -47,13 +47,13 @@ class Found:
         return numbers.get("norm_before", 0.0), numbers.get("norm_after", 0.0)
 
 
-def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
+def find_across(cases: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
     """Return a finding for each line that runs a pass on gradients that should have been zero."""
     groups = history.grouped(cases, lambda story, case: _look(story, case.trace), lambda found: found.event)
     return history.told(groups, _finding)
 
 
-def _look(story: Story, trace: Trace) -> list[Found]:
+def _look(story: GradientHistory, trace: Trace) -> list[Found]:
     """The passes of a tape that found the gradient of an input not zero, though it should have been."""
     found = []
     for event in story.passes(trace):
@@ -77,7 +77,7 @@ def _look(story: Story, trace: Trace) -> list[Found]:
     return found
 
 
-def _finding(group: history.Group[Found]) -> Finding:
+def _finding(group: history.HistoryGroup[Found]) -> Finding:
     case, first = group.case, group.found[0]
     right = {} if case.experiment.blocked else case.experiment.gradients()
     facts = {found.story.info.label: _facts(found, right) for found in group.found}

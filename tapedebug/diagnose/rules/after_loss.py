@@ -17,7 +17,7 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import Node, overlaps
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
@@ -42,7 +42,7 @@ class Group:
         return [launch.index for launch in self.launches]
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each kind of launch that changes the gradient, and one for all the others."""
     if not case.experiment.losses or case.experiment.blocked:
         return []
@@ -69,7 +69,7 @@ def _by_place(launches: Sequence[Launch]) -> list[Group]:
 class _Study:
     """The launches after the loss, what they do, and the words for it."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: RuleContext) -> None:
         self.case = case
         self.trace = case.trace
         graph = case.dependencies
@@ -328,7 +328,7 @@ def _threads(launch: Launch) -> int:
     return int(np.prod(launch.dim))
 
 
-def _adds(case: Case, launch: Launch, array: int) -> bool:
+def _adds(case: RuleContext, launch: Launch, array: int) -> bool:
     """Whether a kernel reads or adds to an array that it writes: then what was there before counts."""
     kernel = words.kernel_of(case.trace, launch)
     for param, arg in enumerate(launch.args):

@@ -17,20 +17,20 @@ import numpy as np
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line, own_name
 from tapedebug.diagnose.experiments.bypassed_gradients import bypassed
-from tapedebug.diagnose.experiments.launch_check import Slope, launch_slopes, values_before
+from tapedebug.diagnose.experiments.launch_check import DirectionalSlope, launch_slopes, values_before
 from tapedebug.diagnose.experiments.local_derivatives import place_of
 from tapedebug.diagnose.experiments.partly_wrong_gradients import departed
 from tapedebug.diagnose.experiments.zero_grad_paths import threads_of
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.custom_gradient_calls import Call, Partial
+    from tapedebug.autograd.tapes.custom_gradient_calls import CustomGradientCall, PartialDerivative
     from tapedebug.compiler.function import Function
     from tapedebug.compiler.ir import Custom
-    from tapedebug.diagnose.experiments.experiment import Flow
+    from tapedebug.diagnose.experiments.experiment import LaunchFlow
 
 RULE = "custom-grad"
 LAUNCHES = 3
@@ -45,11 +45,11 @@ class Checked:
     """All calls of one function that were checked."""
 
     function: Function
-    calls: list[tuple[Launch, Call]] = field(default_factory=list)
+    calls: list[tuple[Launch, CustomGradientCall]] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each gradient that differs from differences of its function."""
     if case.replay is None:
         return []
@@ -66,7 +66,7 @@ def find(case: Case) -> list[Finding]:
     return [*found, *bypassed(case)]
 
 
-def _checked(case: Case) -> dict[int, Checked]:
+def _checked(case: RuleContext) -> dict[int, Checked]:
     assert case.replay is not None
     functions: dict[int, Checked] = {}
     kernels: dict[int, list[Launch]] = {}
@@ -90,7 +90,7 @@ def _checked(case: Case) -> dict[int, Checked]:
     return functions
 
 
-def _has_own(case: Case, launch: Launch) -> bool:
+def _has_own(case: RuleContext, launch: Launch) -> bool:
     assert case.replay is not None
     from tapedebug.compiler.passes.custom import calls_with_gradient
 
@@ -98,10 +98,10 @@ def _has_own(case: Case, launch: Launch) -> bool:
     return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
 
 
-def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
+def _calls(case: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[CustomGradientCall]:
     """The calls in a few threads of a launch."""
     from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf
-    from tapedebug.autograd.tapes.rule_evaluation import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     replay = case.replay
     assert replay is not None
@@ -111,12 +111,12 @@ def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
         thread = CallsOf(function, index, plain.dim, plain.arrays, plain.scalars, plain.active)
         try:
             thread.run()
-        except Lost:
+        except CannotFollow:
             continue
         yield from thread.checked
 
 
-def _suspected(case: Case, launch: Launch) -> list[int]:
+def _suspected(case: RuleContext, launch: Launch) -> list[int]:
     """The threads that have the numbers of elements whose gradient is off: mostly they are those at fault."""
     elements = [
         int(at) // max(1, departure.port.components)
@@ -130,7 +130,7 @@ def _suspected(case: Case, launch: Launch) -> list[int]:
 # ------------------------------------------------------------------------- what can not be taken by itself
 
 
-def _launches(case: Case) -> list[Finding]:
+def _launches(case: RuleContext) -> list[Finding]:
     """Native functions, and gradients of arrays: their launches are checked as a whole."""
     from tapedebug.compiler.passes.custom import own_gradients
 
@@ -152,7 +152,9 @@ def _launches(case: Case) -> list[Finding]:
     return found
 
 
-def _as_a_whole(case: Case, launch: Launch, nodes: list[Custom], off: list[Slope]) -> Finding:
+def _as_a_whole(
+    case: RuleContext, launch: Launch, nodes: list[Custom], off: list[DirectionalSlope]
+) -> Finding:
     names = list(dict.fromkeys(node.name for node in nodes))
     worst = max(off, key=lambda slope: abs(slope.given - slope.right))
     labels = [arg.name if arg.array is None else case.trace.arrays[arg.array].label for arg in launch.args]
@@ -196,7 +198,7 @@ def _as_a_whole(case: Case, launch: Launch, nodes: list[Custom], off: list[Slope
 # ------------------------------------------------------------------------------------------------- verdicts
 
 
-def _judged(case: Case, checked: Checked) -> list[Finding]:
+def _judged(case: RuleContext, checked: Checked) -> list[Finding]:
     found = []
     names = list(dict.fromkeys(p.name for _, call in checked.calls for p in call.partials))
     for name in names:
@@ -221,7 +223,7 @@ def _judged(case: Case, checked: Checked) -> list[Finding]:
     return [_finding(case, checked, kind, group) for (kind, _), group in groups.items()]
 
 
-def _kind(off: list[Partial]) -> str:
+def _kind(off: list[PartialDerivative]) -> str:
     """What is wrong, by the ratio of what is given to what is right."""
     if all(p.thrown_away for p in off):
         return "assigned"
@@ -233,7 +235,7 @@ def _kind(off: list[Partial]) -> str:
     return "sign" if abs(ratios[0] + 1.0) < 1e-3 else "factor"
 
 
-def _finding(case: Case, checked: Checked, kind: str, group: list[Any]) -> Finding:
+def _finding(case: RuleContext, checked: Checked, kind: str, group: list[Any]) -> Finding:
     _name, samples, off, line = group[0]
     names = [item[0] for item in group]
     launch, call, worst = max(off, key=lambda item: _size(kind, item[2]))
@@ -278,14 +280,14 @@ def _finding(case: Case, checked: Checked, kind: str, group: list[Any]) -> Findi
     )
 
 
-def _size(kind: str, partial: Partial) -> float:
+def _size(kind: str, partial: PartialDerivative) -> float:
     """How bad it is."""
     assert partial.right is not None
     lost = partial.right if kind == "assigned" else partial.given - partial.right
     return abs(lost) if math.isfinite(lost) else math.inf
 
 
-def _severity(case: Case, kind: str) -> tuple[Severity, str]:
+def _severity(case: RuleContext, kind: str) -> tuple[Severity, str]:
     """What it means for the gradient that was consumed."""
     if case.experiment.wrong:
         labels = words.listed(case.trace.arrays[leaf].label for leaf in sorted(case.experiment.wrong))
@@ -296,7 +298,7 @@ def _severity(case: Case, kind: str) -> tuple[Severity, str]:
     return "warning", ""
 
 
-def _words(kind: str, names: list[str], worst: Partial) -> str:
+def _words(kind: str, names: list[str], worst: PartialDerivative) -> str:
     listed = words.listed(names)
     if kind == "assigned":
         return (
@@ -316,7 +318,7 @@ def _words(kind: str, names: list[str], worst: Partial) -> str:
     return f"is not the derivative by {listed}"
 
 
-def _given_words(kind: str, worst: Partial) -> str:
+def _given_words(kind: str, worst: PartialDerivative) -> str:
     if kind == "assigned":
         return "is given, but what was there before is gone"
     return "nothing is given" if kind == "missing" else f"{worst.given:.6g} is given"

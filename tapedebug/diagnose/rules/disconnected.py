@@ -14,14 +14,14 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Experiment
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._interop_findings import crossings
 from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
 from tapedebug.diagnose.rules._no_requires_grad import integer_inputs, nothing_asked
 from tapedebug.diagnose.rules._zero_gradient import zero_slopes
 from tapedebug.diagnose.trace_analysis.dependencies import Edge, Node, has_adjoint, is_float
 from tapedebug.diagnose.trace_analysis.kernel_source import code_at
-from tapedebug.diagnose.trace_analysis.reachability import Reach
+from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
@@ -54,7 +54,7 @@ class Cut:
         return list(self.moved)
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each place where the gradient of an input is cut, and for gradients that are 0."""
     trace, experiment = case.trace, case.experiment
     if experiment.blocked:
@@ -78,14 +78,14 @@ def find(case: Case) -> list[Finding]:
         explained |= set(search.leaves_of(lost))
     zero = [leaf for leaf in experiment.leaves if leaf not in explained and search.is_zero(leaf)]
     findings += unconnected(case, reach, [leaf for leaf in zero if leaf in apart])
-    connected = [leaf for leaf in zero if leaf not in apart and leaf not in case.dead_ends]
+    connected = [leaf for leaf in zero if leaf not in apart and leaf not in case.zero_grad_paths]
     findings += zero_slopes(case, reach, connected)
     findings += integer_inputs(case)
     nothing = nothing_asked(case) if not findings else None
     return findings if nothing is None else [nothing]
 
 
-def _without_effect(case: Case) -> set[int]:
+def _without_effect(case: RuleContext) -> set[int]:
     """The inputs whose gradient ends in a function whose own gradient has no effect, as told already."""
     labels = {
         label
@@ -100,7 +100,7 @@ class _Search:
     def __init__(self, trace: Trace, experiment: Experiment) -> None:
         self.trace = trace
         self.experiment = experiment
-        self.reach = Reach(trace, experiment.leaves, experiment.losses)
+        self.reach = Reachability(trace, experiment.leaves, experiment.losses)
         self.graph = self.reach.graph
         self.alive = self.graph.upstream(self.reach.roots, with_gradient=True)
         self.gradients = experiment.gradients()

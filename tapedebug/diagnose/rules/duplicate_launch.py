@@ -16,7 +16,7 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import is_float
 from tapedebug.diagnose.trace_analysis.value_numbering import Repeats, ValueNumbers
 from tapedebug.trace import Finding, Launch
@@ -31,7 +31,7 @@ NOTICED = 1e-5
 """A gradient that changes by less when a launch is left out does not depend on it."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each contribution that is on the tape more than once."""
     numbers = ValueNumbers(case.trace)
     if case.experiment.blocked or not case.experiment.leaves:
@@ -60,7 +60,7 @@ def _together(studies: list[_Added]) -> list[_Added]:
 class _Added:
     """A contribution that is added more than once, and what that does."""
 
-    def __init__(self, case: Case, item: Repeats, numbers: ValueNumbers) -> None:
+    def __init__(self, case: RuleContext, item: Repeats, numbers: ValueNumbers) -> None:
         self.case, self.trace = case, case.trace
         self.item, self.numbers = item, numbers
         self.first, self.extra = item.launches[0], item.launches[1:]
@@ -281,7 +281,7 @@ def _factors(one: Mapping[int, Values], all_: Mapping[int, Values]) -> dict[int,
     return found
 
 
-def _same_again(case: Case, numbers: ValueNumbers) -> list[Finding]:
+def _same_again(case: RuleContext, numbers: ValueNumbers) -> list[Finding]:
     """One note for each kind of launch that writes the same values again."""
     kinds: dict[Any, list[Launch]] = {}
     for item in numbers.same:
@@ -290,7 +290,7 @@ def _same_again(case: Case, numbers: ValueNumbers) -> list[Finding]:
     return [_wasted(case, launches) for launches in kinds.values()]
 
 
-def _wasted(case: Case, launches: list[Launch]) -> Finding:
+def _wasted(case: RuleContext, launches: list[Launch]) -> Finding:
     first = launches[0]
     written = dict.fromkeys(
         case.trace.arrays[arg.array].label for arg in first.args if arg.writes and arg.array is not None

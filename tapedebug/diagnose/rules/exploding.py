@@ -12,11 +12,11 @@ from collections import Counter
 from typing import Any
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.adjoint_profile import Passage, Profile
-from tapedebug.diagnose.experiments.local_derivatives import Slope, slopes
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, LaunchNorms
+from tapedebug.diagnose.experiments.local_derivatives import LocalDerivative, slopes
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.adjoint_growth import (
-    Growth,
+    AdjointGrowth,
     alternates,
     growths,
     largest,
@@ -41,7 +41,7 @@ TURNS = 8
 """A loop inside a kernel that amplifies has more."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for the loop that amplifies most, or else for the launch at which adjoints jump."""
     profile, replay = case.profile, case.replay
     if profile is None or replay is None:
@@ -57,7 +57,7 @@ def find(case: Case) -> list[Finding]:
 # --------------------------------------------------------------------------------------------------- a loop
 
 
-def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
+def _loop(case: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) -> Finding | None:
     replay, trace = case.replay, case.trace
     assert replay is not None
     rounds, item = growth.rounds, growth.rounds.carried[0]
@@ -107,14 +107,14 @@ def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
     )
 
 
-def _round(case: Case, growth: Growth) -> str:
+def _round(case: RuleContext, growth: AdjointGrowth) -> str:
     """What one round consists of."""
     rounds = growth.rounds
     names = [case.trace.launches[rounds.first + offset].name for offset in range(rounds.length)]
     return words.listed(dict.fromkeys(names))
 
 
-def _verdict(case: Case, right: bool, rate: float, label: str) -> str:
+def _verdict(case: RuleContext, right: bool, rate: float, label: str) -> str:
     amplifies = f"the system amplifies a change of {label} by {rate:.3g} a round"
     if right and case.trace.verdict in ("AGREE", "KINK", "UNDECIDABLE"):
         return f"The gradient is right; {amplifies}"
@@ -123,7 +123,7 @@ def _verdict(case: Case, right: bool, rate: float, label: str) -> str:
     return f"A change of the inputs grows by {rate:.3g} a round only: the adjoint is not that of the program"
 
 
-def _why(growth: Growth, right: bool, flips: bool, noise: float, beyond: bool) -> str:
+def _why(growth: AdjointGrowth, right: bool, flips: bool, noise: float, beyond: bool) -> str:
     if not right:
         return "."
     text = ""
@@ -156,7 +156,7 @@ def _fix(right: bool, flips: bool, useless: bool) -> str:
     )
 
 
-def _noise(case: Case) -> float:
+def _noise(case: RuleContext) -> float:
     """How far the float32 gradient is from the float64 one, where nothing but rounding explains it."""
     errors = [
         item.max_rel_error
@@ -169,7 +169,7 @@ def _noise(case: Case) -> float:
 # --------------------------------------------------------------------------------------------------- a jump
 
 
-def _jump(case: Case, profile: Profile) -> Finding | None:
+def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
     """The launch at which most of the growth happens, where a gradient is beyond use because of it."""
     trace = case.trace
     worst = max(case.experiment.leaves, key=lambda leaf: _amplified(case, profile, leaf), default=None)
@@ -230,7 +230,7 @@ def _jump(case: Case, profile: Profile) -> Finding | None:
     )
 
 
-def _amplified(case: Case, profile: Profile, leaf: int) -> float:
+def _amplified(case: RuleContext, profile: AdjointProfile, leaf: int) -> float:
     """How much a change of an input is amplified in the loss: absolutely or relatively, whichever is less.
 
     Units may be large, and a loss may be near its minimum of 0; in neither case both numbers are.
@@ -243,7 +243,7 @@ def _amplified(case: Case, profile: Profile, leaf: int) -> float:
     return min(gradient / seeds, gradient * size / loss)
 
 
-def _local(passage: Passage, param: int) -> float:
+def _local(passage: LaunchNorms, param: int) -> float:
     """How much one launch amplifies, as `_amplified`."""
     arrives = passage.arrives
     through = math.hypot(*(norm * passage.written.get(p, 0.0) for p, norm in passage.incoming.items()))
@@ -253,9 +253,9 @@ def _local(passage: Passage, param: int) -> float:
     return min(out / arrives, out * passage.read.get(param, 0.0) / through)
 
 
-def _followed(case: Case, launch: Launch, param: int) -> tuple[Slope | None, int]:
+def _followed(case: RuleContext, launch: Launch, param: int) -> tuple[LocalDerivative | None, int]:
     """The steepest operation in the threads that look promising, and how often they go through a loop."""
-    from tapedebug.autograd.tapes.rule_evaluation import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     flow = case.experiment.flow(launch.index, "versions")
     total = math.prod(launch.dim)
@@ -264,14 +264,14 @@ def _followed(case: Case, launch: Launch, param: int) -> tuple[Slope | None, int
     if out is not None and launch.dim and out.shape[: len(launch.dim)] == tuple(launch.dim):
         sizes = abs(out.reshape(total, -1)).max(axis=1)
         order = sizes.argsort()[::-1][:THREADS].tolist()
-    found: list[Slope] = []
+    found: list[LocalDerivative] = []
     turns = 0
     for index in order:
         thread = case.experiment.thread(launch.index, index, flow)
         thread.active = frozenset({param})
         try:
             thread.run()
-        except Lost:
+        except CannotFollow:
             continue
         found += [item for item in slopes(thread, flow.incoming) if item.bent]
         turns = max(turns, *Counter(id(step.op) for step in thread.steps).values(), 0)
@@ -279,18 +279,18 @@ def _followed(case: Case, launch: Launch, param: int) -> tuple[Slope | None, int
     return (steep if steep is not None and steep.slope >= math.sqrt(TOLD) else None), turns
 
 
-def _steep_words(steep: Slope | None, turns: int) -> str:
+def _steep_words(steep: LocalDerivative | None, turns: int) -> str:
     if steep is None:
         return f", in {turns} turns of a loop of its kernel"
     operands = words.listed(words.number(value) for value in steep.operands)
     return f", by {steep.text} with a slope of {words.number(steep.slope)} (operands {operands})"
 
 
-def _is_double(case: Case, launch: Launch, param: int) -> bool:
+def _is_double(case: RuleContext, launch: Launch, param: int) -> bool:
     array = launch.args[param].array
     return array is not None and case.trace.arrays[array].dtype.endswith(("float64", "d"))
 
 
-def _label(case: Case, launch: Launch, param: int) -> str:
+def _label(case: RuleContext, launch: Launch, param: int) -> str:
     array = launch.args[param].array
     return launch.args[param].name if array is None else case.trace.arrays[array].label

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.kinks import find_tie
+from tapedebug.diagnose.experiments.kinks import find_kink
 from tapedebug.diagnose.experiments.zero_grad_paths import TINY
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Check, Finding
 
 RULE = "flat-op"
@@ -20,18 +20,18 @@ JUMP = 1e9
 """A ratio of slopes beyond which there is no slope but a jump."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each flat operation at which gradients die."""
     ends: dict[tuple[int, int], list[int]] = {}
-    for leaf, end in case.dead_ends.items():
+    for leaf, end in case.zero_grad_paths.items():
         if end.kind == "flat":
             ends.setdefault((end.launch.index, end.param), []).append(leaf)
     kinks = [_kink(case, check) for check in case.trace.checks if check.verdict == "KINK"]
     return [*(_finding(case, leaves) for leaves in ends.values()), *kinks]
 
 
-def _finding(case: Case, leaves: Sequence[int]) -> Finding:
-    end = case.dead_ends[leaves[0]]
+def _finding(case: RuleContext, leaves: Sequence[int]) -> Finding:
+    end = case.zero_grad_paths[leaves[0]]
     labels = [case.trace.arrays[item].label for item in leaves]
     array = end.launch.args[end.param].array
     passed = case.trace.arrays[array].label if array is not None else labels[0]
@@ -64,10 +64,10 @@ def _finding(case: Case, leaves: Sequence[int]) -> Finding:
     )
 
 
-def _kink(case: Case, check: Check) -> Finding:
+def _kink(case: RuleContext, check: Check) -> Finding:
     """A kink is no mistake; what has the corner, and the slopes on both sides, is worth knowing."""
     assert check.left is not None and check.right is not None
-    tie = find_tie(case)
+    tie = find_kink(case)
     message = f"the loss has a kink in {check.input}: {_sides(check.left, check.right)}"
     if tie is not None:
         operands = words.listed(words.number(value) for value in tie.operands)

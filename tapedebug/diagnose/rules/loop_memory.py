@@ -7,7 +7,7 @@ thread is reversed. That is no mistake, but somebody who looks for memory should
 from __future__ import annotations
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "loop-memory"
@@ -19,7 +19,7 @@ RATIO = 4
 """How many times the arrays of a launch are much for its loops."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a note for each kernel whose adjoint keeps much of its loops."""
     largest: dict[int | None, tuple[int, int]] = {}
     count: dict[int | None, list[int]] = {}
@@ -34,12 +34,12 @@ def find(case: Case) -> list[Finding]:
     return [_finding(case, index, count[kernel]) for kernel, (_, index) in largest.items()]
 
 
-def _arrays(case: Case, launch: Launch) -> int:
+def _arrays(case: RuleContext, launch: Launch) -> int:
     ids = {arg.array for arg in launch.args if arg.array is not None}
     return sum(case.trace.arrays[number].stop - case.trace.arrays[number].start for number in ids)
 
 
-def _finding(case: Case, index: int, launches: list[int]) -> Finding:
+def _finding(case: RuleContext, index: int, launches: list[int]) -> Finding:
     launch, loops = case.trace.launches[index], case.experiment.kept()[index]
     size, first = sum(loop.bytes for loop in loops), max(loops, key=lambda loop: loop.bytes)
     location = Location(**first.span.as_dict())

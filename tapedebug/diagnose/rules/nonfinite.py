@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.experiment import Consume, Experiment, Flow, Values
-from tapedebug.diagnose.rule_context import Case
-from tapedebug.diagnose.rules._nonfinite_origin import Birth, explain, location_of, snippet_of
-from tapedebug.diagnose.trace_analysis.adjoint_growth import Growth, overflowing
+from tapedebug.diagnose.experiments.experiment import Consume, Experiment, LaunchFlow, Values
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._nonfinite_origin import NonfiniteOrigin, explain, location_of, snippet_of
+from tapedebug.diagnose.trace_analysis.adjoint_growth import AdjointGrowth, overflowing
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import Culprit
+    from tapedebug.autograd.tapes.thread_interpreter import NonfiniteOperation
 
 RULE = "nonfinite"
 GROWN = 1e4
@@ -36,7 +36,7 @@ Bad = Mapping[int, Values]
 """For each parameter the places (in scalars) that are not finite."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for the launch that made the first number that is not finite, if there is one."""
     trace, experiment = case.trace, case.experiment
     if experiment.blocked:
@@ -73,7 +73,7 @@ def _every_need(trace: Trace) -> list[tuple[int, int]]:
     ]
 
 
-def _births(trace: Trace, experiment: Experiment) -> list[Birth]:
+def _births(trace: Trace, experiment: Experiment) -> list[NonfiniteOrigin]:
     """The first bad number of the forward pass, and that of the reverse pass if it is another matter.
 
     A tape that lets adjoints see overwritten values may go wrong from those alone: that is looked at last.
@@ -81,7 +81,7 @@ def _births(trace: Trace, experiment: Experiment) -> list[Birth]:
     passes: list[tuple[bool, Consume]] = [(True, "versions"), (False, "versions")]
     if trace.tape.on_overwrite in ("ignore", "warn"):
         passes.append((False, "current"))
-    births: list[Birth] = []
+    births: list[NonfiniteOrigin] = []
     for forward, consume in passes:
         index = experiment.first_bad_value() if forward else experiment.first_bad_adjoint(consume)
         birth = None if index is None else _birth(trace, experiment, index, forward, consume)
@@ -90,7 +90,7 @@ def _births(trace: Trace, experiment: Experiment) -> list[Birth]:
     return births
 
 
-def _same(one: Birth, other: Birth) -> bool:
+def _same(one: NonfiniteOrigin, other: NonfiniteOrigin) -> bool:
     """The reverse pass goes wrong where the forward pass did, or where it met what that left."""
     if one.culprit is None or other.culprit is None:
         return other.culprit is not None
@@ -151,7 +151,9 @@ def _in_input(
 # ------------------------------------------------------------------ looking for the operation
 
 
-def _birth(trace: Trace, experiment: Experiment, index: int, forward: bool, consume: Consume) -> Birth | None:
+def _birth(
+    trace: Trace, experiment: Experiment, index: int, forward: bool, consume: Consume
+) -> NonfiniteOrigin | None:
     launch = trace.launches[index]
     flow = experiment.flow(index, consume)
     left = flow.written if forward else flow.outgoing
@@ -159,7 +161,7 @@ def _birth(trace: Trace, experiment: Experiment, index: int, forward: bool, cons
     for param, places in bad.items():
         values = left[param]
         place = int(places[0])
-        birth = Birth(launch, param, place, float(values.reshape(-1)[place]), forward, consume)
+        birth = NonfiniteOrigin(launch, param, place, float(values.reshape(-1)[place]), forward, consume)
         if launch.kernel is not None:
             _search(experiment, birth, flow, bad)
         return birth
@@ -171,9 +173,9 @@ def _bad_places(values: Mapping[int, Values]) -> dict[int, Values]:
     return {p: places for p, places in found.items() if places.size}
 
 
-def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
+def _search(experiment: Experiment, birth: NonfiniteOrigin, flow: LaunchFlow, bad: Bad) -> None:
     """Run threads until one shows the operation."""
-    from tapedebug.autograd.tapes.rule_evaluation import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     until = time.monotonic() + SECONDS
     for index in _candidates(birth, flow):
@@ -183,7 +185,7 @@ def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
         try:
             thread.run()
             culprit = thread.bad_value() if birth.forward else _if_loaded(thread, bad, flow)
-        except Lost as lost:
+        except CannotFollow as lost:
             birth.native = birth.native or lost.native
             continue
         if culprit is not None:
@@ -196,16 +198,16 @@ def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
             return
 
 
-def _if_loaded(thread: Any, bad: Bad, flow: Flow) -> Culprit | None:
+def _if_loaded(thread: Any, bad: Bad, flow: LaunchFlow) -> NonfiniteOperation | None:
     if not any(
         int(place) in thread.loads.get(param, ()) for param, places in bad.items() for place in places
     ):
         return None
-    found: Culprit | None = thread.bad_adjoint(flow.incoming)
+    found: NonfiniteOperation | None = thread.bad_adjoint(flow.incoming)
     return found
 
 
-def _candidates(birth: Birth, flow: Flow) -> Iterator[int]:
+def _candidates(birth: NonfiniteOrigin, flow: LaunchFlow) -> Iterator[int]:
     """The thread that most likely touches the bad element, then all of them."""
     total = int(np.prod(birth.launch.dim))
     shape = flow.values[birth.param].shape if birth.param in flow.values else ()
@@ -222,11 +224,11 @@ def _candidates(birth: Birth, flow: Flow) -> Iterator[int]:
 
 def _finding(
     trace: Trace,
-    birth: Birth,
+    birth: NonfiniteOrigin,
     severity: Severity,
     broken: list[int],
     gradients: Mapping[int, Values],
-    growth: Growth | None,
+    growth: AdjointGrowth | None,
 ) -> Finding:
     launch, culprit = birth.launch, birth.culprit
     arg = launch.args[birth.param]
@@ -296,7 +298,7 @@ def _count(values: Values) -> int:
     return int((~np.isfinite(values)).sum())
 
 
-def _index(trace: Trace, launch: Launch, birth: Birth) -> list[int]:
+def _index(trace: Trace, launch: Launch, birth: NonfiniteOrigin) -> list[int]:
     array = launch.args[birth.param].array
     if array is None:
         return []
@@ -315,5 +317,5 @@ def _components(dtype: str) -> int:
     return math.prod(sizes) if dtype.startswith(("vec", "mat")) else 1
 
 
-def _element(trace: Trace, launch: Launch, birth: Birth) -> str:
+def _element(trace: Trace, launch: Launch, birth: NonfiniteOrigin) -> str:
     return f"[{', '.join(map(str, _index(trace, launch, birth)))}]"

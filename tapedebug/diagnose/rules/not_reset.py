@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
@@ -51,7 +51,7 @@ class Sum:
     total: float
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each loss that was not reset, and one for the inputs that the launches changed."""
     replay = case.replay
     if replay is None:
@@ -86,7 +86,7 @@ def _content(replay: Replay, array: int) -> bytes | None:
     return np.asarray(replay._shadow().forward(stop=0).values(a)).tobytes()
 
 
-def _why(case: Case, replay: Replay, loss: int, left: Recording) -> Why | None:
+def _why(case: RuleContext, replay: Replay, loss: int, left: Recording) -> Why | None:
     """Why two recordings are taken for two runs that should begin alike; None if they are not."""
     now = replay.recorded.tape.tracker.recording
     assert now is not None
@@ -105,7 +105,7 @@ def _why(case: Case, replay: Replay, loss: int, left: Recording) -> Why | None:
     return why
 
 
-def _found(case: Case) -> list[Version]:
+def _found(case: RuleContext) -> list[Version]:
     """The initial values that the launches read."""
     return [version for version in case.trace.versions if version.version == 0 and version.reads]
 
@@ -118,15 +118,15 @@ def _unchanged(replay: Replay, array: int, left: Recording) -> bool:
     return fresh or (not left.wrote(buffer) and left.left(buffer, ledger))
 
 
-def _updated(case: Case, replay: Replay, array: int, left: Recording) -> bool:
+def _updated(case: RuleContext, replay: Replay, array: int, left: Recording) -> bool:
     """True if an optimiser's step, and not other data, came between the recordings."""
     if array not in replay.leaves:
         return False
-    story = history.story_of(case.trace, array)
+    story = history.history_of(case.trace, array)
     return bool(history.updates(story.between(left.ended, case.trace.tape.began)))
 
 
-def _sum(case: Case, replay: Replay, loss: int) -> Sum | None:
+def _sum(case: RuleContext, replay: Replay, loss: int) -> Sum | None:
     """The loss with and without its initial value; None if they are the same."""
     a = replay.arrays[loss]
     if a.size != 1:
@@ -146,7 +146,7 @@ def _number(values: Any) -> float:
     return float(np.asarray(values, np.float64).reshape(-1)[0])
 
 
-def _not_reset(case: Case, replay: Replay, found: Sum, why: Why) -> Finding:
+def _not_reset(case: RuleContext, replay: Replay, found: Sum, why: Why) -> Finding:
     label, number = found.info.label, words.number
     launch = _writer(case, found.info)
     param = words.written_param(launch, found.info, case.trace)
@@ -188,13 +188,13 @@ def _is_read(replay: Replay, loss: int) -> bool:
     return any(read.buffer is a.buffer for read, _ in replay.recorded.tape.tracker.looks.values())
 
 
-def _writer(case: Case, info: ArrayInfo) -> Launch:
+def _writer(case: RuleContext, info: ArrayInfo) -> Launch:
     """The first launch that writes over what an array held."""
     first = case.trace.versions_of(info.id)[0].overwritten_by
     return case.trace.launches[first or 0]
 
 
-def _inputs(case: Case, replay: Replay) -> list[Finding]:
+def _inputs(case: RuleContext, replay: Replay) -> list[Finding]:
     """One finding for all inputs of a cell that its launches overwrite, and its next run starts from."""
     now = replay.recorded.tape.tracker.recording
     carried: dict[int, float] = {}
@@ -239,7 +239,7 @@ def _inputs(case: Case, replay: Replay) -> list[Finding]:
 
 
 def _carried(
-    case: Case, info: ArrayInfo, labels: Sequence[str], launch: Launch, place: str, change: float
+    case: RuleContext, info: ArrayInfo, labels: Sequence[str], launch: Launch, place: str, change: float
 ) -> str:
     others = f" Likewise {words.listed(labels[1:])}." if len(labels) > 1 else ""
     return (

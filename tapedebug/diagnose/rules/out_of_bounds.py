@@ -12,13 +12,13 @@ from tapedebug._errors import BoundsError
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.element_accesses import (
     OUTSIDE,
-    Outside,
+    OutOfBoundsAccess,
     element_words,
     location_of,
     place_words,
 )
 from tapedebug.diagnose.experiments.memory_effects import loss_without
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -28,16 +28,16 @@ NOTICED = 1e-6
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return one finding for each line of a kernel that reaches outside an array."""
-    groups: dict[Any, list[Outside]] = {}
+    groups: dict[Any, list[OutOfBoundsAccess]] = {}
     for item in case.elements.outside:
         launch = case.trace.launches[item.launch]
         groups.setdefault((launch.kernel, item.param, item.side.span), []).append(item)
     return [_finding(case, group) for group in groups.values()]
 
 
-def _finding(case: Case, group: list[Outside]) -> Finding:
+def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
     trace, first = case.trace, group[0]
     launch = trace.launches[first.launch]
     record = case.elements.records[first.launch]
@@ -84,7 +84,7 @@ def _finding(case: Case, group: list[Outside]) -> Finding:
     )
 
 
-def _fix(kernel: str, dim: tuple[int, ...], item: Outside, label: str) -> str:
+def _fix(kernel: str, dim: tuple[int, ...], item: OutOfBoundsAccess, label: str) -> str:
     """A launch that is too large has a size that fits: where the index is the thread's own."""
     index, length = item.index[item.axis], item.length
     thread = np.unravel_index(item.side.thread, dim) if item.side.thread < math.prod(dim) else ()
@@ -97,7 +97,7 @@ def _fix(kernel: str, dim: tuple[int, ...], item: Outside, label: str) -> str:
 
 
 def _judged(
-    case: Case, item: Outside, a: Any, at: int, inside: bool, change: float | None
+    case: RuleContext, item: OutOfBoundsAccess, a: Any, at: int, inside: bool, change: float | None
 ) -> tuple[Severity, str]:
     done = {"read": "was read", "write": "was written"}.get(item.side.kind, "was changed")
     if not inside:
@@ -119,7 +119,7 @@ def _judged(
     )
 
 
-def _owner(case: Case, a: Any, at: int) -> str:
+def _owner(case: RuleContext, a: Any, at: int) -> str:
     """Which element of which array lies at a byte of a buffer."""
     from tapedebug.diagnose.experiments.element_accesses import element_of
     from tapedebug.lang import types

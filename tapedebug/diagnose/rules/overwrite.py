@@ -13,22 +13,22 @@ from typing import Any
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.changed_structs import find_changed_structs
-from tapedebug.diagnose.experiments.overlap import Shared, shared_elements
-from tapedebug.diagnose.experiments.overwrite_effect import Study
+from tapedebug.diagnose.experiments.overlap import SharedElements, shared_elements
+from tapedebug.diagnose.experiments.overwrite_effect import OverwriteEffects
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.unrecorded_writes import find_unrecorded
 from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, off, told
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
-from tapedebug.diagnose.trace_analysis.overwrites import Group, group_overwrites
+from tapedebug.diagnose.trace_analysis.overwrites import OverwriteGroup, group_overwrites
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "overwrite"
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return one finding for each kind of overwrite on the tape that needs an explanation."""
     found: list[Finding] = []
     if case.as_warp:
@@ -37,13 +37,13 @@ def find(case: Case) -> list[Finding]:
     if case.as_warp:  # Warp's adjoints of atomics are another rule's matter: none reads what was there before
         groups = [group for group in groups if not (group.in_place and _by_atomics(case.trace, group))]
     if groups:
-        study = Study(case.trace, case.experiment, groups)
+        study = OverwriteEffects(case.trace, case.experiment, groups)
         teller = _Teller(case, study)
         found += [teller.finding(group) for group in study.groups]
     return found
 
 
-def _by_atomics(trace: Trace, group: Group) -> bool:
+def _by_atomics(trace: Trace, group: OverwriteGroup) -> bool:
     """Return whether launches read what they write over by nothing but atomics."""
     pair = group.first
     kinds = words.access_kinds(trace, trace.launches[pair.reader], pair.param)
@@ -58,17 +58,17 @@ def in_memory(trace: Trace) -> bool:
 class _Teller:
     """The words for what was measured."""
 
-    def __init__(self, case: Case, study: Study) -> None:
+    def __init__(self, case: RuleContext, study: OverwriteEffects) -> None:
         self.trace = case.trace
         self.experiment = case.experiment
         self.study = study
         self.lines: dict[int, Location | None] = {}
-        self.shared: dict[int, Shared | None] = {}
+        self.shared: dict[int, SharedElements | None] = {}
         self.consumes_new = in_memory(self.trace)
         self.as_warp = case.as_warp
         self.again = {(item.array, item.version) for item in self.trace.versions if item.recomputed}
 
-    def finding(self, group: Group) -> Finding:
+    def finding(self, group: OverwriteGroup) -> Finding:
         """Put a group into words."""
         trace, pair = self.trace, group.first
         errors = self.study.errors.get(id(group), {})
@@ -91,7 +91,7 @@ class _Teller:
             fix="" if harmless else self._fix(group),
         )
 
-    def _needed(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
+    def _needed(self, group: OverwriteGroup, errors: Mapping[str, float]) -> tuple[Severity, str]:
         label = self.trace.arrays[group.first.array].label
         text = f"{self._what(group)}: {self._changed(group)}."
         worst = max(errors.values(), default=None)
@@ -132,7 +132,7 @@ class _Teller:
             f"without it the gradient of {off(errors, 'would be ')}{more}."
         )
 
-    def _kept(self, group: Group) -> str:
+    def _kept(self, group: OverwriteGroup) -> str:
         """What the tape does for the old values: it may have let go of copies, to keep to its budget."""
         label = self.trace.arrays[group.first.array].label
         again = [(pair.array, pair.version) in self.again for pair in group.pairs]
@@ -149,7 +149,7 @@ class _Teller:
             return right
         return wrong.format(off(errors, ""))
 
-    def _apart(self, group: Group) -> str:
+    def _apart(self, group: OverwriteGroup) -> str:
         """That none of the elements that were written over had been read, where that is so."""
         found = self._shared(group)
         if found is None or found.both:
@@ -162,7 +162,7 @@ class _Teller:
             f"that {reader} read{more}"
         )
 
-    def _shared(self, group: Group) -> Shared | None:
+    def _shared(self, group: OverwriteGroup) -> SharedElements | None:
         """Which elements readers read and clobberers wrote; None where that was not looked at."""
         if not isinstance(self.experiment, Replay):
             return None
@@ -171,7 +171,7 @@ class _Teller:
             self.shared[id(group)] = shared_elements(self.experiment, pairs)
         return self.shared[id(group)]
 
-    def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
+    def _harmless(self, group: OverwriteGroup, errors: Mapping[str, float]) -> tuple[Severity, str]:
         trace, pair = self.trace, group.first
         label = trace.arrays[pair.array].label
         readers = [trace.launches[index] for index, _ in group.readers]
@@ -189,7 +189,7 @@ class _Teller:
             )
         return "info", f"{text}."
 
-    def _why(self, group: Group) -> str:
+    def _why(self, group: OverwriteGroup) -> str:
         readers = [(self.trace.launches[index], param) for index, param in group.readers]
         special = [reason for reader, _ in readers if (reason := self._no_adjoint(reader))]
         linear = [self._linear(reader, param) for reader, param in readers if not self._no_adjoint(reader)]
@@ -218,7 +218,7 @@ class _Teller:
             return f"nothing that {reader.name} writes has requires_grad, so no gradient comes back to it"
         return ""
 
-    def _what(self, group: Group) -> str:
+    def _what(self, group: OverwriteGroup) -> str:
         trace, pair = self.trace, group.first
         reader, clobberer = trace.launches[pair.reader], trace.launches[pair.clobberer]
         label = trace.arrays[pair.array].label
@@ -241,7 +241,7 @@ class _Teller:
             f"{words.launch_words(reader)} needs (read at {read_at})"
         )
 
-    def _changed(self, group: Group, *, capital: bool = False) -> str:
+    def _changed(self, group: OverwriteGroup, *, capital: bool = False) -> str:
         total = self.study.total(group)
         if not total.elements:
             text = "what changed was not measured"
@@ -252,7 +252,7 @@ class _Teller:
             text = f"{total.changed} of {total.elements} elements changed value, by up to {largest}"
         return text[0].upper() + text[1:] if capital else text
 
-    def _fix(self, group: Group) -> str:
+    def _fix(self, group: OverwriteGroup) -> str:
         trace, pair = self.trace, group.first
         clobberer = trace.launches[pair.clobberer]
         target = clobberer.args[group.write_param].name if clobberer.args else ""
@@ -267,11 +267,11 @@ class _Teller:
             return own
         return f"nothing has to change; to save the copies, {own}"
 
-    def _read_location(self, group: Group) -> Location | None:
+    def _read_location(self, group: OverwriteGroup) -> Location | None:
         reader = self.trace.launches[group.first.reader]
         return words.access_location(self.trace, reader, group.first.param, ("read",), needed=group.needed)
 
-    def _write_location(self, group: Group) -> Location | None:
+    def _write_location(self, group: OverwriteGroup) -> Location | None:
         """The line that wrote over the first element that changed; a kernel may have several writes."""
         pair, param = group.first, group.write_param
         clobberer = self.trace.launches[pair.clobberer]
@@ -285,7 +285,7 @@ class _Teller:
                 return exact
         return words.access_location(self.trace, clobberer, group.write_param, ("write", "atomic"))
 
-    def _evidence(self, group: Group, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:
+    def _evidence(self, group: OverwriteGroup, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:
         trace, pair, total = self.trace, group.first, self.study.total(group)
         clobberer = trace.launches[pair.clobberer]
         shared = self.shared.get(id(group))

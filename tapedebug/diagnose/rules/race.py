@@ -13,14 +13,14 @@ from typing import Any
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
-    Meeting,
-    Side,
+    AccessConflict,
+    ThreadAccess,
     element_of,
     element_words,
     location_of,
     place_words,
 )
-from tapedebug.diagnose.experiments.thread_order import SCALE, Orders
+from tapedebug.diagnose.experiments.thread_order import SCALE, ThreadOrders
 from tapedebug.diagnose.experiments.thread_schedules import (
     COPIED,
     Places,
@@ -29,7 +29,7 @@ from tapedebug.diagnose.experiments.thread_schedules import (
     shuffled,
     together,
 )
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -48,9 +48,9 @@ PLAINLY = ("read", "write")
 """What is no atomic: threads can do it at the same time."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return one finding for each kernel and array in which threads meet."""
-    groups: dict[tuple[Any, ...], list[Meeting]] = {}
+    groups: dict[tuple[Any, ...], list[AccessConflict]] = {}
     for meeting in case.elements.races:
         record = case.elements.records[meeting.launch]
         groups.setdefault((record.kernel, _first_name(record, meeting.param)), []).append(meeting)
@@ -75,7 +75,7 @@ def _first_name(record: Any, param: int) -> int:
     return int(min(p for p in record.plan.touched if same(record.args[p])))
 
 
-def _measured(case: Case, group: list[Meeting]) -> Effect:
+def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect:
     records = case.elements.records
     places = _contested(records, group)
     pairs = _pairs(group, places)
@@ -91,10 +91,10 @@ def _measured(case: Case, group: list[Meeting]) -> Effect:
         at_once(apart, len(launches), places, first_wins=False),
         at_once(apart, len(launches), places, first_wins=True),
     ]
-    return Orders(case.elements.replay, launches, meet, schedules).effect()
+    return ThreadOrders(case.elements.replay, launches, meet, schedules).effect()
 
 
-def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding:
+def _finding(case: RuleContext, group: list[AccessConflict], effect: Effect | None) -> Finding:
     trace, first = case.trace, _telling(group)
     launch = trace.launches[first.launch]
     record = case.elements.records[first.launch]
@@ -103,8 +103,8 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     elements = _elements(record, [item for item in group if item.launch == first.launch])
     severity, told = _judged(effect, unread=_unread(case, launch, first.param))
     assert first.second is not None
-    exchanged = "exchange" in (first.first.kind, first.second.kind)
-    how = ", where the order of threads decides" if exchanged else " without an atomic"
+    exchanges = "exchange" in (first.first.kind, first.second.kind)
+    how = ", where the order of threads decides" if exchanges else " without an atomic"
     text = (
         f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} meet in "
         f"{element_words(label, index)}{how}: thread {_does(first.second)}, thread {_does(first.first)}."
@@ -127,16 +127,16 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     )
 
 
-def _telling(group: list[Meeting]) -> Meeting:
+def _telling(group: list[AccessConflict]) -> AccessConflict:
     """The one that is told of: one in which both threads write, where there is one."""
     return next(filter(_both_write, group), group[0])
 
 
-def _both_write(meeting: Meeting) -> bool:
+def _both_write(meeting: AccessConflict) -> bool:
     return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
 
 
-def _pairs(group: list[Meeting], places: Places) -> dict[int, list[tuple[int, int]]]:
+def _pairs(group: list[AccessConflict], places: Places) -> dict[int, list[tuple[int, int]]]:
     """For each launch pairs of threads that meet, each thread once; fewer where they meet in many places."""
     found: dict[int, list[tuple[int, int]]] = {item.launch: [] for item in group}
     busy: dict[int, set[int]] = {index: set() for index in found}
@@ -150,7 +150,7 @@ def _pairs(group: list[Meeting], places: Places) -> dict[int, list[tuple[int, in
     return found
 
 
-def _contested(records: Any, group: list[Meeting]) -> dict[int, list[tuple[Any, set[int]]]]:
+def _contested(records: Any, group: list[AccessConflict]) -> dict[int, list[tuple[Any, set[int]]]]:
     """For each launch the arrays in which threads meet, with the scalars that no atomic has to do with."""
     plain: dict[tuple[int, int], set[int]] = {}
     atomic: dict[tuple[int, int], set[int]] = {}
@@ -166,7 +166,7 @@ def _contested(records: Any, group: list[Meeting]) -> dict[int, list[tuple[Any, 
     return places
 
 
-def _elements(record: Any, group: list[Meeting]) -> int:
+def _elements(record: Any, group: list[AccessConflict]) -> int:
     """In how many elements threads meet, by any of its names."""
     found: dict[int, set[tuple[int, ...]]] = {}
     for item in group:
@@ -175,17 +175,17 @@ def _elements(record: Any, group: list[Meeting]) -> int:
     return max(map(len, found.values()))
 
 
-def _does(side: Side) -> str:
+def _does(side: ThreadAccess) -> str:
     return f"{side.thread} {VERBS[side.kind]} it ({place_words(side)})"
 
 
-def _culprit(meeting: Meeting) -> Side:
+def _culprit(meeting: AccessConflict) -> ThreadAccess:
     """The side whose line is shown: the one that writes, of two the one on the earlier line."""
     sides = [side for side in (meeting.first, meeting.second) if side is not None and side.span is not None]
     return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
 
 
-def _unread(case: Case, launch: Launch, param: int) -> bool:
+def _unread(case: RuleContext, launch: Launch, param: int) -> bool:
     """Whether nothing on the tape reads an array, and no gradient is wanted of it."""
     number = launch.args[param].array
     if number is None or case.trace.arrays[number].requires_grad:
@@ -236,7 +236,7 @@ def _values(effect: Effect) -> str:
     return f"With these inputs the order of threads is not seen; with inputs displaced by {DISPLACED}, {told}"
 
 
-def _fix(label: str, param: str, meeting: Meeting) -> str:
+def _fix(label: str, param: str, meeting: AccessConflict) -> str:
     assert meeting.second is not None
     kinds = (meeting.first.kind, meeting.second.kind)
     if "exchange" in kinds:
@@ -256,7 +256,7 @@ def _fix(label: str, param: str, meeting: Meeting) -> str:
 
 
 def _evidence(
-    group: list[Meeting],
+    group: list[AccessConflict],
     index: tuple[int, ...],
     elements: int,
     effect: Effect | None,

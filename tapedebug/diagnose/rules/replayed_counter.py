@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.gradient_diff import NOTICED
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.warp_limitation import (
     Group,
     as_run,
@@ -25,7 +25,7 @@ from tapedebug.trace import Finding
 RULE = "replayed-counter"
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each kernel whose gradient rests on what an atomic returned."""
     if not case.as_warp:
         return []
@@ -41,7 +41,7 @@ def find(case: Case) -> list[Finding]:
     return findings
 
 
-def _finding(case: Case, group: Group) -> Finding:
+def _finding(case: RuleContext, group: Group) -> Finding:
     location = location_of(group.first.span)
     return Finding(
         rule=RULE,

@@ -18,8 +18,8 @@ import numpy as np
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import seeds as seeds_of
 from tapedebug.diagnose.experiments.experiment import Values
-from tapedebug.diagnose.gradient_pattern import EXACT, Signature, factor_words, signature
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.gradient_pattern import EXACT, GradientPattern, factor_words, find_pattern
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._off_tape import off_tape
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.gradient_history import at
@@ -29,7 +29,7 @@ from tapedebug.trace.model import Severity
 RULE = "seed"
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding where the objective is known and is not what backward began from."""
     if case.experiment.leaves and not case.experiment.losses:
         return _unseeded(case)
@@ -45,7 +45,7 @@ def find(case: Case) -> list[Finding]:
     return [*_stale(case, seeds), *(_seen(case, seeds) or off_tape(case, sizes))]
 
 
-def _same(seeds: Mapping[int, Values], case: Case) -> bool:
+def _same(seeds: Mapping[int, Values], case: RuleContext) -> bool:
     """Whether the diagnosis is about just the pass that ran, or about another that ran before it."""
     reported = seeds_of.seeded(case.rerun)
     if reported.keys() == seeds.keys():
@@ -55,7 +55,7 @@ def _same(seeds: Mapping[int, Values], case: Case) -> bool:
     return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.rerun)
 
 
-def _unseeded(case: Case) -> list[Finding]:
+def _unseeded(case: RuleContext) -> list[Finding]:
     """The pass began from nothing, and no scalar result says what it should have begun from."""
     calls = case.rerun.recorded.tape.backward_calls
     functions = any(launch.kind == "func" for launch in case.trace.launches)  # may give seeds themselves
@@ -75,17 +75,17 @@ def _unseeded(case: Case) -> list[Finding]:
             ),
             arrays=[info.label for info in results],
             call_site=None if event is None else event.call_site,
-            evidence={"signature": "zero", "seeded": [], "objective": []},
+            evidence={"find_pattern": "zero", "seeded": [], "objective": []},
             fix=f"call backward(loss) or backward(grads={{{name}: seed}}), or set {name}.grad before it",
         )
     ]
 
 
-def _told(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
+def _told(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     """The user named a loss, and backward began from something else."""
     right = case.experiment.gradients()
     consumed = seeds_of.gradients_from(case.rerun, seeds)
-    found = signature(consumed, right)
+    found = find_pattern(consumed, right)
     if found.name == "equal":
         return []
     reported = [case.trace.arrays[number] for number in case.experiment.losses]
@@ -99,7 +99,7 @@ def _told(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
     return [_finding(case, severity, began, reported, found, _readers(case, began, reported), zero)]
 
 
-def _stale(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
+def _stale(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     """The pass also began from what an earlier pass of another tape had left in a gradient."""
     stale = seeds_of.stale_seeds(case.rerun)
     meant = {number: seed for number, seed in seeds.items() if number not in stale}
@@ -127,7 +127,7 @@ def _stale(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
             arrays=[info.label for info in [*held, *changed]],
             call_site=None if event is None else event.call_site,
             evidence={
-                "signature": "stale",
+                "find_pattern": "stale",
                 "seeded": [case.trace.arrays[number].label for number in seeds],
                 "objective": [case.trace.arrays[number].label for number in meant],
                 "relative_change": {info.label: off[info.id] for info in changed},
@@ -148,7 +148,7 @@ def _off(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> dict[in
     return found
 
 
-def _seen(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
+def _seen(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     """The tape scales the seeded scalar, and only the result of that is ever read."""
     if len(seeds) != 1:
         return []
@@ -167,22 +167,22 @@ def _seen(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
     return []
 
 
-def _scaled(case: Case, info: ArrayInfo, scalar: ArrayInfo) -> Signature | None:
+def _scaled(case: RuleContext, info: ArrayInfo, scalar: ArrayInfo) -> GradientPattern | None:
     """How the gradient of the seeded scalar compares with that of a constant multiple of it."""
     one, two = seeds_of.final_values(case.rerun, info.id), seeds_of.final_values(case.rerun, scalar.id)
     right = seeds_of.gradients_from(case.rerun, {scalar.id: np.ones_like(two)})
-    found = signature(case.experiment.gradients(), right)
+    found = find_pattern(case.experiment.gradients(), right)
     value = float(np.ravel(one)[0]) - found.ratio * float(np.ravel(two)[0])
     linear = abs(value) <= EXACT * abs(float(np.ravel(one)[0]))
     return found if found.name in ("factor", "sign") and linear else None
 
 
 def _finding(
-    case: Case,
+    case: RuleContext,
     severity: Severity,
     began: list[ArrayInfo],
     reported: list[ArrayInfo],
-    found: Signature,
+    found: GradientPattern,
     launches: list[Launch],
     zero: bool = False,
 ) -> Finding:
@@ -212,7 +212,7 @@ def _finding(
         arrays=list(dict.fromkeys(info.label for info in [*began, *reported])),
         call_site=place,
         evidence={
-            "signature": found.name,
+            "find_pattern": found.name,
             "ratio": found.ratio,
             "spread": found.spread,
             "seeded": [info.label for info in began],
@@ -223,7 +223,9 @@ def _finding(
     )
 
 
-def _comparison(case: Case, found: Signature, began: list[ArrayInfo], reported: list[ArrayInfo]) -> str:
+def _comparison(
+    case: RuleContext, found: GradientPattern, began: list[ArrayInfo], reported: list[ArrayInfo]
+) -> str:
     kinds = {
         "zero": "the gradient that was consumed is 0, that of the objective is not.",
         "sign": "the gradient that was consumed is that of the objective with the other sign.",
@@ -239,7 +241,7 @@ def _comparison(case: Case, found: Signature, began: list[ArrayInfo], reported: 
     )
 
 
-def sizes(case: Case, scalars: list[ArrayInfo]) -> dict[int, str]:
+def sizes(case: RuleContext, scalars: list[ArrayInfo]) -> dict[int, str]:
     """Numbers that a factor may be: how many threads added to a loss, how many elements its inputs have."""
     found: dict[int, str] = {}
     for info in scalars:
@@ -251,7 +253,7 @@ def sizes(case: Case, scalars: list[ArrayInfo]) -> dict[int, str]:
     return found
 
 
-def _readers(case: Case, began: list[ArrayInfo], reported: list[ArrayInfo] | None) -> list[Launch]:
+def _readers(case: RuleContext, began: list[ArrayInfo], reported: list[ArrayInfo] | None) -> list[Launch]:
     """The launches that read what backward began from; those that write the objective, if it is known."""
     ids = {info.id for info in began}
     aims = None if reported is None else {info.id for info in reported}
@@ -263,19 +265,19 @@ def _readers(case: Case, began: list[ArrayInfo], reported: list[ArrayInfo] | Non
     ]
 
 
-def _depends(case: Case, targets: list[int], sources: list[int]) -> bool:
+def _depends(case: RuleContext, targets: list[int], sources: list[int]) -> bool:
     """Whether one of the arrays at the end of the tape was computed from one of the others."""
     latest = {version.array: version.version for version in case.trace.versions}
     above = case.dependencies.upstream([(number, latest[number]) for number in targets], with_gradient=False)
     return any((number, latest[number]) in above for number in sources if number not in targets)
 
 
-def _was_read(case: Case, array: int) -> bool:
+def _was_read(case: RuleContext, array: int) -> bool:
     return any(
         event.kind == "read" and event.of == "values" and event.array == array for event in case.trace.events
     )
 
 
-def _last_pass(case: Case) -> Event | None:
+def _last_pass(case: RuleContext) -> Event | None:
     own: list[Any] = [e for e in case.trace.events if e.kind == "backward" and e.of == "tape"]
     return own[-1] if own else None

@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.optimizer_step import Moved, Relation, moved_by, relation
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.experiments.optimizer_step import OptimizerStep, Relation, optimizer_step, relation
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
-from tapedebug.diagnose.trace_analysis.gradient_history import Story, at
+from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding
 from tapedebug.trace.model import Severity
 
@@ -43,13 +43,13 @@ class Found:
         relation: How the updates at this line compare with what had been read.
     """
 
-    story: Story
+    story: GradientHistory
     event: Event
     why: Why
     read: Event
     update: Event
     zero: Event | None = None
-    moved: Moved | None = None
+    moved: OptimizerStep | None = None
     relation: Relation | None = None
 
     @property
@@ -61,17 +61,17 @@ class Found:
         return self.read.how in ("optimiser", "launch") or same
 
 
-def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
+def find_across(cases: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
     """Return a finding for each line that updates inputs with stale gradients."""
     early = _copied_early(cases)
 
-    def look(story: Story, case: Case) -> list[Found]:
+    def look(story: GradientHistory, case: RuleContext) -> list[Found]:
         return [*_look(story, case), *early.get((id(case), story.info.id), ())]
 
     return history.told(history.grouped(cases, look, lambda found: found.read), _finding)
 
 
-def _look(story: Story, case: Case) -> list[Found]:
+def _look(story: GradientHistory, case: RuleContext) -> list[Found]:
     tape = case.trace.tape
     own = story.passes(case.trace)
     found: list[Found] = []
@@ -92,12 +92,12 @@ def _look(story: Story, case: Case) -> list[Found]:
     return found
 
 
-def _copied_early(cases: Sequence[Case]) -> dict[tuple[int, int], list[Found]]:
+def _copied_early(cases: Sequence[RuleContext]) -> dict[tuple[int, int], list[Found]]:
     """The updates with a gradient that was copied before backward, by the tape and the input."""
     places: dict[Any, dict[tuple[int, str], Found]] = {}
-    own: list[tuple[Case, Found]] = []
+    own: list[tuple[RuleContext, Found]] = []
     for case, following in zip(cases, [*cases[1:], None], strict=True):
-        for story in history.stories(case):
+        for story in history.histories(case):
             of_tape = {event.clock for event in story.passes(case.trace)}
             for event in story.passes():  # those of tapes that are gone tell of the same line
                 found = _copied(story, event, case, following)
@@ -116,7 +116,9 @@ def _copied_early(cases: Sequence[Case]) -> dict[tuple[int, int], list[Found]]:
     return kept
 
 
-def _copied(story: Story, event: Event, case: Case, following: Case | None) -> Found | None:
+def _copied(
+    story: GradientHistory, event: Event, case: RuleContext, following: RuleContext | None
+) -> Found | None:
     """The update after a pass whose gradient nobody has read, if one was read before that pass instead."""
     if "viewed" in event.numbers:
         return None  # somebody sees the gradient without another read
@@ -131,7 +133,7 @@ def _copied(story: Story, event: Event, case: Case, following: Case | None) -> F
         item.of == "gradient" and item.kind == "read" and item.clock < update.clock for item in later
     ):
         return None
-    moved = moved_by(case, following, story, event, reads[-1], update)
+    moved = optimizer_step(case, following, story, event, reads[-1], update)
     if moved is None:
         return None
     return Found(story, event, "copied before backward", reads[-1], update, moved=moved)
@@ -143,7 +145,7 @@ def _relation(found: Sequence[Found]) -> Relation | None:
     every = relation(list(steps.values()))
     if every is not None and every.name == "multiple":
         return every
-    by_pass: dict[int, list[Moved]] = {}
+    by_pass: dict[int, list[OptimizerStep]] = {}
     for item in found:
         if item.moved is not None and item.moved.read.any():
             by_pass.setdefault(item.event.clock, []).append(item.moved)
@@ -153,7 +155,7 @@ def _relation(found: Sequence[Found]) -> Relation | None:
     return every
 
 
-def _finding(group: history.Group[Found]) -> Finding | None:
+def _finding(group: history.HistoryGroup[Found]) -> Finding | None:
     case = group.case
     right = {} if case.experiment.blocked else case.experiment.gradients()
     facts = {}

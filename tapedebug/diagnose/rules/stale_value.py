@@ -12,10 +12,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.experiment import Change, relative_errors
-from tapedebug.diagnose.experiments.stale_operands import Write, change_by, gradients_seeing, outside_writes
+from tapedebug.diagnose.experiments.experiment import ValueChange, relative_errors
+from tapedebug.diagnose.experiments.stale_operands import (
+    OffTapeWrite,
+    change_by,
+    gradients_seeing,
+    off_tape_writes,
+)
 from tapedebug.diagnose.gradient_diff import off
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._external_writes import written_meanwhile
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
@@ -36,7 +41,7 @@ class Group:
     label: str
     how: str
     site: Location | None
-    writes: list[Write] = field(default_factory=list)
+    writes: list[OffTapeWrite] = field(default_factory=list)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -44,7 +49,7 @@ class Group:
         return [pair for write in self.writes for pair in write.pairs]
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each place that writes over what an adjoint needs."""
     groups = _groups(case)
     if len(groups) > MEASURED:
@@ -53,9 +58,9 @@ def find(case: Case) -> list[Finding]:
     return [*found, *written_meanwhile(case)]
 
 
-def _groups(case: Case) -> list[Group]:
+def _groups(case: RuleContext) -> list[Group]:
     groups: dict[Any, Group] = {}
-    for write in outside_writes(case.rerun):
+    for write in off_tape_writes(case.rerun):
         label = case.trace.arrays[write.array].label
         site = _site(case, write.clock)
         key = (label, write.how, site and (site.file, site.line, site.column))
@@ -63,11 +68,11 @@ def _groups(case: Case) -> list[Group]:
     return list(groups.values())
 
 
-def _site(case: Case, clock: int) -> Location | None:
+def _site(case: RuleContext, clock: int) -> Location | None:
     return next((e.call_site for e in case.trace.events if e.clock == clock and e.kind == "write"), None)
 
 
-def _finding(case: Case, group: Group, *, measured: bool) -> Finding:
+def _finding(case: RuleContext, group: Group, *, measured: bool) -> Finding:
     trace, experiment = case.trace, case.experiment
     change = change_by(case.rerun, group.writes[0])
     errors: dict[str, float] = {}
@@ -105,7 +110,7 @@ def _finding(case: Case, group: Group, *, measured: bool) -> Finding:
     )
 
 
-def _what(case: Case, group: Group) -> str:
+def _what(case: RuleContext, group: Group) -> str:
     at = group.writes[0].at
     total = len(case.trace.launches)
     site = "" if group.site is None else f" at {words.place(group.site)}"
@@ -120,7 +125,7 @@ def _what(case: Case, group: Group) -> str:
     return f"{group.label} was written over {when}, by {who}."
 
 
-def _changed(change: Change) -> str:
+def _changed(change: ValueChange) -> str:
     if not change.changed:
         return f"none of {change.elements} elements changed value"
     return (
@@ -129,7 +134,9 @@ def _changed(change: Change) -> str:
     )
 
 
-def _outcome(case: Case, label: str, change: Change, errors: Mapping[str, float]) -> tuple[Severity, str]:
+def _outcome(
+    case: RuleContext, label: str, change: ValueChange, errors: Mapping[str, float]
+) -> tuple[Severity, str]:
     consumed = case.trace.tape.on_overwrite in ("ignore", "warn")
     worst = max(errors.values(), default=None)
     if worst is None:
@@ -153,7 +160,7 @@ def _outcome(case: Case, label: str, change: Change, errors: Mapping[str, float]
     )
 
 
-def _fix(case: Case, label: str, severity: Severity, errors: Mapping[str, float]) -> str:
+def _fix(case: RuleContext, label: str, severity: Severity, errors: Mapping[str, float]) -> str:
     if severity != "info":
         kept = "" if case.as_warp else ', or record with on_overwrite="preserve"'
         return f"write to {label} after backward{kept}"

@@ -18,8 +18,8 @@ from typing import Any
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.cross_tape import (
-    Edge,
-    Horizon,
+    CrossTapeGradient,
+    TapeLink,
     carried,
     carries_loss,
     confirm,
@@ -32,7 +32,7 @@ from tapedebug.diagnose.experiments.cross_tape import (
 from tapedebug.diagnose.experiments.experiment import relative_errors
 from tapedebug.diagnose.experiments.seeds import seeded
 from tapedebug.diagnose.gradient_diff import off
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.trace import Event, Finding, Launch
 from tapedebug.trace.model import Severity
@@ -60,14 +60,14 @@ class Row:
         again: They were recorded from the last to the first.
     """
 
-    cases: list[Case]
-    links: list[list[Edge]] = field(default_factory=list)
+    cases: list[RuleContext]
+    links: list[list[TapeLink]] = field(default_factory=list)
     params: list[Any] = field(default_factory=list)
     spans: bool = True
     again: bool = False
 
     @property
-    def handed(self) -> list[Edge]:
+    def handed(self) -> list[TapeLink]:
         """Return what was handed back from one window to the one before."""
         return [edge for edges in self.links for edge in edges if edge.handed]
 
@@ -77,21 +77,21 @@ class Row:
         alone = any(losses_of(*pair) for pair in zip(self.cases, self.links, strict=False))
         return self.spans or bool(self.handed) or not alone
 
-    def add(self, first: Case, second: Case, edges: list[Edge]) -> None:
+    def add(self, first: RuleContext, second: RuleContext, edges: list[TapeLink]) -> None:
         """Extend the row at the end where tapes are added to."""
         self.cases[:] = [first, *self.cases] if self.again else [*self.cases, second]
         self.links[:] = [edges, *self.links] if self.again else [*self.links, edges]
         self.spans = self.spans and not self.again and carries_loss(first, second)
 
 
-def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
+def find_across(cases: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
     """Return a finding for each row of tapes that a state is carried along."""
     usable = [case for case in cases if case.trace.launches and case.experiment.blocked in ("", NO_LOSS)]
     usable.sort(key=lambda case: case.trace.tape.began)
     return [found for row in _rows(usable) if (found := _finding(row)) is not None]
 
 
-def _rows(cases: Sequence[Case]) -> list[Row]:
+def _rows(cases: Sequence[RuleContext]) -> list[Row]:
     rows: list[Row] = []
     for one, other in pairwise(cases):
         params = _collecting(one, other)
@@ -115,7 +115,7 @@ def _in(a: Any, arrays: Sequence[Any]) -> bool:
     return any(a is each for each in arrays)
 
 
-def _edges_between(first: Case, second: Case) -> list[Edge]:
+def _edges_between(first: RuleContext, second: RuleContext) -> list[TapeLink]:
     """Return what one window hands to the next, without losses; none if it is cut on purpose."""
     losses = seeded(second.rerun).keys()
     edges = [edge for edge in carried(first, second) if edge.target not in losses]
@@ -125,7 +125,7 @@ def _edges_between(first: Case, second: Case) -> list[Edge]:
     return [edge for edge in found or () if not _detached(first, second, edge)]
 
 
-def _detached(first: Case, second: Case, edge: Edge) -> bool:
+def _detached(first: RuleContext, second: RuleContext, edge: TapeLink) -> bool:
     """Return whether somebody zeroed the gradient of just this array between the passes of two windows.
 
     Of one array, that is a cut on purpose; of a copy, the gradient may have been handed on before.
@@ -133,11 +133,11 @@ def _detached(first: Case, second: Case, edge: Edge) -> bool:
     return not edge.copied and any(event.how == "fill_" for event in _zeros(first, second, edge))
 
 
-def _zeros(first: Case, second: Case, edge: Edge) -> list[Event]:
+def _zeros(first: RuleContext, second: RuleContext, edge: TapeLink) -> list[Event]:
     return [event for event in gradient_events(first, second, edge) if event.kind == "zero"]
 
 
-def _collecting(one: Case, other: Case) -> list[Any]:
+def _collecting(one: RuleContext, other: RuleContext) -> list[Any]:
     """The inputs of two tapes, of the same values, that collected what the passes of both gave."""
     found = []
     for leaf in other.experiment.leaves:
@@ -145,7 +145,7 @@ def _collecting(one: Case, other: Case) -> list[Any]:
         own = one.rerun.recorded.id_of(a)
         if own is None or own not in one.experiment.leaves:
             continue
-        story = history.story_of(other.trace, leaf)
+        story = history.history_of(other.trace, leaf)
         first, second = story.passes(one.trace), story.passes(other.trace)
         if not first or not second:
             continue
@@ -160,7 +160,7 @@ def _collecting(one: Case, other: Case) -> list[Any]:
     return found
 
 
-def _taken(story: history.Story, meanwhile: list[Event], end: int) -> bool:
+def _taken(story: history.GradientHistory, meanwhile: list[Event], end: int) -> bool:
     """Return whether the gradient of each of two passes was read, and the input updated after both."""
     zeros = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "zero"]
     reads = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "read"]
@@ -169,7 +169,7 @@ def _taken(story: history.Story, meanwhile: list[Event], end: int) -> bool:
     return bool(history.updates(story.between(end, None)))
 
 
-def _finding(row: Row) -> tuple[Case, Finding] | None:
+def _finding(row: Row) -> tuple[RuleContext, Finding] | None:
     if not row.params or not any(edge.handed is False for edges in row.links for edge in edges):
         return None
     horizon = measure(row.cases, row.links, row.params)
@@ -187,7 +187,7 @@ def _label(row: Row, place: int) -> str:
     return last.trace.arrays[number or 0].label
 
 
-def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> tuple[Case, Finding]:
+def _told(row: Row, horizon: CrossTapeGradient, errors: dict[str, float]) -> tuple[RuleContext, Finding]:
     position = next(n for n, edges in enumerate(row.links) if any(e.handed is False for e in edges))
     before, after = row.cases[position : position + 2]
     dropped = [edge for edge in row.links[position] if edge.handed is False]
@@ -224,7 +224,7 @@ def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> tuple[Case, F
     )
 
 
-def _words(row: Row, position: int, dropped: list[Edge], names: str) -> str:
+def _words(row: Row, position: int, dropped: list[TapeLink], names: str) -> str:
     """Return what is carried from which tape to which, and which of its adjoints are not."""
     before, after = row.cases[position : position + 2]
     edge = dropped[0]
@@ -257,12 +257,12 @@ def _were_zeroed(row: Row) -> bool:
     """Return whether the gradients of parameters were zeroed between the passes, and summed elsewhere."""
     case = row.cases[0]
     numbers = [case.rerun.recorded.id_of(a) for a in row.params]
-    stories = [history.story_of(case.trace, number) for number in numbers if number is not None]
+    stories = [history.history_of(case.trace, number) for number in numbers if number is not None]
     clocks = sorted(event.clock for each in row.cases if (event := last_pass(each)) is not None)
     return any(history.touched(story.between(clocks[0], clocks[-1])) for story in stories if clocks)
 
 
-def _confirmed(horizon: Horizon) -> bool:
+def _confirmed(horizon: CrossTapeGradient) -> bool:
     """Whether differences of the losses agree with the gradient over all tapes, and not with the sum."""
     if horizon.difference is None:
         return False
@@ -271,7 +271,7 @@ def _confirmed(horizon: Horizon) -> bool:
     return abs(horizon.difference - whole) <= allowed < abs(horizon.difference - consumed)
 
 
-def _differences(horizon: Horizon, sure: bool) -> str:
+def _differences(horizon: CrossTapeGradient, sure: bool) -> str:
     consumed, whole = (words.number(value) for value in horizon.along)
     told = f"The slope of all losses along that gradient is {whole} by it, {consumed} by the sum"
     if horizon.difference is None:
@@ -299,19 +299,19 @@ def _edges(row: Row) -> list[dict[str, object]]:
     return found
 
 
-def _reader(case: Case, array: int) -> tuple[Launch, int]:
+def _reader(case: RuleContext, array: int) -> tuple[Launch, int]:
     """The first launch that reads what the tape found in an array, and through which parameter."""
     launch = case.trace.launches[case.trace.versions_of(array)[0].reads[0]]
     return launch, words.param_of(launch, array)
 
 
-def _wrote(case: Case, edge: Edge) -> str:
+def _wrote(case: RuleContext, edge: TapeLink) -> str:
     written = case.trace.versions_of(edge.source)[-1].written_by
     text = words.launch_words(case.trace.launches[written or 0])
     return f"{text}, through a copy," if edge.copied else text
 
 
-def _fix(row: Row, before: Case, after: Case, dropped: list[Edge], names: str) -> str:
+def _fix(row: Row, before: RuleContext, after: RuleContext, dropped: list[TapeLink], names: str) -> str:
     state = after.trace.arrays[dropped[0].target].label
     zeros = _zeros(before, after, dropped[0])
     if zeros and not dropped[0].copied and not row.handed:

@@ -14,10 +14,10 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
-from tapedebug.diagnose.experiments.extended_loop import Result, can_go_on, extended
-from tapedebug.diagnose.experiments.fixed_point import Motion, measure, reasons, same_every_round
-from tapedebug.diagnose.rule_context import Case
-from tapedebug.diagnose.trace_analysis.loops import Rounds, alike, in_larger_steps, loops
+from tapedebug.diagnose.experiments.extended_loop import ExtendedRun, can_go_on, extended
+from tapedebug.diagnose.experiments.fixed_point import Convergence, measure, reasons, same_every_round
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.trace_analysis.loops import Loop, alike, in_larger_steps, loops
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "unconverged"
@@ -31,7 +31,7 @@ TRIED = 3
 """Loops that are looked into."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each solve that more rounds would change."""
     replay = case.replay
     if replay is None:
@@ -52,7 +52,7 @@ def find(case: Case) -> list[Finding]:
     return found
 
 
-def _same(case: Case, rounds: Rounds) -> Rounds | None:
+def _same(case: RuleContext, rounds: Loop) -> Loop | None:
     """A loop whose rounds all get the same numbers; two colours of Gauss-Seidel are one round."""
     for times in range(1, COLOURS + 1):
         larger = rounds if times == 1 else in_larger_steps(case.trace, rounds, times)
@@ -61,7 +61,7 @@ def _same(case: Case, rounds: Rounds) -> Rounds | None:
     return None
 
 
-def _tried(case: Case, rounds: Rounds, motion: Motion) -> Finding | None:
+def _tried(case: RuleContext, rounds: Loop, motion: Convergence) -> Finding | None:
     """Let the loop go on, and see what that changes."""
     replay = case.replay
     assert replay is not None
@@ -80,7 +80,11 @@ def _tried(case: Case, rounds: Rounds, motion: Motion) -> Finding | None:
 
 
 def _finding(
-    case: Case, rounds: Rounds, motion: Motion, solve: tuple[list[str], bool], results: list[Result]
+    case: RuleContext,
+    rounds: Loop,
+    motion: Convergence,
+    solve: tuple[list[str], bool],
+    results: list[ExtendedRun],
 ) -> Finding:
     why, sure = solve
     trace, item = case.trace, rounds.carried[motion.place[0]]
@@ -135,7 +139,7 @@ def _finding(
     )
 
 
-def _line(case: Case, launch: Launch, array: int | None, param: int, scalar: int) -> Location | None:
+def _line(case: RuleContext, launch: Launch, array: int | None, param: int, scalar: int) -> Location | None:
     """The line that writes what still moves most, where a kernel writes in several places."""
     if array is None or not words.writes_in_many_places(case.trace, launch, param):
         return None
@@ -145,7 +149,7 @@ def _line(case: Case, launch: Launch, array: int | None, param: int, scalar: int
     return case.experiment.writer_of(launch.index, array, param, scalar // components)
 
 
-def _effects(results: list[Result], worst: str, changes: list[float]) -> str:
+def _effects(results: list[ExtendedRun], worst: str, changes: list[float]) -> str:
     told = [
         f"with {result.rounds} rounds the loss is {result.loss:.4g} and the gradient of {worst} changes by "
         f"{words.percent(change)}"
@@ -154,7 +158,7 @@ def _effects(results: list[Result], worst: str, changes: list[float]) -> str:
     return f"Tried out: the loss is {results[0].loss:.4g}; {', '.join(told)}."
 
 
-def _rounds_left(motion: Motion) -> int:
+def _rounds_left(motion: Convergence) -> int:
     """Rounds until a change is `ENOUGH`, in steps that people choose."""
     rate = min(motion.rate, 0.9999)
     left = math.log(ENOUGH / max(motion.distance, ENOUGH * 1.001)) / math.log(rate) if rate > 0 else 1.0

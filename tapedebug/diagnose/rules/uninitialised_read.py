@@ -7,14 +7,14 @@ from typing import Any
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
-    Meeting,
+    AccessConflict,
     element_of,
     element_words,
     location_of,
     place_words,
 )
-from tapedebug.diagnose.experiments.memory_effects import contents_matter
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.experiments.memory_effects import uninitialised_effect
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -23,16 +23,16 @@ NOTICED = 1e-6
 """Below this a difference in float64 is rounding."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return one finding for memory that is read where nothing wrote: about the launch that does so first."""
-    groups: dict[int, list[Meeting]] = {}
+    groups: dict[int, list[AccessConflict]] = {}
     for item in case.elements.unset:
         a = case.elements.records[item.launch].args[item.param]
         groups.setdefault(id(a.buffer), []).append(item)
     return [_finding(case, group) for group in groups.values()]
 
 
-def _finding(case: Case, group: list[Meeting]) -> Finding:
+def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
     trace, first = case.trace, group[0]
     launch = trace.launches[first.launch]
     record = case.elements.records[first.launch]
@@ -74,13 +74,13 @@ def _finding(case: Case, group: list[Meeting]) -> Finding:
     )
 
 
-def _measured(case: Case, buffer: Any) -> Effect | None:
+def _measured(case: RuleContext, buffer: Any) -> Effect | None:
     """What other contents do: all of the memory is undefined before the tape."""
     replay = case.elements.replay
     if replay.blocked:
         return None
     ledger = case.elements.tracker.ledgers[buffer]
-    return contents_matter(replay, [state.array for state in ledger.states])
+    return uninitialised_effect(replay, [state.array for state in ledger.states])
 
 
 def _judged(effect: Effect | None) -> tuple[Severity, str]:

@@ -14,8 +14,14 @@ from typing import Any
 import numpy as np
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
-from tapedebug.diagnose.trace_analysis.argument_names import Given, crossed, given_arguments, means, tells
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.trace_analysis.argument_names import (
+    NamedArgument,
+    crossed,
+    means,
+    named_arguments,
+    tells,
+)
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import ArrayInfo, Finding, Launch, Location
 
@@ -26,7 +32,7 @@ PLACES = 200
 """How many different launches, by line, are looked at."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return what is odd about the arguments of the launches."""
     if case.experiment.blocked:
         return []
@@ -40,7 +46,7 @@ def find(case: Case) -> list[Finding]:
 class _Study:
     """The launches of a trace, one for each line of source, with what their callers wrote."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: RuleContext) -> None:
         self.case, self.trace = case, case.trace
         self.first: dict[Any, Launch] = {}
         for launch in case.trace.launches:
@@ -52,7 +58,7 @@ class _Study:
             case.skipped(
                 f"{RULE}: the arguments of {len(chosen)} different launches, of which {PLACES} were read"
             )
-        self.launches = [(launch, given_arguments(case.trace, launch)) for launch in chosen[:PLACES]]
+        self.launches = [(launch, named_arguments(case.trace, launch)) for launch in chosen[:PLACES]]
 
     # ------------------------------------------------------------ names that are crossed
 
@@ -67,7 +73,7 @@ class _Study:
                 if finding is not None:
                     yield finding
 
-    def _other_way_round(self, launch: Launch, one: Given, other: Given) -> bool:
+    def _other_way_round(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> bool:
         """Whether the same kernel is also launched with these the other way round: then both are meant."""
         wanted = (other.text, one.text)
         return any(
@@ -76,7 +82,7 @@ class _Study:
             if each.kernel == launch.kernel and each is not launch and len(given) > other.param
         )
 
-    def _exchangeable(self, launch: Launch, one: Given, other: Given) -> Finding | None:
+    def _exchangeable(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> Finding | None:
         if len(one.args) != 1 or len(other.args) != 1 or not self._alike(launch, one, other):
             return None
         (first, a), (second, b) = one.args[0], other.args[0]
@@ -86,12 +92,12 @@ class _Study:
         read = b if a.writes else a
         if any(written) and not (read.read_version == 0 and self._zeros(read.array)):
             return None
-        change = None if any(written) else self.case.experiment.exchanged(launch.index, first, second)
+        change = None if any(written) else self.case.experiment.swap_arguments(launch.index, first, second)
         if change is not None and change <= NOTICED:
             return None  # it makes no difference
         return self._crossed(launch, one, other, change)
 
-    def _values_lost(self, launch: Launch, one: Given, other: Given) -> Finding | None:
+    def _values_lost(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> Finding | None:
         """An input of zeros beside an output that was created with values, which nothing has read."""
         if one.array is None or other.array is None or not self._alike(launch, one, other):
             return None
@@ -129,8 +135,8 @@ class _Study:
             fix=f"pass {lost.label} as {read.name} and {zeros.label} as {written.name}",
         )
 
-    def _alike(self, launch: Launch, one: Given, other: Given) -> bool:
-        """Whether two arguments could be exchanged."""
+    def _alike(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> bool:
+        """True if the two arguments have types that allow them to be swapped."""
         a, b = one.array, other.array
         kernel = words.kernel_of(self.trace, launch)
         assert kernel is not None
@@ -143,7 +149,9 @@ class _Study:
         floats = all(info.dtype.startswith(("float", "vec", "mat", "quat")) for info in infos)
         return floats and infos[0].shape == infos[1].shape
 
-    def _crossed(self, launch: Launch, one: Given, other: Given, change: float | None) -> Finding:
+    def _crossed(
+        self, launch: Launch, one: NamedArgument, other: NamedArgument, change: float | None
+    ) -> Finding:
         param, label = f"{one.name}, {other.name}", f"{one.text}, {other.text}"
         message = f"{words.launch_words(launch)} is given ({label}) for the parameters ({param}): "
         message += "the names are crossed. "

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.adjoint_profile import Profile
-from tapedebug.diagnose.experiments.local_derivatives import SATURATING, Slope, slopes
+from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile
+from tapedebug.diagnose.experiments.local_derivatives import SATURATING, LocalDerivative, slopes
 from tapedebug.diagnose.experiments.replay import perturbed
-from tapedebug.diagnose.experiments.zero_grad_paths import FINITE, DeadEnd, threads_of
-from tapedebug.diagnose.rule_context import Case
-from tapedebug.diagnose.trace_analysis.adjoint_growth import Growth, growths, largest, table
+from tapedebug.diagnose.experiments.zero_grad_paths import FINITE, ZeroGradPath, threads_of
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.trace_analysis.adjoint_growth import AdjointGrowth, growths, largest, table
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -34,18 +34,18 @@ LESS = 1e-6
 """A relative change of the loss that counts."""
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for the inputs whose gradients have vanished."""
     profile = case.profile
     if profile is None:
         return []
-    saturated = {leaf: end for leaf, end in case.dead_ends.items() if end.kind == "saturated"}
-    small = {leaf for leaf, end in case.dead_ends.items() if end.kind == "underflow"}
+    saturated = {leaf: end for leaf, end in case.zero_grad_paths.items() if end.kind == "saturated"}
+    small = {leaf for leaf, end in case.zero_grad_paths.items() if end.kind == "underflow"}
     faded = [leaf for leaf in case.experiment.leaves if leaf in small or _left(case, profile, leaf) < GONE]
     gone = [*saturated, *faded]
     if not gone:
         return []
-    flat = {leaf for leaf, end in case.dead_ends.items() if end.kind == "flat"}
+    flat = {leaf for leaf, end in case.zero_grad_paths.items() if end.kind == "flat"}
     hopeless = set(gone) | flat >= set(case.experiment.leaves) and any(
         _could_fall(case, leaf) for leaf in gone[:TRIED]
     )
@@ -55,7 +55,7 @@ def find(case: Case) -> list[Finding]:
     return found
 
 
-def _could_fall(case: Case, leaf: int) -> bool:
+def _could_fall(case: RuleContext, leaf: int) -> bool:
     """Whether the loss falls when an input changes: at the minimum of a hinge a gradient of 0 is right."""
     replay = case.replay
     assert replay is not None
@@ -81,7 +81,7 @@ def _could_fall(case: Case, leaf: int) -> bool:
     return False
 
 
-def _left(case: Case, profile: Profile, leaf: int) -> float:
+def _left(case: RuleContext, profile: AdjointProfile, leaf: int) -> float:
     """What is left of a gradient, relative to the loss; infinite where it is exactly 0."""
     gradient, size = profile.gradients[leaf], profile.inputs[leaf]
     assert case.replay is not None
@@ -92,7 +92,7 @@ def _left(case: Case, profile: Profile, leaf: int) -> float:
     return max(gradient / seeds, gradient * size / loss)
 
 
-def _grouped(saturated: dict[int, DeadEnd]) -> list[list[int]]:
+def _grouped(saturated: dict[int, ZeroGradPath]) -> list[list[int]]:
     groups: dict[tuple[int, int], list[int]] = {}
     for leaf, end in saturated.items():
         groups.setdefault((end.launch.index, end.param), []).append(leaf)
@@ -102,8 +102,8 @@ def _grouped(saturated: dict[int, DeadEnd]) -> list[list[int]]:
 # ------------------------------------------------------------------------------------------------- exactly 0
 
 
-def _dead(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) -> Finding:
-    end = case.dead_ends[leaves[0]]
+def _dead(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hopeless: bool) -> Finding:
+    end = case.zero_grad_paths[leaves[0]]
     labels = [case.trace.arrays[leaf].label for leaf in leaves]
     operands = (
         f" (operands {words.listed(words.number(value) for value in end.operands)})" if end.operands else ""
@@ -144,7 +144,7 @@ def _dead(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) -
 # ------------------------------------------------------------------------------------------------ nearly 0
 
 
-def _faded(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) -> Finding:
+def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hopeless: bool) -> Finding:
     trace = case.trace
     leaf = leaves[0]
     labels = [trace.arrays[item].label for item in leaves]
@@ -153,7 +153,7 @@ def _faded(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) 
     cause = next((found for launch in suspects if (found := _saturated(case, launch)) is not None), None)
     launch = cause[0] if cause is not None else suspects[0]
     severity: Severity = "warning" if hopeless and cause is not None else "info"
-    end = case.dead_ends.get(leaf)
+    end = case.zero_grad_paths.get(leaf)
     left = _left(case, profile, leaf) if end is None else 0.0
     name = words.listed(labels)
     if end is None:
@@ -199,7 +199,7 @@ def _faded(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) 
     )
 
 
-def _way(case: Case, profile: Profile, loop: Growth | None, launch: Launch) -> str:
+def _way(case: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None, launch: Launch) -> str:
     if loop is not None:
         first, last = words.number(loop.norms[0]), words.number(loop.norms[-1])
         return (
@@ -215,7 +215,7 @@ def _way(case: Case, profile: Profile, loop: Growth | None, launch: Launch) -> s
     )
 
 
-def _suspects(case: Case, profile: Profile, loop: Growth | None) -> list[Launch]:
+def _suspects(case: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None) -> list[Launch]:
     """Launches that let little pass: of a loop those of a round in the middle, else the worst."""
     if loop is not None:
         start = loop.rounds.launch(loop.start + len(loop.norms) // 2, 0)
@@ -231,20 +231,20 @@ def _suspects(case: Case, profile: Profile, loop: Growth | None) -> list[Launch]
     return [case.trace.launches[index] for index in sorted(indices, key=share)[:LAUNCHES]]
 
 
-def _saturated(case: Case, launch: Launch) -> tuple[Launch, Slope] | None:
+def _saturated(case: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivative] | None:
     """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
-    from tapedebug.autograd.tapes.rule_evaluation import Lost
+    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     if launch.kernel is None:
         return None
     flow = case.experiment.flow(launch.index, "versions")
-    lowest: list[Slope] = []
+    lowest: list[LocalDerivative] = []
     followed = 0
     for index in threads_of(launch, flow):
         thread = case.experiment.thread(launch.index, index, flow)
         try:
             thread.run()
-        except Lost:
+        except CannotFollow:
             continue
         followed += 1
         flat = [item for item in slopes(thread, flow.incoming) if _is_flat(item)]
@@ -255,6 +255,6 @@ def _saturated(case: Case, launch: Launch) -> tuple[Launch, Slope] | None:
     return launch, max(lowest, key=lambda item: item.slope)
 
 
-def _is_flat(slope: Slope) -> bool:
+def _is_flat(slope: LocalDerivative) -> bool:
     """Whether an operation is of the kind that has a flat part, and stands there."""
     return slope.kind in SATURATING and slope.slope < FLAT

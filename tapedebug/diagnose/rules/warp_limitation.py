@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Semantics, Values, relative_errors
 from tapedebug.diagnose.experiments.unrecorded_writes import find_commands
-from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, furthest, off, told
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, largest_difference, off, told
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import kernel_source
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
@@ -55,14 +55,14 @@ class Group:
         return Semantics(frozenset(self.launches), parts=self.parts, functions=self.functions)
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return a finding for each kernel that Warp reverses wrongly, and for each array that keeps too much."""
     if not case.as_warp:
         return []
     return [*_constructs(case), *_retained(case), *find_commands(case, RULE)]
 
 
-def _constructs(case: Case) -> Iterator[Finding]:
+def _constructs(case: RuleContext) -> Iterator[Finding]:
     groups = list(_groups(case))
     if not groups or not measurable(case, RULE):
         return
@@ -73,7 +73,7 @@ def _constructs(case: Case) -> Iterator[Finding]:
             yield _finding(case, group, severity)
 
 
-def _groups(case: Case) -> Iterator[Group]:
+def _groups(case: RuleContext) -> Iterator[Group]:
     """The constructs of each kernel: loops and arrays together, then parts of variables."""
     limits = case.experiment.warp_limits()
     for launches in by_kernel(case, limits).values():
@@ -91,7 +91,7 @@ def _groups(case: Case) -> Iterator[Group]:
             yield Group(launches, functions, functions=True)
 
 
-def by_kernel(case: Case, launches: Iterable[int]) -> dict[Any, list[int]]:
+def by_kernel(case: RuleContext, launches: Iterable[int]) -> dict[Any, list[int]]:
     """Launches by the kernel that they run, and by which of its arrays have gradients."""
     found: dict[Any, list[int]] = {}
     for index in sorted(launches):
@@ -101,7 +101,7 @@ def by_kernel(case: Case, launches: Iterable[int]) -> dict[Any, list[int]]:
     return found
 
 
-def measurable(case: Case, rule: str) -> bool:
+def measurable(case: RuleContext, rule: str) -> bool:
     """Whether gradients can be measured; says so in the coverage where not."""
     if case.experiment.blocked or not case.experiment.leaves:
         why = case.experiment.blocked or "there is no input with a gradient"
@@ -110,7 +110,7 @@ def measurable(case: Case, rule: str) -> bool:
     return True
 
 
-def measure(case: Case, group: Group) -> bool:
+def measure(case: RuleContext, group: Group) -> bool:
     """Find out what Warp's reverse of a kernel does to the gradients; False where that is not known."""
     replay = case.experiment
     name = case.trace.launches[group.launches[0]].name
@@ -131,13 +131,13 @@ def measure(case: Case, group: Group) -> bool:
     return beside is not None and severity_of(compared(case, beside, wrong)[0]) is not None
 
 
-def _written(case: Case, group: Group) -> set[str]:
+def _written(case: RuleContext, group: Group) -> set[str]:
     """The arrays that the launches of a group write to, by label."""
     arguments = (arg for index in group.launches for arg in case.trace.launches[index].args)
     return {case.trace.arrays[arg.array].label for arg in arguments if arg.writes and arg.array is not None}
 
 
-def _others(case: Case, group: Group) -> Semantics | None:
+def _others(case: RuleContext, group: Group) -> Semantics | None:
     """Of a group of parts or functions, Warp's semantics without it; None where there is nothing else."""
     kinds = {item.kind for item in case.experiment.warp_limits()[group.launches[0]]}
     chosen = frozenset(group.launches)
@@ -149,11 +149,11 @@ def _others(case: Case, group: Group) -> Semantics | None:
 
 
 def compared(
-    case: Case, right: Mapping[int, Values], wrong: Mapping[int, Values]
+    case: RuleContext, right: Mapping[int, Values], wrong: Mapping[int, Values]
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """How far gradients are off, by label, and both of them where they are furthest apart."""
     labels = {leaf: case.trace.arrays[leaf].label for leaf in right}
-    apart = furthest(case.trace, right, wrong)
+    apart = largest_difference(case.trace, right, wrong)
     largest = max((item["norm_right"] for item in apart.values()), default=0.0)
     errors = {}
     for leaf, error in relative_errors(right, wrong).items():
@@ -178,7 +178,7 @@ def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
     return f"its gradient of {off(errors, 'is ')}{told(gradients, errors)}"
 
 
-def as_run(case: Case, message: str) -> str:
+def as_run(case: RuleContext, message: str) -> str:
     """A message about a run that consumed Warp's gradients, as somebody asked for."""
     if not case.experiment.like_warp:
         return message
@@ -188,7 +188,7 @@ def as_run(case: Case, message: str) -> str:
     )
 
 
-def who(case: Case, launches: list[int]) -> str:
+def who(case: RuleContext, launches: list[int]) -> str:
     """`launch 3 (step) and 39 more like it`."""
     more = f" and {len(launches) - 1} more like it" if len(launches) > 1 else ""
     return words.launch_words(case.trace.launches[launches[0]]) + more
@@ -202,7 +202,7 @@ def location_of(span: Any) -> Location:
 # ------------------------------------------------------------------ findings
 
 
-def _finding(case: Case, group: Group, severity: Severity) -> Finding:
+def _finding(case: RuleContext, group: Group, severity: Severity) -> Finding:
     limit, location = group.first, location_of(group.first.span)
     others = [item for item in group.limits if item.span.line != limit.span.line and item.kind == limit.kind]
     what, fix = _WORDS[limit.kind](limit, location)
@@ -319,7 +319,7 @@ _WORDS = {"loop": _loop, "while": _while, "array": _array, "part": _part, "funct
 # ------------------------------------------------------------------ retain_grad
 
 
-def _retained(case: Case) -> Iterator[Finding]:
+def _retained(case: RuleContext) -> Iterator[Finding]:
     """Arrays that keep their gradients and are written several times."""
     replay = case.experiment
     writers: dict[int, list[int]] = {}
@@ -342,7 +342,7 @@ def _retained(case: Case) -> Iterator[Finding]:
 
 
 def _keeps(
-    case: Case,
+    case: RuleContext,
     array: int,
     launches: list[int],
     found: tuple[dict[str, float], dict[str, Any]],

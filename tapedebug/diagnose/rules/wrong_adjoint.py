@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._source import display_file
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.finite_diff.first_divergence import Parting
+    from tapedebug.autograd.finite_diff.first_divergence import Divergence
     from tapedebug.diagnose.experiments.replay import Replay
 
 RULE = "wrong-adjoint"
 MAY_DIFFER = "gradient (func_grad)"
 
 
-def find(case: Case) -> list[Finding]:
+def find(case: RuleContext) -> list[Finding]:
     """Return the first launch of the reverse pass whose adjoint is wrong, where nothing else explains it."""
-    from tapedebug.autograd.finite_diff.first_divergence import first_parting
+    from tapedebug.autograd.finite_diff.first_divergence import find_first_divergence
 
     replay = case.replay
     explained = any(finding.severity == "error" for finding in case.trace.findings)
@@ -47,14 +47,16 @@ def find(case: Case) -> list[Finding]:
         return []
     case.progress("bisecting the tape for a wrong adjoint")
     # With the values that each launch had: what others overwrote is no fault of its adjoint.
-    parting = first_parting(replay.twin, replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions")
+    parting = find_first_divergence(
+        replay.twin, replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
+    )
     if parting is not None:
         return [_finding(case, replay, parting)]
     case.skipped(f"{RULE}: no launch was found whose adjoint differs from differences of it in float64")
     return []
 
 
-def _finding(case: Case, replay: Replay, parting: Parting) -> Finding:
+def _finding(case: RuleContext, replay: Replay, parting: Divergence) -> Finding:
     trace = case.trace
     launch = trace.launches[parting.launch]
     record = replay.records[parting.launch]

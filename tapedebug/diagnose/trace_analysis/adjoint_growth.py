@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose.trace_analysis.loops import Rounds, loops
+from tapedebug.diagnose.trace_analysis.loops import Loop, loops
 
 if TYPE_CHECKING:
-    from tapedebug.diagnose.experiments.adjoint_profile import Profile
+    from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.diagnose.rule_context import Case
+    from tapedebug.diagnose.rule_context import RuleContext
     from tapedebug.runtime.tape.record import Record
 
 TABLE = 200
@@ -22,7 +22,7 @@ TABLE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class AdjointGrowth:
     """What a loop does to the adjoint on its way back.
 
     Attributes:
@@ -33,7 +33,7 @@ class Growth:
         overflows: Further back it is not finite.
     """
 
-    rounds: Rounds
+    rounds: Loop
     norms: tuple[float, ...]
     values: tuple[float, ...]
     start: int = 0
@@ -63,7 +63,7 @@ class Growth:
         return all(share * total > 0 and abs(share) > abs(total) / 4 for share in shares)
 
 
-def growths(case: Case, profile: Profile) -> list[Growth]:
+def growths(case: RuleContext, profile: AdjointProfile) -> list[AdjointGrowth]:
     """Return what each loop of a tape does to the adjoint, where one arrives at its end."""
     found = []
     for rounds in loops(case.trace):
@@ -80,11 +80,11 @@ def growths(case: Case, profile: Profile) -> list[Growth]:
         start = lost[-1] + 1 if lost else next((number for number, norm in enumerate(norms) if norm), 0)
         if len(norms) - start > 2:
             kept = tuple(norms[start:]), tuple(values[start:])
-            found.append(Growth(rounds, *kept, start, overflows=bool(lost)))
+            found.append(AdjointGrowth(rounds, *kept, start, overflows=bool(lost)))
     return found
 
 
-def overflowing(case: Case, least: float) -> Growth | None:
+def overflowing(case: RuleContext, least: float) -> AdjointGrowth | None:
     """Return the loop in which the adjoint grows, by `least` in all, until it is not finite, if one does."""
     if case.profile is None:
         return None
@@ -92,7 +92,7 @@ def overflowing(case: Case, least: float) -> Growth | None:
     return next((item for item in found if item.total >= least), None)
 
 
-def table(profile: Profile) -> list[list[float]]:
+def table(profile: AdjointProfile) -> list[list[float]]:
     """Return [launch, log10 of the norm of the adjoint that arrives there], at most `TABLE` of them."""
     known = [
         [index, round(math.log10(passage.arrives), 3)]
@@ -109,7 +109,7 @@ def sampled(count: int, limit: int) -> list[int]:
     return [int(place) for place in np.unique(np.linspace(0, count - 1, limit).astype(int))]
 
 
-def tangent_rate(replay: Replay, growth: Growth) -> float:
+def tangent_rate(replay: Replay, growth: AdjointGrowth) -> float:
     """Return the factor by which a change of the inputs grows in one round, by a push along the gradient.
 
     Where the adjoint overflows there is no gradient to push along: then it is a change of what the first of
@@ -150,7 +150,7 @@ def tangent_rate(replay: Replay, growth: Growth) -> float:
     return float(total ** (1.0 / max(1, len(norms) - 1 - start)))
 
 
-def alternates(replay: Replay, growth: Growth) -> bool:
+def alternates(replay: Replay, growth: AdjointGrowth) -> bool:
     """Whether the adjoint changes its sign from round to round, as with too large a time step."""
     rounds = growth.rounds
     item = rounds.carried[0]
@@ -194,6 +194,6 @@ def _log(value: float) -> float:
     return math.log(value) if 0 < value < math.inf else math.copysign(700.0, value - 1.0)
 
 
-def largest(found: Iterable[Growth]) -> Sequence[Growth]:
+def largest(found: Iterable[AdjointGrowth]) -> Sequence[AdjointGrowth]:
     """The steady ones, by the size of what they do."""
     return sorted((item for item in found if item.steady), key=lambda item: -abs(_log(item.total)))

@@ -27,7 +27,7 @@ GENERIC = frozenset(_GENERIC.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class NamedArgument:
     """One argument of a launch as the source has it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Given:
         return only if len(self.args) == 1 and only.array is not None and "." not in only.name else None
 
 
-def given_arguments(trace: Trace, launch: Launch) -> list[Given]:
+def named_arguments(trace: Trace, launch: Launch) -> list[NamedArgument]:
     """Return the arguments of a launch as its source has them; empty where that can not be read."""
     kernel, site = words.kernel_of(trace, launch), launch.call_site
     if kernel is None or site is None:
@@ -72,7 +72,7 @@ def given_arguments(trace: Trace, launch: Launch) -> list[Given]:
     if len(groups) != len(inputs) + len(outputs):
         return []
     return [
-        Given(place, group[0][1].name.partition(".")[0], text, place >= len(inputs), group)
+        NamedArgument(place, group[0][1].name.partition(".")[0], text, place >= len(inputs), group)
         for place, (group, text) in enumerate(zip(groups, [*inputs, *outputs], strict=True))
     ]
 
@@ -101,7 +101,7 @@ def meaning(text: str) -> str:
     return plural if plural != word else word.removesuffix("s") if len(word) > 3 else word
 
 
-def crossed(one: Given, other: Given) -> bool:
+def crossed(one: NamedArgument, other: NamedArgument) -> bool:
     """Whether the names of two arguments stand at each other's place, and say enough for that to be odd."""
     if one.text is None or other.text is None:
         return False

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tapedebug._source import display_file
-from tapedebug.diagnose.trace_analysis.host_numbers import Module, Number, parsed
+from tapedebug.diagnose.trace_analysis.host_numbers import HostNumber, Module, parsed
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ STEP = re.compile(
 
 
 def divides_step(
-    number: Number, frames: Sequence[FrameValues], files: Sequence[str], count: int
+    number: HostNumber, frames: Sequence[FrameValues], files: Sequence[str], count: int
 ) -> Location | None:
     """Return a line that divides a step or a gradient by a count, as one that makes up for a sum does.
 
@@ -50,7 +50,7 @@ def divides_step(
     return None
 
 
-def _is_count(node: ast.expr, number: Number, frames: Sequence[FrameValues], count: int) -> bool:
+def _is_count(node: ast.expr, number: HostNumber, frames: Sequence[FrameValues], count: int) -> bool:
     text = ast.unparse(node)
     if text in number.divisors or (isinstance(node, ast.Constant) and node.value == count):
         return True
@@ -70,7 +70,7 @@ def _statement(module: Module, node: ast.AST) -> ast.AST:
     return node
 
 
-def _is_number(statement: ast.AST, number: Number, file: str) -> bool:
+def _is_number(statement: ast.AST, number: HostNumber, file: str) -> bool:
     first, last = getattr(statement, "lineno", 0), getattr(statement, "end_lineno", 0)
     return display_file(file) == number.place.file and first <= number.place.line <= last
 

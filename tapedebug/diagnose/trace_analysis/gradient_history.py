@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from tapedebug.diagnose.rule_context import Case
+from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import overlaps
 from tapedebug.diagnose.wording import place
 from tapedebug.trace import ArrayInfo, Event, Finding, Location, Trace
@@ -16,7 +16,7 @@ FOLLOWED = 500
 
 
 @dataclass(slots=True)
-class Story:
+class GradientHistory:
     """What happened to an input and to its gradient, in order.
 
     Attributes:
@@ -56,10 +56,10 @@ def _forgotten(trace: Trace) -> float:
     return min(resets, default=float("inf"))
 
 
-def story_of(trace: Trace, array: int) -> Story:
+def history_of(trace: Trace, array: int) -> GradientHistory:
     """Return what is known of one input of a tape."""
     info = trace.arrays[array]
-    story = Story(info)
+    story = GradientHistory(info)
     found: dict[tuple[int, str], Event] = {}
     for event in trace.events:
         if event.array is None:
@@ -75,7 +75,7 @@ def story_of(trace: Trace, array: int) -> Story:
     return story
 
 
-def stories(case: Case) -> Iterator[Story]:
+def histories(case: RuleContext) -> Iterator[GradientHistory]:
     """The stories of the inputs of a tape whose gradients are known to have been touched."""
     trace = case.trace
     buffers = {
@@ -89,7 +89,7 @@ def stories(case: Case) -> Iterator[Story]:
             f"what happened to gradients between passes: followed for {FOLLOWED} of {len(wanted)} inputs"
         )
     for leaf in wanted[:FOLLOWED]:
-        yield story_of(trace, leaf)
+        yield history_of(trace, leaf)
 
 
 def updates(events: list[Event]) -> list[tuple[Event, Event]]:
@@ -159,7 +159,7 @@ F = TypeVar("F", bound=Told)
 
 
 @dataclass(slots=True)
-class Group(Generic[F]):
+class HistoryGroup(Generic[F]):
     """What is one finding: the inputs of one pass or step, and the others at the same line that are like it.
 
     Attributes:
@@ -169,22 +169,24 @@ class Group(Generic[F]):
         others: The other tapes that it is about.
     """
 
-    case: Case
+    case: RuleContext
     found: list[F] = field(default_factory=list)
     times: set[int] = field(default_factory=set)
-    others: list[Case] = field(default_factory=list)
+    others: list[RuleContext] = field(default_factory=list)
 
 
 def grouped(
-    cases: Sequence[Case], look: Callable[[Story, Case], list[F]], when: Callable[[F], Event]
-) -> list[Group[F]]:
+    cases: Sequence[RuleContext],
+    look: Callable[[GradientHistory, RuleContext], list[F]],
+    when: Callable[[F], Event],
+) -> list[HistoryGroup[F]]:
     """Return what `look` finds on all tapes, a group for each line (that of the event `when`) and reason."""
-    groups: dict[Any, Group[F]] = {}
+    groups: dict[Any, HistoryGroup[F]] = {}
     for case in cases:
-        for story in stories(case):
+        for story in histories(case):
             for found in look(story, case):
                 event = when(found)
-                group = groups.setdefault((site_key(event.call_site), found.why), Group(case))
+                group = groups.setdefault((site_key(event.call_site), found.why), HistoryGroup(case))
                 group.times.add(event.clock)
                 if group.case is not case:
                     group.others.append(case)
@@ -193,7 +195,9 @@ def grouped(
     return list(groups.values())
 
 
-def told(groups: Sequence[Group[F]], put: Callable[[Group[F]], Finding | None]) -> list[tuple[Case, Finding]]:
+def told(
+    groups: Sequence[HistoryGroup[F]], put: Callable[[HistoryGroup[F]], Finding | None]
+) -> list[tuple[RuleContext, Finding]]:
     """Put groups into words; the tapes that an error is about as well are told of it."""
     findings = []
     for group in groups:

@@ -62,12 +62,12 @@ _KEPT_ON = (ast.AugAssign, ast.comprehension, ast.GeneratorExp, ast.ListComp, as
 """Where values go on to something that is not followed."""
 
 
-class Unknown(Exception):
+class UnknownExpression(Exception):
     """An expression is not understood."""
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class HostNumber:
     """A number that a program reports.
 
     Attributes:
@@ -108,7 +108,7 @@ class _Step:
         return node is self.hole
 
 
-def numbers(frames: Sequence[FrameValues]) -> list[Number] | None:
+def numbers(frames: Sequence[FrameValues]) -> list[HostNumber] | None:
     """Return the numbers that come of a read; None if it is not known what becomes of it."""
     if not frames:
         return None
@@ -121,7 +121,7 @@ def numbers(frames: Sequence[FrameValues]) -> list[Number] | None:
         elif isinstance(node, ast.Call) and not _is_read(node):
             read = node.args[0]  # np.mean(array), which reads it through its interface
         return list(_follow(module, read, [], frames))
-    except (Unknown, IndexError, KeyError):
+    except (UnknownExpression, IndexError, KeyError):
         return None
 
 
@@ -139,7 +139,7 @@ def parsed(file: str, text: str) -> Module | None:
 def _module(code: CodeType) -> Module:
     found = parsed(code.co_filename, "".join(linecache.getlines(code.co_filename)))
     if found is None:
-        raise Unknown
+        raise UnknownExpression
     return found
 
 
@@ -158,7 +158,7 @@ def _at(module: Module, frame: FrameValues) -> ast.expr:
             if position is not None and own[1::2] == position[1::2]:
                 ends.append(node)
     if len(ends) != 1:
-        raise Unknown
+        raise UnknownExpression
     return ends[0]
 
 
@@ -168,7 +168,7 @@ def _is_read(node: ast.Call) -> bool:
 
 def _follow(
     module: Module, hole: ast.expr, steps: list[_Step], frames: Sequence[FrameValues]
-) -> Iterator[Number]:
+) -> Iterator[HostNumber]:
     """The numbers that an expression leads to."""
     top = _top(module, hole)
     steps = [*steps, _Step(top, hole, frames[0])]
@@ -186,7 +186,7 @@ def _follow(
             outer = _module(frames[1].code)
             yield from _follow(outer, _at(outer, frames[1]), steps, frames[1:])
             return
-    except Unknown:  # what becomes of it; up to there it is known
+    except UnknownExpression:  # what becomes of it; up to there it is known
         yield replace(_number(steps), passed=True)
         return
     shown = ("print", "str", "repr", "format")
@@ -234,11 +234,11 @@ def _uses(module: Module, target: ast.Name) -> list[ast.Name]:
         scope = module.parents[scope]
     names = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == target.id]
     if sum(isinstance(node.ctx, ast.Store) for node in names) != 1:
-        raise Unknown
+        raise UnknownExpression
     return [node for node in names if isinstance(node.ctx, ast.Load)]
 
 
-def _number(steps: Sequence[_Step]) -> Number:
+def _number(steps: Sequence[_Step]) -> HostNumber:
     def value(values: Any) -> Any:
         for step in steps:
             values = _evaluate(step.node, step, values)
@@ -255,7 +255,7 @@ def _number(steps: Sequence[_Step]) -> Number:
         for inner in ast.walk(step.node)
         if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div)
     ]
-    return Number(ast.unparse(node), place, value, tuple(divisors))
+    return HostNumber(ast.unparse(node), place, value, tuple(divisors))
 
 
 def _evaluate(node: ast.expr, step: _Step, hole: Any) -> Any:
@@ -294,7 +294,7 @@ def _called(node: ast.Call, step: _Step, hole: Any) -> Any:
     function, keywords = node.func, {}
     for each in node.keywords:
         if each.arg not in ("axis", "weights", "keepdims"):
-            raise Unknown
+            raise UnknownExpression
         keywords[each.arg] = _evaluate(each.value, step, hole)
     if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
         if any(isinstance(inner, ast.expr) and step.is_hole(inner) for inner in ast.walk(node.args[0])):
@@ -315,7 +315,7 @@ def _called(node: ast.Call, step: _Step, hole: Any) -> Any:
         if function.attr in ("copy", "astype", "tolist"):
             return owner
         return getattr(owner, function.attr)(*arguments, **keywords)
-    raise Unknown
+    raise UnknownExpression
 
 
 def _is_type(node: ast.expr) -> bool:
@@ -328,7 +328,7 @@ def _named(node: ast.expr, step: _Step) -> Any:
     if isinstance(found, weakref.ref):
         found = found()
     if found is None:
-        raise Unknown
+        raise UnknownExpression
     return found
 
 
@@ -336,7 +336,7 @@ def _values_of(found: Any) -> Any:
     from tapedebug.runtime.tape.frame_values import Length
 
     if isinstance(found, Length):
-        raise Unknown
+        raise UnknownExpression
     values = found._look() if hasattr(found, "_look") else found
     real = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return values.astype(np.float64) if real else values

@@ -11,7 +11,7 @@ from tapedebug.trace.repeats import sequences_of, sequences_within
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class LoopCarried:
     """A value that one round writes and the next one reads.
 
     `writer` and `reader` count the launches of a round from 0; the others are parameter numbers.
@@ -24,7 +24,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class Loop:
     """A repeated sequence with what it carries; round `k` begins at launch `first + k * length`.
 
     Attributes:
@@ -39,7 +39,7 @@ class Rounds:
     first: int
     length: int
     count: int
-    carried: tuple[Carried, ...]
+    carried: tuple[LoopCarried, ...]
     occurrences: tuple[int, ...] = ()
 
     @property
@@ -52,7 +52,7 @@ class Rounds:
         return self.first + number * self.length + offset
 
 
-def loops(trace: Trace, least: int = 3) -> list[Rounds]:
+def loops(trace: Trace, least: int = 3) -> list[Loop]:
     """Return the repeated sequences that carry values on, also those within the last round of another.
 
     Args:
@@ -73,7 +73,7 @@ def loops(trace: Trace, least: int = 3) -> list[Rounds]:
     return [rounds for rounds in found if rounds.carried]
 
 
-def in_larger_steps(trace: Trace, rounds: Rounds, times: int) -> Rounds | None:
+def in_larger_steps(trace: Trace, rounds: Loop, times: int) -> Loop | None:
     """Return a loop with `times` of its rounds taken as one, up to the same end; None for less than three."""
     length, count = rounds.length * times, rounds.count // times
     if count < 3:
@@ -86,9 +86,9 @@ def in_larger_steps(trace: Trace, rounds: Rounds, times: int) -> Rounds | None:
     return found if found.carried else None
 
 
-def alike(trace: Trace, found: Iterable[Rounds]) -> list[Rounds]:
+def alike(trace: Trace, found: Iterable[Loop]) -> list[Loop]:
     """Return the last of loops that do the same in several places, with all of those as its occurrences."""
-    groups: dict[object, Rounds] = {}
+    groups: dict[object, Loop] = {}
     for rounds in found:
         launches = trace.launches[rounds.first : rounds.first + rounds.length]
         key = (
@@ -105,10 +105,10 @@ def alike(trace: Trace, found: Iterable[Rounds]) -> list[Rounds]:
 
 def _rounds(
     trace: Trace, run: Sequence, places: tuple[int, ...], writers: Mapping[tuple[int, int], int | None]
-) -> Rounds:
+) -> Loop:
     """What the last round reads of the one before, each value once."""
     last = run.first + run.length * (run.count - 1)
-    carried: dict[tuple[int, int], Carried] = {}
+    carried: dict[tuple[int, int], LoopCarried] = {}
     for offset in range(run.length):
         for param, arg in enumerate(trace.launches[last + offset].args):
             if arg.array is None or arg.read_version is None:
@@ -126,5 +126,5 @@ def _rounds(
             )
             if source is not None:
                 place = (writer - (last - run.length), source)
-                carried.setdefault(place, Carried(*place, offset, param))
-    return Rounds(run.first, run.length, run.count, tuple(carried.values()), places)
+                carried.setdefault(place, LoopCarried(*place, offset, param))
+    return Loop(run.first, run.length, run.count, tuple(carried.values()), places)

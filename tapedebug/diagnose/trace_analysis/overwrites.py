@@ -11,7 +11,7 @@ from tapedebug.trace import Argument, Launch, Trace, Version
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class OverwrittenRead:
     """One overwrite: `clobberer` wrote over the version of `array` that `reader` had read as `param`.
 
     `back`: the reader had written that version itself, and read it back.
@@ -26,15 +26,15 @@ class Pair:
 
 
 @dataclass(slots=True)
-class Group:
+class OverwriteGroup:
     """Overwrites of one kind: same writing kernel and parameter, and for needed values same reader too."""
 
     write_param: int
     needed: bool
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[OverwrittenRead] = field(default_factory=list)
 
     @property
-    def first(self) -> Pair:
+    def first(self) -> OverwrittenRead:
         """The overwrite that the message is about."""
         return self.pairs[0]
 
@@ -59,7 +59,7 @@ class Group:
         return sorted({(pair.reader, pair.param) for pair in self.pairs})
 
 
-def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[Group]:
+def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[OverwriteGroup]:
     """Return the overwrites of values that a launch had read, by kind.
 
     Overwrites that no adjoint minds are listed once for each writing kernel and parameter, for arrays with
@@ -69,7 +69,7 @@ def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[Group]:
         trace: The tape.
         in_memory: Adjoints read arrays where they are: also what their own launch has written there.
     """
-    groups: dict[tuple[Any, ...], Group] = {}
+    groups: dict[tuple[Any, ...], OverwriteGroup] = {}
     for pair, needed in sorted(
         _pairs(trace, in_memory), key=lambda item: (item[0].clobberer, item[0].reader)
     ):
@@ -78,7 +78,7 @@ def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[Group]:
         key: tuple[Any, ...] = (clobberer.kernel, clobberer.name, write_param)
         if needed:
             key = (*key, reader.kernel, reader.name, pair.param, reader is clobberer, pair.back)
-        groups.setdefault(key, Group(write_param, needed)).pairs.append(pair)
+        groups.setdefault(key, OverwriteGroup(write_param, needed)).pairs.append(pair)
     needing = [group for group in groups.values() if group.needed]
     minded = {(pair.array, pair.version) for group in needing for pair in group.pairs}
     harmless = [group for group in groups.values() if not group.needed]
@@ -87,7 +87,7 @@ def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[Group]:
     return [*needing, *(group for group in harmless if group.pairs)]
 
 
-def _pairs(trace: Trace, in_memory: bool) -> Iterator[tuple[Pair, bool]]:
+def _pairs(trace: Trace, in_memory: bool) -> Iterator[tuple[OverwrittenRead, bool]]:
     """Each overwrite, and whether an adjoint needs the old values."""
     for version in trace.versions:
         clobberer = version.overwritten_by
@@ -99,11 +99,14 @@ def _pairs(trace: Trace, in_memory: bool) -> Iterator[tuple[Pair, bool]]:
                 continue
             param, arg = found
             if arg.needed or trace.arrays[version.array].requires_grad:
-                yield Pair(index, param, clobberer, version.array, version.version), arg.needed
+                yield OverwrittenRead(index, param, clobberer, version.array, version.version), arg.needed
         writer = version.written_by
         if writer is not None and writer != clobberer:
             for param in _read_back(trace.launches[writer], version, in_memory):
-                yield Pair(writer, param, clobberer, version.array, version.version, back=True), True
+                yield (
+                    OverwrittenRead(writer, param, clobberer, version.array, version.version, back=True),
+                    True,
+                )
 
 
 def _read_argument(reader: Launch, version: Version) -> tuple[int, Argument] | None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import CodeType
 
 from tapedebug._syntax import parsed
-from tapedebug.diagnose.trace_analysis.value_flow import NOTHING, SURE, UNSURE, Scope, Walk
+from tapedebug.diagnose.trace_analysis.value_flow import NOTHING, SURE, UNSURE, Scope, ValueFlow
 
 Stack = Sequence[tuple[CodeType, int, int]]
 """Frames, innermost first: code, index of the calling instruction, and a number of the frame (0: unknown)."""
@@ -43,7 +43,7 @@ def flows(left: Stack, back: Stack) -> int | None:
         stop = None if scope is None else _node_at(scope, code, inner)
         if call is None or scope is None or stop is None:
             return UNSURE
-        walk = Walk(None, stop, _parameters(code, call, reached), _tree_of(code))
+        walk = ValueFlow(None, stop, _parameters(code, call, reached), _tree_of(code))
         walk.scope(scope)
         reached = walk.reached
     return max(reached.values(), default=NOTHING)
@@ -71,7 +71,7 @@ def arguments_reached(left: Stack, back: Stack) -> dict[ast.expr, int] | None:
     if start is stop:  # one call to a helper function, which reads and brings in
         return None
     level = _returned(left, place[0])
-    walk = Walk(start, stop, {}, _tree_of(code))
+    walk = ValueFlow(start, stop, {}, _tree_of(code))
     walk.scope(tree)
     return {node: min(level, its) for node, its in walk.reached.items()} if level else {}
 
@@ -123,7 +123,7 @@ def _returned(left: Stack, inner: int) -> int:
         library = "site-packages" in code.co_filename
         if library or tree is None or node is None or isinstance(tree, ast.Module | ast.Lambda):
             continue
-        walk = Walk(node, None, {}, _tree_of(code))
+        walk = ValueFlow(node, None, {}, _tree_of(code))
         walk.scope(tree)
         level = min(level, walk.returned)
     return level

@@ -8,7 +8,7 @@ from tapedebug.diagnose.trace_analysis.dependencies import Dependencies, Edge, N
 from tapedebug.trace import Trace
 
 
-class Reach:
+class Reachability:
     """The data flow of a trace between its inputs and its losses.
 
     A copy or a fill replaces all of an array, so that nothing leads past it.

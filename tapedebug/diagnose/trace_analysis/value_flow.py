@@ -44,7 +44,7 @@ DEPTH = 4
 """Calls within calls of the user's functions that are followed."""
 
 
-class Walk:
+class ValueFlow:
     """Follows what carries a value through the statements of one function, in order.
 
     Args:
@@ -293,7 +293,7 @@ class Walk:
                 return UNSURE
             if level:
                 carrying[word or names[place]] = level
-        inside = Walk(None, None, carrying, self.module, self.depth + 1)
+        inside = ValueFlow(None, None, carrying, self.module, self.depth + 1)
         inside.scope(definition)
         return inside.returned
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.report._diff.align import Run
 
 if TYPE_CHECKING:
-    from tapedebug.report._report_source import Subject
+    from tapedebug.report._report_source import ReportSource
     from tapedebug.trace import Finding, Trace
     from tapedebug.trace.model import Verdict
 
@@ -100,7 +100,7 @@ class Diff:
     begin: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     names: tuple[str, str] = ("", "")
-    _subjects: tuple[Subject, Subject] | None = field(default=None, compare=False)
+    _subjects: tuple[ReportSource, ReportSource] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self.names = (self.names[0] or self.before.name, self.names[1] or self.after.name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tapedebug._progress import OutOfTime
 from tapedebug.autograd.array_types import Checkpoint
-from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.checks.deadline import unchecked
 from tapedebug.autograd.checks.extra.batched import check_batched_adjoints, check_batched_tangents
 from tapedebug.autograd.checks.extra.dtypes import check_dtypes
@@ -17,7 +17,7 @@ from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.program import Pairs
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 
-Check = Callable[[ShadowProgram, Pairs, Plan, Checkpoint | None], list[PairResult]]
+Check = Callable[[ShadowProgram, Pairs, CheckPlan, Checkpoint | None], list[PairResult]]
 
 CHECKS: tuple[tuple[str, str, Check], ...] = (
     ("check_forward_ad", "tangent", check_tangents),
@@ -34,7 +34,7 @@ OF_THE_ADJOINT = ("check_undefined_grad", "check_grad_dtypes")
 def extra_checks(
     program: ShadowProgram,
     pairs: Pairs,
-    plan: Plan,
+    plan: CheckPlan,
     options: Options,
     checkpoint: Checkpoint | None = None,
 ) -> list[PairResult]:

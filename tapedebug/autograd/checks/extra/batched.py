@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats
-from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.probes import random_directions, shape_index
@@ -19,7 +19,7 @@ Vectors = dict[Port, Floats]
 
 
 def check_batched_adjoints(
-    program: ShadowProgram, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+    program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
     """Several adjoint seeds of each output at once and one by one, in both precisions."""
     found: dict[tuple[Port, Port], PairResult] = {}
@@ -42,7 +42,7 @@ def check_batched_adjoints(
 
 
 def check_batched_tangents(
-    program: ShadowProgram, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+    program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
     """Several tangents of each input at once and one by one, in both precisions."""
     found: dict[tuple[Port, Port], PairResult] = {}
@@ -86,7 +86,7 @@ def _apart(ports: list[Port], runs: list[tuple[Vectors, list[Vectors]]]) -> dict
 
 
 def _result(
-    program: ShadowProgram, source: Port, target: Port, where: Port, slot: Slot, plan: Plan, check: str
+    program: ShadowProgram, source: Port, target: Port, where: Port, slot: Slot, plan: CheckPlan, check: str
 ) -> PairResult:
     apart, k, i, together, alone = slot
     tolerance = plan.options.nondet_tol

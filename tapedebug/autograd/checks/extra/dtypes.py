@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint
-from tapedebug.autograd.checks.adjoint_check import Plan
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.checks.deadline import unchecked
-from tapedebug.autograd.checks.extra.tape_backward import RealPass, obstacle_to_real
+from tapedebug.autograd.checks.extra.tape_backward import TapeBackward, obstacle_to_backward
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.program import Pairs
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
@@ -17,13 +17,13 @@ NAME = "gradient dtype"
 
 
 def check_dtypes(
-    program: ShadowProgram, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+    program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
     """One result for each pair, of one reverse pass from adjoints of all outputs."""
-    why = obstacle_to_real(program)
+    why = obstacle_to_backward(program)
     if why is not None:
         return unchecked(program, pairs.chosen, why, NAME)
-    gradients = RealPass(program).run({port: np.ones(port.size) for port in program.outputs})
+    gradients = TapeBackward(program).run({port: np.ones(port.size) for port in program.outputs})
     results = []
     for source, target in pairs.chosen:
         a, gradient = source.array, gradients[source]

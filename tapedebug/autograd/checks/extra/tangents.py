@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
-from tapedebug.autograd.checks.adjoint_check import LARGEST, SAMPLE, Plan
+from tapedebug.autograd.checks.adjoint_check import LARGEST, SAMPLE, CheckPlan
 from tapedebug.autograd.checks.deadline import unchecked
-from tapedebug.autograd.finite_diff.comparison import Grid
+from tapedebug.autograd.finite_diff.comparison import EntryGrid
 from tapedebug.autograd.finite_diff.float32_noise import LOST, MARGIN, SAMPLES, minor_of
 from tapedebug.autograd.finite_diff.jacobian_entries import differences, fine_for
 from tapedebug.autograd.finite_diff.verdict import (
@@ -36,7 +36,7 @@ MANY = 64  # directions that are pushed at once
 
 
 def check_tangents(
-    program: ShadowProgram, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+    program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
     """Compare `J v` by the tangent with differences, entry by entry (`fast_mode`: random `v` only)."""
     results: dict[tuple[Port, Port], PairResult] = {}
@@ -76,7 +76,7 @@ class TangentCheck:
         program: Program,
         source: Port,
         targets: list[Port],
-        plan: Plan,
+        plan: CheckPlan,
         checkpoint: Checkpoint | None = None,
         kind: str = NAME,
     ) -> None:
@@ -170,7 +170,7 @@ class TangentCheck:
         self, target: Port, columns: Probes, reference: Reference, double: Floats, single: Floats
     ) -> PairResult:
         plan = self.plan
-        pair = Grid(
+        pair = EntryGrid(
             self.program, self.source, target, self.rows[target], columns,
             double, np.zeros(len(double)), reference, plan.tolerance, self.kind,
         )  # fmt: skip
@@ -195,7 +195,7 @@ class TangentCheck:
             )
         return describe(pair, codes, rounding=rounding, notes=notes)
 
-    def _explain(self, pair: Grid, exact: Floats, codes: Codes) -> Bools:
+    def _explain(self, pair: EntryGrid, exact: Floats, codes: Codes) -> Bools:
         """Turn SUSPECTs to AGREE, UNDECIDABLE or WRONG: the float64 twin is right, so is it rounding?"""
         samples = np.stack([self._moved(pair, np.random.default_rng(which)) for which in range(SAMPLES)])
         with np.errstate(all="ignore"):
@@ -209,7 +209,7 @@ class TangentCheck:
         forgiven: Bools = suspect & (codes == AGREE)
         return forgiven
 
-    def _lost_digits(self, pair: Grid) -> Bools:
+    def _lost_digits(self, pair: EntryGrid) -> Bools:
         """Rows whose value in the program's own precision has lost more digits than sound kernels lose."""
         single, double = (self.program.evaluate({}, single=single)[pair.target] for single in (True, False))
         with np.errstate(all="ignore"):
@@ -217,7 +217,7 @@ class TangentCheck:
         found: Bools = pair.rows.spread(lost.astype(np.float64)) > 0
         return found
 
-    def _moved(self, pair: Grid, rng: np.random.Generator) -> Floats:
+    def _moved(self, pair: EntryGrid, rng: np.random.Generator) -> Floats:
         """Tangents of the float64 twin at inputs that differ by one rounding of their dtype."""
         moved: Mapping[Port, Floats] = {
             port: values * (1.0 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
@@ -232,7 +232,7 @@ class TangentCheck:
                 lines.append(pair.rows.apply(found[pair.target]))
         return np.stack(lines, axis=1)
 
-    def _of_directions(self, pair: Grid, codes: Codes) -> PairResult:
+    def _of_directions(self, pair: EntryGrid, codes: Codes) -> PairResult:
         """The result of `fast_mode` where it agrees; where it does not, entries will tell."""
         with np.errstate(all="ignore"):
             error = np.abs(pair.ad - pair.reference.value)

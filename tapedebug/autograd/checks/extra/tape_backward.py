@@ -27,7 +27,7 @@ ONE_AT_A_TIME = threading.RLock()
 """A process has one tape that records, and workers of an executor may be threads of it."""
 
 
-class RealPass:
+class TapeBackward:
     """The records of a program again, on a tape of their own, with private copies of all arrays.
 
     Args:
@@ -98,7 +98,7 @@ class RealPass:
             tape.records.append(again)
 
 
-def obstacle_to_real(program: ShadowProgram) -> str | None:
+def obstacle_to_backward(program: ShadowProgram) -> str | None:
     """Why the records can not run again as they did; None where they can."""
     shadow = program.standing()
     if shadow.uncovered:

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats
-from tapedebug.autograd.checks.adjoint_check import Plan
-from tapedebug.autograd.checks.extra.tape_backward import RealPass, obstacle_to_real
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
+from tapedebug.autograd.checks.extra.tape_backward import TapeBackward, obstacle_to_backward
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.probes import random_directions, shape_index
@@ -28,13 +28,13 @@ Vectors = dict[Port, Floats]
 
 
 def check_undefined(
-    program: ShadowProgram, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+    program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
     """A result for each pair where an adjoint that was left out is not as good as zero; else none.
 
     What could not be tried is noted in `pairs`.
     """
-    why = obstacle_to_real(program)
+    why = obstacle_to_backward(program)
     if why is not None:
         pairs.notes.append(f"not checked: whether adjoints that are not set count as zero: {why}")
         return []
@@ -63,7 +63,7 @@ class _Test:
         self.zeros = {port: np.zeros(port.size) for port in whole}
 
     def _pull(self, seeds: Mapping[Port, Floats], without: Collection[Port] = ()) -> Vectors:
-        gradients = RealPass(self.program, without).run(seeds)
+        gradients = TapeBackward(self.program, without).run(seeds)
         return {port: a.numpy().ravel().astype(np.float64) for port, a in gradients.items()}
 
     def none_set(self) -> list[PairResult]:
