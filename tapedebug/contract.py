@@ -22,6 +22,7 @@ import numpy as np
 Values: TypeAlias = np.ndarray[Any, Any]
 Seeds: TypeAlias = "Mapping[Array, Values]"
 T = TypeVar("T")
+A = TypeVar("A", bound="Array")
 
 Consume = Literal["versions", "current"]
 """The values that adjoints read: those that each operation had, or those that memory holds at the end."""
@@ -322,7 +323,7 @@ class Replay(Protocol):
 
     def backward(
         self,
-        seeds: Seeds | None,
+        seeds: Mapping[A, Values] | None,
         consume: Consume = "versions",
         start: int | None = None,
         stop: int = 0,
@@ -443,7 +444,7 @@ class TangentReplay(Replay, Protocol):
 
     def push(
         self,
-        tangents: Mapping[Array, Any] | None,
+        tangents: Mapping[A, Values] | None,
         start: int = 0,
         stop: int | None = None,
         on_operation: Callable[[Operation], Any] | None = None,

@@ -57,6 +57,30 @@ def test_the_adjoint_of_an_in_place_kernel_replaces_the_adjoint():
     assert x.numpy().tolist() == [1, 2, 3]
 
 
+@wp.kernel
+def square_then_add(v: wp.array(dtype=float), x: wp.array(dtype=float)):
+    i = wp.tid()
+    v[i] = v[i] * v[i]
+    x[i] = x[i] + v[i] * v[i]
+
+
+def test_the_adjoint_of_a_kernel_that_reads_back_what_it_overwrote():
+    """It is the transpose of the launch at the values in memory, which are those from before the launch."""
+    v, x, adj_v, adj_x = _vector(3), _vector(1), wp.ones(1), wp.ones(1)
+    wp.launch(square_then_add, 1, inputs=[v, x], adj_inputs=[adj_v, adj_x], adjoint=True)
+    assert (adj_v.list(), adj_x.list()) == ([2 * 3 + 4 * 3**3], [1]), "of v² + x + v⁴"
+    assert (v.list(), x.list()) == ([3], [1])
+    wp.launch(square_then_add, 1, inputs=[v, x])  # now v is 9, and the adjoint is that of a second launch
+    again, adj_x = wp.ones(1), wp.ones(1)
+    wp.launch(square_then_add, 1, inputs=[v, x], adj_inputs=[again, adj_x], adjoint=True)
+    assert again.list() == [2 * 9 + 4 * 9**3]
+    v, x = _vector(3, requires_grad=True), _vector(1, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square_then_add, 1, inputs=[v, x])
+    tape.backward(grads={v: wp.ones(1), x: wp.ones(1)})
+    assert v.grad.list() == adj_v.list(), "a tape keeps the values from before"
+
+
 def test_adjoints_of_other_strides():
     grid = wp.array(np.arange(6.0).reshape(3, 2), dtype=float)
     gradients = wp.zeros((2, 3))

@@ -53,8 +53,8 @@ def test_double_precision_twin():
     shadow.backward({loss: [1.0]})
     x = tape.records[0].args[0]
     np.testing.assert_allclose(shadow.gradient(x), 16 * start**15, rtol=1e-14)
-    assert tape.replay(dtype=np.float64).f64
-    assert tape.replay(dtype=np.dtype("float64")).f64
+    assert tape.replay(dtype=np.float64).is_float64
+    assert tape.replay(dtype=np.dtype("float64")).is_float64
 
 
 @pytest.mark.parametrize("mode", ["preserve", "ignore"])

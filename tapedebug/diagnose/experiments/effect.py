@@ -77,7 +77,7 @@ def relative(before: float, after: float) -> float:
 
 def beyond_rounding(change: float, shadow: Shadow) -> float:
     """A relative change, or 0 where it may be rounding."""
-    return change if shadow.f64 or change >= ROUNDING else 0.0
+    return change if shadow.is_float64 or change >= ROUNDING else 0.0
 
 
 def loss_of(replay: Replay, shadow: Shadow) -> float:

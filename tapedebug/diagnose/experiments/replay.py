@@ -418,7 +418,7 @@ class Replay:
             TapeError: Memory is used as several types, and has no twin.
         """
         shadow = self._shadow(double=True)
-        if not shadow.f64:
+        if not shadow.is_float64:
             from tapedebug import TapeError
 
             raise TapeError("memory that is used as several types has no float64 twin")

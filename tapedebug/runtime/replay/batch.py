@@ -224,7 +224,7 @@ class _Forward(_Batch):
         calls: list[Call] = []
         for r in shadow.records:
             if r.kind == "kernel":
-                calls.append((r.plan.forward_run(shadow.f64), r.threads, table.at(table.forward(r))))
+                calls.append((r.plan.forward_run(shadow.is_float64), r.threads, table.at(table.forward(r))))
             else:
                 calls.append((self._special(r), 0, None))
         self.calls = _call_list(calls, table.spread())
@@ -264,7 +264,9 @@ class _Push(_Forward):
         calls: list[Call] = []
         for r in records:
             if r.kind == "kernel":
-                calls.append((r.plan.tangent_run(shadow.f64, False), r.threads, table.at(table.tangent(r))))
+                calls.append(
+                    (r.plan.tangent_run(shadow.is_float64, False), r.threads, table.at(table.tangent(r)))
+                )
             else:
                 calls.append((self._special(r), 0, None))
         self.calls = _call_list(calls, table.spread())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tapedebug.contract import A, Array
 from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.launch.plan import Plan, Runner
-from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Bytes
 from tapedebug.runtime.replay.shadow import Shadow, Values
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
@@ -34,7 +34,7 @@ class SecondShadow(Shadow):
         self._dot_copies: dict[Need, Bytes] = {}
         self._dot_scratches: dict[Scratch, Bytes] = {}
 
-    def pull(self, seeds: Mapping[array, Any]) -> SecondShadow:
+    def pull(self, seeds: Mapping[A, Any]) -> SecondShadow:
         """Run the adjoints of all records that ran, with their tangents, after `push(…, detached=True)`.
 
         Args:
@@ -56,8 +56,9 @@ class SecondShadow(Shadow):
         CallList(steps.runs, steps.threads, steps.addresses).run()
         return self
 
-    def gradient_tangent(self, a: array) -> Values:
-        """A copy of the tangent of the adjoint of `a` after `pull`, of the same shape as `gradient`."""
+    def gradient_tangent(self, a: Array, /) -> Values:
+        """Return a copy of the tangent of the adjoint of `a` after `pull`, shaped as `gradient`."""
+        a = self._own(a)
         return self._buffer(a).adjoint_dots(a).copy()
 
     def _keep(self, need: Need, buffer: ShadowBuffer) -> None:

@@ -11,13 +11,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from tapedebug._errors import TapeError
 from tapedebug.compiler.diagnostics import ASSERT
+from tapedebug.contract import A
+from tapedebug.contract import Consume as Consume
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
-from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
 from tapedebug.runtime.replay.shadow_state import Held
 from tapedebug.runtime.replay.shadow_state import Values as Values
@@ -29,7 +30,6 @@ from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
 
 OnLaunch = Callable[[Record], Any]
-Consume = Literal["versions", "current"]
 
 
 class Shadow(Held):
@@ -95,7 +95,14 @@ class Shadow(Held):
     # -- running --------------------------------------------------------------------------------------
 
     def reset(self) -> Self:
-        """Stand before the first record again, with no inputs replaced but those before `fix_inputs`."""
+        """Stand before the first record again, with no inputs replaced but those before `fix_inputs`.
+
+        Raises:
+            TapeError: Values that were set after the first record would be lost unused. It is raised once: a
+                second call drops them.
+        """
+        if not self._refused:
+            self._refuse_unused("reset() drops them", "to drop these, call reset() again")
         for a, values in reversed(self._found.items()):  # latest first: they may overlap
             self._buffer(a).view(a)[...] = values
         self._found.clear()
@@ -144,7 +151,7 @@ class Shadow(Held):
 
     def push(
         self,
-        tangents: Mapping[array, Any] | None,
+        tangents: Mapping[A, Any] | None,
         start: int = 0,
         stop: int | None = None,
         on_operation: OnLaunch | None = None,
@@ -231,7 +238,7 @@ class Shadow(Held):
 
     def backward(
         self,
-        seeds: Mapping[array, Any] | None,
+        seeds: Mapping[A, Any] | None,
         consume: Consume = "versions",
         start: int | None = None,
         stop: int = 0,
@@ -261,6 +268,7 @@ class Shadow(Held):
         if first > self.position:
             told = f"replay: cannot run backward from record {first}: forward has run {self.position} records"
             raise TapeError(told, hint="run forward further first")
+        self._unused = None
         if seeds is not None:
             self._seed(seeds)
         steps = self._steps(consume)
@@ -337,7 +345,7 @@ class Shadow(Held):
         calls: Calls = []
         for record in self.records:
             if record.kind == "kernel":
-                calls.append((record.plan.forward_run(self.f64), table.forward(record)))
+                calls.append((record.plan.forward_run(self.is_float64), table.forward(record)))
             else:
                 calls.append((forward_special(record, self.space), 0))
         return table, self._listed(table, calls)

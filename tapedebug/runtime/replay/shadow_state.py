@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug.contract import A, Array
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.struct_fields import by_field
@@ -24,47 +25,46 @@ class Held:
     """The part of a `Shadow` that is its memory: what it holds can be read, and replaced.
 
     Attributes:
-        f64: Float32 is held as float64.
+        is_float64: Float32 arrays are held, and computed with, in float64.
         position: The index of the record that runs next.
         lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
     """
 
     def __init__(self, tracker: Tracker, dtype: Any) -> None:
-        self.f64 = is_double(dtype)
+        self.is_float64 = is_double(dtype)
         self.position = 0
         self.lost: list[str] = []
         # The tables of packed arguments refer to the space, and the space to no table: a shadow that is
         # dropped goes away at once, with all its memory.
-        self.space = ShadowSpace(tracker, self.f64)
+        self.space = ShadowSpace(tracker, self.is_float64)
         self._buffers = self.space.buffers
         self._injections = injections_of(self._buffers)
         self._inputs: dict[array, Values] = {}
         self._fixed: dict[array, Values] = {}
         self._found: dict[array, Values] = {}  # what was there before they were set
         self._unused: array | None = None  # was set after the first record, and nothing has run since
+        self._refused = False  # an error has said so
 
-    @property
-    def is_float64(self) -> bool:
-        """True if float32 arrays are held, and computed with, in float64."""
-        return self.f64
-
-    def values(self, a: array) -> Values:
-        """A copy of the values of `a` now, of its shape plus the vector dimension.
+    def values(self, a: Array, /) -> Values:
+        """Return a copy of the values of `a` now, of its shape plus the vector dimension.
 
         Raises:
             TapeError: The tape does not use the array's memory.
         """
+        a = self._own(a)
         return self._buffer(a).view(a).copy()
 
-    def set(self, a: array, values: Any) -> None:
+    def set(self, a: Array, values: Any, /) -> None:
         """Replace the values of `a` as they are now, before the record that runs next.
 
         Before the first record they are an input, which outlasts `forward(0)`, and which `reset` takes back.
-        Later ones are for the records that follow: `forward(0)` is an error that says so until one has run.
+        Later ones are for what runs next, a record or a reverse pass: until then `forward(0)` and `reset` are
+        errors, because both would drop them.
 
         Raises:
             TapeError: The tape does not use the array's memory, or the values have another shape.
         """
+        a = self._own(a)
         buffer = self._buffer(a)
         found = _fitting("the values for", a, values)
         if self.position == 0:
@@ -73,7 +73,7 @@ class Held:
             if a not in self._found:
                 self._found[a] = buffer.view(a).copy()
         else:
-            self._unused = a
+            self._unused, self._refused = a, False
         buffer.view(a)[...] = found
 
     def fix_inputs(self) -> None:
@@ -81,15 +81,17 @@ class Held:
         self._fixed = dict(self._inputs)
         self._found.clear()
 
-    def gradient(self, a: array) -> Values:
-        """A copy of the adjoint of `a` after `backward`, of its shape plus the vector dimension."""
+    def gradient(self, a: Array, /) -> Values:
+        """Return a copy of the adjoint of `a` after `backward`, of its shape plus the vector dimension."""
+        a = self._own(a)
         buffer = self._buffer(a)
         if buffer.adjoint is None:
             return np.zeros_like(buffer.view(a))
         return buffer.view(a, adjoint=True).copy()
 
-    def set_gradient(self, a: array, values: Values) -> None:
+    def set_gradient(self, a: Array, values: Values, /) -> None:
         """Replace the adjoint of `a`."""
+        a = self._own(a)
         self._buffer(a).view(a, adjoint=True)[...] = _fitting("the adjoint of", a, values)
 
     def drop_gradient(self, a: array, where: Values) -> None:
@@ -98,8 +100,9 @@ class Held:
         buffer.gradient()
         buffer.view(a, adjoint=True)[where] = 0
 
-    def tangent(self, a: array) -> Values:
-        """A copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""
+    def tangent(self, a: Array, /) -> Values:
+        """Return a copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""
+        a = self._own(a)
         buffer = self._buffer(a)
         return np.zeros_like(buffer.view(a)) if buffer.tangent is None else buffer.dots(a).copy()
 
@@ -113,7 +116,7 @@ class Held:
         given[...] = 0
 
     def matches_live(self) -> bool:
-        """Whether what this replay computed is, bit for bit, what the arrays of the user hold.
+        """True if what this replay computed is, bit for bit, what the arrays of the user hold.
 
         Ranges that something outside the tape wrote since are left out.
         """
@@ -140,22 +143,25 @@ class Held:
         """Whether something outside the tape wrote just before record `index`."""
         return index in self._injections
 
-    def _buffer(self, a: Any) -> ShadowBuffer:
-        found = self._buffers.get(a.buffer) if isinstance(a, array) else None
+    @staticmethod
+    def _own(a: Any) -> array:
+        """Return `a` as an array of this engine: the one place where arrays come in through the contract.
+
+        Raises:
+            TapeError: It is no array, or another engine's.
+        """
+        if not isinstance(a, array):
+            raise _not_on_tape(repr(a))
+        return a
+
+    def _buffer(self, a: array) -> ShadowBuffer:
+        found = self._buffers.get(a.buffer)
         if found is None:
-            told = f"the array{a._facts()}" if isinstance(a, array) else repr(a)
-            raise TapeError(
-                f"replay: {told} is not on the tape", hint="pass an array that a recorded launch uses"
-            )
+            raise _not_on_tape(f"the array{a._facts()}")
         return found
 
     def _restart(self) -> None:
-        if self._unused is not None:
-            raise TapeError(
-                f"replay: the values that were set for the array{self._unused._facts()} before record "
-                f"{self.position} would be lost: forward(0) starts over",
-                hint=f"for an input, call reset() before set(); else go on with forward({self.position})",
-            )
+        self._refuse_unused("forward(0) starts over", f"else go on with forward({self.position})")
         if self.position:
             for buffer in self._buffers.values():
                 buffer.restart()
@@ -163,19 +169,34 @@ class Held:
         for a, values in self._inputs.items():
             parallel_memcpy.copy(self._buffer(a).view(a), values)
 
-    def _seed(self, seeds: Mapping[array, Any]) -> None:
+    def _refuse_unused(self, what: str, otherwise: str) -> None:
+        """Refuse to drop values that were set after the first record, and that nothing has used.
+
+        Raises:
+            TapeError: There are some.
+        """
+        if self._unused is not None:
+            self._refused = True
+            raise TapeError(
+                f"replay: the values that were set for the array{self._unused._facts()} before record "
+                f"{self.position} would be lost: {what}",
+                hint=f"for an input, call reset() before set(); {otherwise}",
+            )
+
+    def _seed(self, seeds: Mapping[A, Any]) -> None:
         for buffer in self._buffers.values():
             if buffer.adjoint is not None:
                 parallel_memcpy.clear(buffer.adjoint)
-        for a, values in by_field(seeds, "replay: the seed"):
+        for given, values in by_field(seeds, "replay: the seed"):
+            a = self._own(given)
             buffer = self._buffer(a)
             buffer.gradient()
             parallel_memcpy.copy(buffer.view(a, adjoint=True), _fitting("the seed of", a, values))
 
-    def _set_tangents(self, tangents: Mapping[array, Any]) -> None:
+    def _set_tangents(self, tangents: Mapping[A, Any]) -> None:
         self.lost = []
-        given = [*by_field(tangents, "replay: the tangent")]
-        whole = {a.buffer for a, _ in given if isinstance(a, array) and _is_whole(a)}
+        given = [(self._own(a), values) for a, values in by_field(tangents, "replay: the tangent")]
+        whole = {a.buffer for a, _ in given if _is_whole(a)}
         for mine, held in self._buffers.items():
             if held.tangent is not None and mine not in whole:
                 parallel_memcpy.clear(held.tangent)
@@ -188,8 +209,12 @@ class Held:
             parallel_memcpy.copy(buffer.dots(a), _fitting("the tangent of", a, values))
 
 
+def _not_on_tape(what: str) -> TapeError:
+    return TapeError(f"replay: {what} is not on the tape", hint="pass an array that a recorded launch uses")
+
+
 def _is_whole(a: array) -> bool:
-    """Whether an array is all of its buffer."""
+    """True if an array is all of its buffer."""
     return a.is_contiguous and a.stop - a.start == a.buffer.nbytes
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tapedebug._errors import TapeError
+from tapedebug.contract import Seeds
 from tapedebug.runtime.interrupts import deferred
 from tapedebug.runtime.memory.buffer import Buffer, Bytes, gradients
 from tapedebug.runtime.replay.shadow import Shadow
@@ -110,7 +111,7 @@ class Moment:
                 hint="pass backward=False",
             )
 
-    def _find_seeds(self, loss: array | None, grads: Mapping[array, Any] | None) -> Mapping[array, Any]:
+    def _find_seeds(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
         if loss is not None or grads:
             found = checked_seeds(self.tape.tracker, loss, grads, {})
             return {a: values_of(seed) for a, seed in found.items()}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tapedebug import contract
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.reverse.borrowed_seed import Lent, values_of
 from tapedebug.runtime.reverse.seeds import Held, Seeds
@@ -61,8 +62,8 @@ class BackwardCall:
         return {**self._preset, **self._seeds} if self._preset else self._seeds
 
     @property
-    def seeds(self) -> Seeds:
-        """Copies of all seeds of the pass: of the loss, of `grads`, and of what gradients held already.
+    def seeds(self) -> contract.Seeds:
+        """Return copies of all seeds: of the loss, of `grads`, and of what gradients held already.
 
         A tape keeps those of its last call only.
         """

@@ -10,6 +10,7 @@ from typing import Any
 
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._interval_index import range_key
+from tapedebug.contract import Array
 from tapedebug.runtime import tape_observers
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import launch_dims, resolve
@@ -139,9 +140,9 @@ class Tape(Recorded):
         """True while launches are being recorded."""
         return is_recording(self)
 
-    def names(self, a: array) -> list[str]:
+    def names(self, a: Array, /) -> list[str]:
         """Return the names of an array in the program, the best first; empty if none is known."""
-        return self.array_names.get(range_key(a), [])
+        return self.array_names.get(range_key(a), []) if isinstance(a, array) else []
 
     @property
     def array_names(self) -> dict[Any, list[str]]:

@@ -7,11 +7,11 @@ arrays.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
 from tapedebug._errors import TapeError
-from tapedebug.contract import Engine
+from tapedebug.contract import Array, Engine, Seeds
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import tape_capability
 from tapedebug.runtime.memory.array import array
@@ -19,7 +19,6 @@ from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.tape_snapshot import Moment
 from tapedebug.runtime.reverse.preset_seeds import pending_seeds
-from tapedebug.runtime.reverse.seeds import Seeds
 from tapedebug.runtime.tape.buffer_versions import Ledger, Outside
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.scopes import BackwardCall
@@ -74,12 +73,13 @@ class Recorded:
         """The reverse passes that ran, in order."""
         return self.backward_calls
 
-    def uses(self, a: array) -> bool:
-        """Return True if a record accesses the memory of an array."""
-        return a.buffer in self.tracker.ledgers
+    def uses(self, a: Array, /) -> bool:
+        """True if a record accesses the memory of an array."""
+        return a.region in self.tracker.ledgers
 
-    def region_size(self, region: Buffer) -> int:
+    def region_size(self, region: Hashable, /) -> int:
         """Return the number of bytes of a buffer."""
+        assert isinstance(region, Buffer)
         return region.nbytes
 
     def new_replay(self, *, float64: bool = False) -> Shadow:
@@ -109,11 +109,13 @@ class Recorded:
 
     @property
     def seeds(self) -> Seeds:
-        """The seeds of the last reverse pass, by array: of its loss, of `grads`, and of what gradients held.
+        """Return the seeds of the last reverse pass: of its loss, of `grads`, and of what gradients held.
 
         Before the first pass: what the gradients of the arrays that the tape writes hold now.
         """
-        return self.backward_calls[-1].seeds if self.backward_calls else pending_seeds(self.tracker)
+        if self.backward_calls:
+            return self.backward_calls[-1].seeds
+        return dict(pending_seeds(self.tracker).items())
 
     def array_named(self, label: str) -> array:
         """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.
