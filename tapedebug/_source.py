@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from types import CodeType
 from typing import Any, TypeGuard
 
@@ -51,6 +52,29 @@ class Span:
             "column": self.column,
             "function": self.function,
         }
+
+
+Site = tuple[CodeType, int]
+"""A call site, captured cheaply: the code object and the index of the calling instruction."""
+
+
+def site_span(site: Site) -> Span:
+    """Return the file, lines and columns of a call site."""
+    code, instruction = site
+    line, end_line, column, end_column = next(
+        islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
+    )
+    line = line or code.co_firstlineno
+    text = _files.file_line(code.co_filename, line)
+    return Span(
+        file=code.co_filename,
+        line=line,
+        column=column or 0,
+        end_line=end_line or line,
+        end_column=len(text) if end_column is None else end_column,
+        function=code.co_name,
+        text=text,
+    )
 
 
 @dataclass(frozen=True)

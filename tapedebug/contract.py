@@ -302,6 +302,9 @@ class Replay(Protocol):
     pulse: Callable[[], None] | None
     """Called before each operation that runs, forward or in reverse; may raise to cancel."""
 
+    on_outside: Callable[[Any], Any] | None
+    """Called with an operation before which something outside the tape wrote, once that is loaded."""
+
     def reset(self) -> Replay:
         """Stand before the first operation again, with the values that the tape found."""
 
@@ -487,3 +490,10 @@ def is_recorded_tape(found: object) -> bool:
 def regions_of(operations: Iterable[Operation]) -> set[Hashable]:
     """Return the memory regions that operations access."""
     return {access.array.region for operation in operations for access in operation.accesses}
+
+
+def memory_key(array: Array) -> Hashable:
+    """Return what makes two arrays one: the same bytes; for contiguous arrays whatever their shape."""
+    if array.is_contiguous:
+        return id(array.region), array.start, array.stop
+    return id(array.region), array.start, array.shape, array.strides, array.dtype_name

@@ -60,7 +60,7 @@ class Shadow(Held):
         self.uncovered = _uncovered(self.records)
         self.pulse: Callable[[], None] | None = None
         self.forward_only = False
-        self.on_outside: OnLaunch | None = None
+        self.on_outside: Callable[[Any], Any] | None = None
         self._saves = self._plan_saves(tracker)
         with_scratch = [r.index for r in self.records if r.scratch]
         self._busy = [*sorted({*self._saves, *self._injections, *with_scratch}), len(self.records)]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._clock import clock
 from tapedebug._interval_index import Ranges, range_key
 from tapedebug._source import Span
 from tapedebug.runtime.memory.alias_spans import folds
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
-from tapedebug.runtime.tape.gradient_history import clock
 
 VIEWS = 20
 """Bits for the number of views in the counts of a buffer: one number, which no garbage collector visits."""

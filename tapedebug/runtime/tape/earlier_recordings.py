@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._clock import clock
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.buffer_versions import VIEWS
-from tapedebug.runtime.tape.gradient_history import clock
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.buffer import Buffer

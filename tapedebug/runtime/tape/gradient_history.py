@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tapedebug._clock import clock
 from tapedebug.runtime.state import state
 from tapedebug.runtime.tape.frame_values import FrameValues, frame_values
 from tapedebug.runtime.tape.record import Site, Stack, call_site, call_stack, site_of
@@ -52,27 +53,6 @@ GLANCE = 32
 """How many numbers of an array are kept with an event, evenly spread."""
 
 Kind = Literal["backward", "zero", "read", "write", "reset"]
-
-
-class Clock:
-    """Counts the events of the process.
-
-    Attributes:
-        now: The time of the last one.
-    """
-
-    __slots__ = ("now",)
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def tick(self) -> int:
-        """Go on, and return the time."""
-        self.now += 1
-        return self.now
-
-
-clock = Clock()
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._clock import clock
 from tapedebug.runtime.memory.buffer import Buffer, Window
 from tapedebug.runtime.state import state
-from tapedebug.runtime.tape.gradient_history import clock
 from tapedebug.runtime.tape.record import Stack, call_stack
 from tapedebug.runtime.tape.tracker import HOST_READS
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import islice
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tapedebug._files import file_line
+from tapedebug._source import Site as Site
 from tapedebug._source import Span
+from tapedebug._source import site_span as site_span
 from tapedebug.contract import Access, Kind
 from tapedebug.runtime.capabilities import operation_capability
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.buffer_versions import Need, Scratch
 
 T = TypeVar("T")
-
-Site = tuple[CodeType, int]
-"""A call site, captured cheaply: the code object and the index of the calling instruction."""
 
 BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
 """Packages whose frames are nobody's place: IPython stands between a cell and our magics."""
@@ -61,25 +58,6 @@ def site_of(stack: Stack) -> Site | None:
         if "site-packages" not in code.co_filename:
             return code, instruction
     return stack[0][:2] if stack else None
-
-
-def site_span(site: Site) -> Span:
-    """File, lines and columns of a call site."""
-    code, instruction = site
-    line, end_line, column, end_column = next(
-        islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
-    )
-    line = line or code.co_firstlineno
-    text = file_line(code.co_filename, line)
-    return Span(
-        file=code.co_filename,
-        line=line,
-        column=column or 0,
-        end_line=end_line or line,
-        end_column=len(text) if end_column is None else end_column,
-        function=code.co_name,
-        text=text,
-    )
 
 
 class Record:

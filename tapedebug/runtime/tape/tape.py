@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from tapedebug._clock import clock, tape_ids
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._interval_index import range_key
 from tapedebug.contract import Array
@@ -24,15 +24,13 @@ from tapedebug.runtime.tape.array_names import Names
 from tapedebug.runtime.tape.builtin_plans import func_plan
 from tapedebug.runtime.tape.earlier_recordings import remember
 from tapedebug.runtime.tape.element_tracking import Tracking
-from tapedebug.runtime.tape.gradient_history import Event, Pass, clock
+from tapedebug.runtime.tape.gradient_history import Event, Pass
 from tapedebug.runtime.tape.memory_budget import Budget, parse_budget
 from tapedebug.runtime.tape.record import Record, call_site
 from tapedebug.runtime.tape.scopes import BackwardCall, Scope
 from tapedebug.runtime.tape.tape_gradients import Gradients
 from tapedebug.runtime.tape.tape_queries import Recorded
 from tapedebug.runtime.tape.tracker import Tracker
-
-_ids = itertools.count(1)
 
 
 class Tape(Recorded):
@@ -79,7 +77,7 @@ class Tape(Recorded):
                 f"Tape: track is 'elements' or None; got {wanted!r}", hint="use one of these, or leave it out"
             )
         self.track = wanted
-        self.id = next(_ids)
+        self.id = next(tape_ids)
         self.began = self.ended = 0
         self.on_overwrite = mode
         self.memory_budget = parse_budget(memory_budget)

@@ -1,0 +1,18 @@
+"""Tapes of executable operations: what an engine needs to give the debugger a tape that it can replay.
+
+An engine describes each step as an `ExecutableOperation` and records it on an `OperationTape`; replays,
+writes from outside and reverse passes are worked out here. `tests/reference_engine.py` is an example.
+"""
+
+from __future__ import annotations
+
+from tapedebug.operations.array import HostArray as HostArray
+from tapedebug.operations.memory import Memory as Memory
+from tapedebug.operations.memory import Region as Region
+from tapedebug.operations.operation import ExactAdjoint as ExactAdjoint
+from tapedebug.operations.operation import ExecutableOperation as ExecutableOperation
+from tapedebug.operations.operation import HostOperation as HostOperation
+from tapedebug.operations.operation import RunsInFloat64 as RunsInFloat64
+from tapedebug.operations.operation import caller_place as caller_place
+from tapedebug.operations.replay import OperationReplay as OperationReplay
+from tapedebug.operations.tape import OperationTape as OperationTape

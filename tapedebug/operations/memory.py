@@ -1,0 +1,113 @@
+"""Memory of the program and of replays: regions of bytes at addresses that never change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tapedebug.contract import Array, Values
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+ALIGNMENT = 64
+"""Bytes to which regions of replays are aligned, as vector instructions ask for."""
+
+
+class Region:
+    """One allocation of the program: the bytes of its values and, where it has them, of its gradients.
+
+    Attributes:
+        values: A view of the program's own memory.
+        gradients: Memory of the same layout for the gradients, or None.
+    """
+
+    __slots__ = ("__weakref__", "gradients", "values")
+
+    def __init__(self, values: np.ndarray[Any, Any], gradients: np.ndarray[Any, Any] | None = None) -> None:
+        self.values: Bytes = bytes_of(values)
+        self.gradients: Bytes | None = None if gradients is None else bytes_of(gradients)
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte."""
+        return int(self.values.ctypes.data)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return int(self.values.nbytes)
+
+
+class Memory:
+    """The bytes of each region, at addresses that never change: an engine may bind pointers to them once.
+
+    Args:
+        regions: The bytes of each region.
+        wide: The regions that hold float32 values as float64: everything in them takes twice the bytes.
+
+    Attributes:
+        bytes: The bytes by region.
+        bound: Anything that engines make for this memory; it lives as long as the memory.
+    """
+
+    def __init__(self, regions: Mapping[Hashable, Bytes], wide: Collection[Hashable] = ()) -> None:
+        self.bytes = dict(regions)
+        self.wide = frozenset(wide)
+        self.bound: dict[Any, Any] = {}
+        self._views: dict[Array, Values] = {}
+
+    @classmethod
+    def zeros(cls, sizes: Mapping[Hashable, int], wide: Collection[Hashable] = ()) -> Memory:
+        """Return new memory for regions of so many bytes; twice as many where they are held wide."""
+        return cls({region: _aligned(size * (1 + (region in wide))) for region, size in sizes.items()}, wide)
+
+    def view(self, array: Array) -> Values:
+        """Return an array in this memory, of its shape plus that of one element; float64 in a wide region."""
+        found = self._views.get(array)
+        if found is None:
+            found = self._views[array] = self._view(array)
+        return found
+
+    def range(self, region: Hashable, start: int, stop: int) -> Bytes:
+        """Return the bytes that correspond to `start … stop` of a region of the program."""
+        scale = 1 + (region in self.wide)
+        return self.bytes[region][start * scale : stop * scale]
+
+    def _view(self, array: Array) -> Values:
+        scale = 1 + (array.region in self.wide)
+        scalar = np.dtype(np.float64) if scale == 2 else array.scalar_dtype
+        inner, step = [], scalar.itemsize
+        for length in reversed(array.element_shape):
+            inner.append(step)
+            step *= length
+        offset = array.start - sum(
+            min(0, s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)
+        )
+        return np.ndarray(
+            array.shape + array.element_shape,
+            scalar,
+            self.bytes[array.region],
+            offset * scale,
+            (*(s * scale for s in array.strides), *reversed(inner)),
+        )
+
+
+def bytes_of(values: np.ndarray[Any, Any]) -> Bytes:
+    """Return the memory of a C-contiguous array as bytes, without a copy."""
+    found: Bytes = values.reshape(-1).view(np.uint8)
+    return found
+
+
+def widened(content: Bytes) -> Bytes:
+    """Return the bytes of float32 values as the bytes of the same values in float64."""
+    with np.errstate(invalid="ignore"):  # memory that was never written may hold any bits
+        found: Bytes = content.view(np.float32).astype(np.float64).view(np.uint8)
+    return found
+
+
+def _aligned(nbytes: int) -> Bytes:
+    block = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    lead = -block.ctypes.data % ALIGNMENT
+    return block[lead : lead + nbytes]

@@ -1,0 +1,110 @@
+"""Operations that can be run again on private memory, forward and in reverse."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from types import FrameType
+from typing import Any, Protocol, TypeVar, cast
+
+from tapedebug._source import Span, site_span
+from tapedebug.contract import Access, Kind, Operation, Place
+from tapedebug.operations.memory import Memory
+
+T = TypeVar("T")
+
+
+class Step(Protocol):
+    """A map from the state of memory to the next one, and its transpose."""
+
+    def forward(self, values: Memory) -> None:
+        """Change memory as the operation did; repeatable, and touching nothing but its accesses."""
+
+    def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
+        """Replace the adjoints of the state after the operation by those of the state before it.
+
+        Adjoints of what it overwrites are used up, those of what it leaves alone stay. `before` and `after`
+        hold the values that its accesses claim to need (`needs_before`, `needs_after`) and stay as they are.
+        An operation that is not `ExactAdjoint` reads `before` only; it is given there the values after the
+        operation, if these are measured to make it the transpose of `forward`.
+        """
+
+
+class ExecutableOperation(Operation, Step, Protocol):
+    """An operation with its step. Capabilities: `RunsInFloat64`, `ExactAdjoint`, those of the contract."""
+
+    @property
+    def code(self) -> Hashable:
+        """Equal for operations that compute the same function of their arguments, such as their kernel."""
+
+
+class RunsInFloat64(Step, Protocol):
+    """The same step on memory that holds float32 values as float64."""
+
+
+class ExactAdjoint(Protocol):
+    """The operation's `vjp` reads the values before and after it as it should: nothing is to be measured."""
+
+
+class HostOperation:
+    """The descriptive half of an `ExecutableOperation`; a subclass adds `forward` and `vjp`.
+
+    Args:
+        name: The name of the kernel or function.
+        args: The arguments: arrays, and values that are not arrays.
+        params: The names of the parameters.
+        accesses: The use made of each argument that is an array.
+        call_site: The place in the program that ran it, see `caller_place`.
+        kind: The kind of the operation.
+        dim: The launch dimensions.
+        code: Anything hashable that tells what it computes; by default its class and name.
+        capabilities: Implementations by capability protocol.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        args: Sequence[Any],
+        params: Sequence[str],
+        accesses: Sequence[Access],
+        call_site: Place,
+        kind: Kind = "kernel",
+        dim: tuple[int, ...] = (),
+        code: Hashable = None,
+        capabilities: Mapping[type, Any] | None = None,
+    ) -> None:
+        self.name, self.kind, self.dim = name, kind, dim
+        self.args, self.params, self.accesses = args, params, accesses
+        self.call_site = call_site
+        self.code: Hashable = (type(self), name) if code is None else code
+        self.capabilities: dict[type, Any] = dict(capabilities or {})
+        self.has_adjoint = True
+        self.index = 0
+        self.scope: int | None = None
+        self.seconds: float | None = None
+        self.backward_seconds: float | None = None
+
+    def param_name(self, param: int, /) -> str:
+        """Return the name of a parameter."""
+        return self.params[param]
+
+    def capability(self, kind: type[T], /) -> T | None:
+        """Return the implementation of a capability protocol, or None."""
+        return cast("T | None", self.capabilities.get(kind))
+
+    def __repr__(self) -> str:
+        return f"<operation {self.index}: {self.name}>"
+
+
+def caller_place(packages: Collection[str] = ()) -> Span:
+    """Return the place of the nearest call from outside of some packages or modules, and of tapedebug."""
+    skipped = {"tapedebug", "IPython", *packages}
+    frame: FrameType | None = sys._getframe(1)
+    last = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name not in skipped and name.partition(".")[0] not in skipped:
+            last = frame
+            break
+        frame = frame.f_back
+    return site_span((last.f_code, last.f_lasti))

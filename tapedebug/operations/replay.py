@@ -1,0 +1,285 @@
+"""Replays of a tape of executable operations: forward and in reverse, in private memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import TapeError
+from tapedebug.contract import Array, Consume, Irreplayable, Seeds, Values
+from tapedebug.operations.adjoint_values import given_values, may_need_after
+from tapedebug.operations.memory import Bytes, Memory, widened
+from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
+
+if TYPE_CHECKING:
+    from tapedebug.operations.tape import OperationTape
+
+
+class _Need:
+    """A range of bytes as it was at one time, for adjoints: still in memory, or a copy once overwritten."""
+
+    __slots__ = ("copy", "region", "start", "stop")
+
+    def __init__(self, region: Hashable, start: int, stop: int) -> None:
+        self.region, self.start, self.stop = region, start, stop
+        self.copy: Bytes | None = None
+
+
+Needs = tuple[list[_Need], list[_Need]]
+"""The values that the adjoint of an operation may read: those before it, and those after it."""
+
+
+class OperationReplay:
+    """A `contract.Replay` of an `OperationTape`.
+
+    Values that adjoints need are copied just before something overwrites them.
+
+    Args:
+        tape: The tape. Its arrays are read, never written.
+        float64: Hold float32 values as float64; every operation of the tape can do that.
+
+    Attributes:
+        position: The index of the operation that runs next.
+        pulse: Called before each operation that runs; may raise to cancel.
+        on_outside: Called with an operation before which something outside the tape wrote, once that is
+            loaded.
+    """
+
+    def __init__(self, tape: OperationTape, float64: bool = False) -> None:
+        self.tape = tape
+        self.is_float64 = float64
+        self.operations: list[ExecutableOperation] = list(tape.operations)
+        self.wide = tape.float32_regions() if float64 else frozenset[Hashable]()
+        self.sizes = {region: tape.region_size(region) for region in tape.regions}
+        self.memory, self.adjoint = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
+        self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
+        self.pulse: Callable[[], None] | None = None
+        self.on_outside: Callable[[Any], Any] | None = None
+        self.position = 0
+        self._inputs: dict[Array, Values] = {}
+        self._needs: list[Needs] = []
+        self._open: dict[Hashable, dict[tuple[int, int], _Need]] = {}
+        self._loaded: tuple[dict[Hashable, dict[tuple[int, int], _Need]], ...] = ({}, {})
+        self._steps = [self._step(operation) for operation in self.operations]
+        self._restart()
+
+    def _step(self, operation: ExecutableOperation) -> Step | None:
+        """What runs an operation here; None for one that cannot be run again."""
+        if operation.capability(Irreplayable) is not None:
+            return None
+        return operation.capability(RunsInFloat64) if self.is_float64 else operation
+
+    # -- memory -----------------------------------------------------------------------------------------
+
+    def reset(self) -> OperationReplay:
+        """Stand before the first operation again, with the values that the tape found."""
+        self._inputs.clear()
+        self._restart()
+        return self
+
+    def set(self, array: Array, values: Values, /) -> None:
+        """Replace the values of an array before the operation that runs next; see `contract.Replay.set`."""
+        view = self.memory.view(self._known(array))
+        found = np.asarray(values)
+        if found.shape != view.shape:
+            raise TapeError(
+                f"replay: values of shape {found.shape} do not fit an array of shape {view.shape}",
+                hint=f"pass values of shape {view.shape}",
+            )
+        if self.position == 0:
+            self._inputs.pop(array, None)  # the last one wins where inputs overlap
+            self._inputs[array] = found.copy()
+        self._preserve(array.region, array.start, array.stop)
+        view[...] = found
+
+    def values(self, array: Array, /) -> Values:
+        """Return a copy of the values of an array now."""
+        return self.memory.view(self._known(array)).copy()
+
+    def gradient(self, array: Array, /) -> Values:
+        """Return a copy of the adjoint of an array now."""
+        return self.adjoint.view(self._known(array)).copy()
+
+    def set_gradient(self, array: Array, values: Values, /) -> None:
+        """Replace the adjoint of an array."""
+        self.adjoint.view(self._known(array))[...] = values
+
+    def matches_live(self) -> bool:
+        """True if the values computed here equal, bit for bit, what the program's arrays hold.
+
+        Arrays that something outside the tape wrote after the tape last did are left out.
+        """
+        self.tape.look()
+        last: dict[Array, int] = {}
+        for operation in self.operations:
+            last.update({each.array: operation.index for each in operation.accesses if each.writes})
+        for array, index in last.items():
+            late = any(
+                write.at > index and write.array.region == array.region for write in self.tape.outside_writes
+            )
+            if not late and not np.array_equal(
+                self.values(array), array.current(), equal_nan=array.scalar_dtype.kind == "f"
+            ):
+                return False
+        return True
+
+    def _known(self, array: Array) -> Array:
+        if array.region not in self.sizes:
+            raise TapeError(
+                f"replay: an array of shape {array.shape} is not on the tape",
+                hint="pass an array that a recorded operation uses",
+            )
+        return array
+
+    def _restart(self) -> None:
+        self.position = 0
+        self._needs.clear()
+        self._open.clear()
+        for region in self.sizes:
+            content = self.tape.live_in(region)
+            self.memory.bytes[region][:] = widened(content) if region in self.wide else content
+        for array, values in self._inputs.items():
+            self.memory.view(array)[...] = values
+
+    # -- forward ----------------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        on_operation: Callable[[Any], Any] | None = None,
+        skip: Collection[int] = (),
+    ) -> OperationReplay:
+        """Run the operations `start … stop-1`; `start` is `position`, or 0 to start over."""
+        last = len(self.operations) if stop is None else min(stop, len(self.operations))
+        if start == 0:
+            self._restart()
+        elif start != self.position:
+            raise TapeError(
+                f"replay: cannot run from operation {start}: the replay stands before {self.position}",
+                hint=f"start at {self.position}, or at 0",
+            )
+        for index in range(start, last):
+            if self.pulse is not None:
+                self.pulse()
+            self.load_outside(index)
+            self._run(index, index in skip)
+            self.position = index + 1
+            if on_operation is not None:
+                on_operation(self.operations[index])
+        return self
+
+    def load_outside(self, index: int) -> None:
+        """Load what something outside the tape wrote just before an operation."""
+        writes = self.tape.injections(index)
+        for write in writes:
+            stop = write.start + write.content.size
+            self._preserve(write.region, write.start, stop)
+            write.load(self.memory)
+        if writes and self.on_outside is not None and index < len(self.operations):
+            self.on_outside(self.operations[index])
+
+    def _run(self, index: int, skipped: bool) -> None:
+        operation, step = self.operations[index], self._steps[index]
+        both = may_need_after(operation)
+        before = [x.array for x in operation.accesses if x.needs_before or (both and x.needs_after)]
+        after = [x.array for x in operation.accesses if x.needs_after or (both and x.needs_before)]
+        found = self._keep(before)
+        if step is not None and not skipped:
+            for access in operation.accesses:
+                if access.writes:
+                    self._preserve(access.array.region, access.array.start, access.array.stop)
+            step.forward(self.memory)
+        self._needs.append((found, self._keep(after)))
+
+    def _keep(self, arrays: list[Array]) -> list[_Need]:
+        """Return the present values of arrays, which are copied as soon as something overwrites them."""
+        found = []
+        for array in arrays:
+            known = self._open.setdefault(array.region, {})
+            key = array.start, array.stop
+            if key not in known:
+                known[key] = _Need(array.region, *key)
+            found.append(known[key])
+        return found
+
+    def _preserve(self, region: Hashable, start: int, stop: int) -> None:
+        """Copy what adjoints need of a range that is about to be overwritten."""
+        known = self._open.get(region, {})
+        for low, high in [key for key in known if key[0] < stop and start < key[1]]:
+            known.pop((low, high)).copy = self.memory.range(region, low, high).copy()
+
+    # -- reverse ----------------------------------------------------------------------------------------
+
+    def backward(
+        self,
+        seeds: Seeds | None,
+        consume: Consume = "versions",
+        start: int | None = None,
+        stop: int = 0,
+        on_operation: Callable[[Any], Any] | None = None,
+        skip: Collection[int] = (),
+    ) -> OperationReplay:
+        """Run the adjoints of the operations `start-1 … stop`, after `forward`; see `contract.Replay`."""
+        first = self.position if start is None else start
+        if first > self.position:
+            raise TapeError(
+                f"replay: cannot run backward from operation {first}: forward has run {self.position}",
+                hint="run forward further first",
+            )
+        if seeds is not None:
+            for content in self.adjoint.bytes.values():
+                content[:] = 0
+            for array, values in seeds.items():
+                self.set_gradient(array, values)
+        for loaded in self._loaded:
+            loaded.clear()
+        values = self._as_they_ended() if consume == "current" else None
+        for index in reversed(range(stop, first)):
+            if self.pulse is not None:
+                self.pulse()
+            operation, step = self.operations[index], self._steps[index]
+            if step is not None and operation.has_adjoint and index not in skip:
+                if values is not None:
+                    step.vjp(values, values, self.adjoint)
+                else:
+                    self._pull(operation, step)
+            if on_operation is not None:
+                on_operation(operation)
+        return self
+
+    def _pull(self, operation: ExecutableOperation, step: Step) -> None:
+        """Run an adjoint with the values that its operation had."""
+        for memory, loaded, needs in zip(
+            (self.before, self.after), self._loaded, self._needs[operation.index], strict=True
+        ):
+            for need in needs:
+                self._load(memory, loaded.setdefault(need.region, {}), need)
+        given = self.before
+        if operation.capability(ExactAdjoint) is None and may_need_after(operation):
+            given = self.after if given_values(self.tape)[operation.index] == "after" else self.before
+        step.vjp(given, self.after, self.adjoint)
+
+    def _load(self, memory: Memory, loaded: dict[tuple[int, int], _Need], need: _Need) -> None:
+        key = need.start, need.stop
+        if loaded.get(key) is need:
+            return
+        content = need.copy if need.copy is not None else self.memory.range(need.region, *key)
+        memory.range(need.region, *key)[:] = content
+        for low, high in [other for other in loaded if other[0] < key[1] and key[0] < other[1]]:
+            del loaded[low, high]
+        loaded[key] = need
+
+    def _as_they_ended(self) -> Memory:
+        """Memory as the reverse pass of the program found it: with what was written after the last operation."""
+        late = self.tape.injections(len(self.operations)) if self.position == len(self.operations) else []
+        if not late:
+            return self.memory
+        for region in self.sizes:
+            self.before.bytes[region][:] = self.memory.bytes[region]
+        for write in late:
+            if not write.settled:
+                write.load(self.before)
+        return self.before

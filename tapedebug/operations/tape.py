@@ -1,0 +1,406 @@
+"""Tapes of executable operations: what an engine's recorder fills, and the debugger reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from tapedebug._clock import clock, tape_ids
+from tapedebug._errors import TapeError
+from tapedebug._names import find_names
+from tapedebug.contract import Array, Engine, Float64, Place, Values, memory_key
+from tapedebug.operations.memory import Bytes, Memory, Region, widened
+from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64
+from tapedebug.operations.replay import OperationReplay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from tapedebug.operations.adjoint_values import When
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Scope:
+    """A named group of operations, `first … last` inclusive; `last` is None while it is open."""
+
+    name: str
+    parent: int | None
+    first: int
+    last: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Injection:
+    """Bytes that something outside the tape wrote before operation `at`, found by comparison.
+
+    Attributes:
+        at: The number of operations recorded then.
+        region: The memory.
+        start: The first byte that changed, rounded down to `GRAIN`.
+        changed: For each byte from there on, whether it changed.
+        content: The bytes.
+        settled: A reverse pass had run already.
+        clock: The time.
+    """
+
+    at: int
+    region: Hashable
+    start: int
+    changed: np.ndarray[Any, np.dtype[np.bool_]]
+    content: Bytes
+    settled: bool
+    clock: int
+
+    def load(self, memory: Memory) -> None:
+        """Write the bytes that changed into the memory of a replay."""
+        there = memory.range(self.region, self.start, self.start + self.content.size)
+        if self.region in memory.wide:
+            where = self.changed.reshape(-1, 4).any(1)
+            there.view(np.float64)[where] = widened(self.content).view(np.float64)[where]
+        else:
+            there[self.changed] = self.content[self.changed]
+
+    def touches(self, array: Array) -> bool:
+        """True if bytes of an array changed."""
+        low, high = array.start - self.start, array.stop - self.start
+        return array.region == self.region and high > 0 and bool(self.changed[max(0, low) : high].any())
+
+
+@dataclass(slots=True, eq=False)
+class OutsideWrite:
+    """A write to an array of the tape that is not on it."""
+
+    at: int
+    array: Array
+    settled: bool
+    clock: int
+    call_site: Place | None = None
+    how: str = "unseen"
+
+
+@dataclass(slots=True, eq=False)
+class ReversePass:
+    """A reverse pass that the program ran."""
+
+    seeds: Mapping[Array, Values]
+    preset: Sequence[Array]
+    operation_count: int
+    loss: Array | None
+    clock: int
+    seconds: float = 0.0
+    _objective: Array | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if len(self.seeds) == 1:
+            ((array, values),) = self.seeds.items()
+            self._objective = array if values.size == 1 and values.item() == 1 else None
+
+    @property
+    def objective(self) -> Array | None:
+        """The array of one float that has the only seed, 1."""
+        return self._objective
+
+
+class _Seen:
+    """What is known of a region: its bytes when the tape first saw it, and when it last looked."""
+
+    __slots__ = ("known", "live_in")
+
+    def __init__(self, content: Bytes) -> None:
+        self.live_in, self.known = content.copy(), content.copy()
+
+
+GRAIN = 8
+"""Bytes that an injection begins and ends at a multiple of."""
+
+
+class OperationTape:
+    """A `contract.RecordedTape` of operations that can be run again.
+
+    An engine calls `begin`, `record` for each operation, `end`, and enters `reverse_pass` around the
+    program's own reverse pass.
+
+    Args:
+        engine: The engine, as reports name it.
+        arrays: The arrays that exist when recording begins. What they hold then is what the tape finds,
+            also if something that is not recorded writes them before an operation uses them.
+        preserves_values: The program's reverse pass reads the values that each operation had.
+    """
+
+    def __init__(
+        self, engine: Engine, arrays: Collection[Array] = (), preserves_values: bool = False
+    ) -> None:
+        self.engine = engine
+        self.preserves_values = preserves_values
+        self.id = next(tape_ids)
+        self.began = self.ended = 0
+        self.is_recording = False
+        self.operations: list[ExecutableOperation] = []
+        self.scopes: list[Scope] = []
+        self.reverse_passes: list[ReversePass] = []
+        self.capabilities: dict[type, Any] = {}
+        self.regions: dict[Region, dict[Array, None]] = {}
+        self.given_values: dict[int, When] | None = None
+        self.zeroed: list[int] = []
+        self._names: dict[Hashable, list[str]] = {}
+        self._seen: dict[Region, _Seen] = {}
+        self._injections: list[Injection] = []
+        self._scope: int | None = None
+        for array in arrays:
+            self.watch(array)
+
+    def __repr__(self) -> str:
+        return f"<{self.engine.name} tape {self.id}: {len(self.operations)} operations>"
+
+    # -- recording --------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin to record, or go on."""
+        self.began = self.began or clock.tick()
+        self.is_recording = True
+
+    def end(self) -> None:
+        """Stop recording."""
+        self.is_recording = False
+        self.ended = clock.tick()
+
+    def watch(self, array: Array) -> None:
+        """Keep what an array holds now, as what the tape found if an operation uses it later."""
+        region = _region(array)
+        if region not in self._seen:
+            self._seen[region] = _Seen(region.values)
+
+    def record(self, operation: ExecutableOperation, run: Callable[[], Any]) -> None:
+        """Run an operation of the program, and record it.
+
+        Args:
+            operation: The operation; it gets its index, scope and time here.
+            run: Runs it on the program's own memory.
+        """
+        for access in operation.accesses:
+            self._look(_region(access.array), access.array.start, access.array.stop)
+        started = perf_counter()
+        run()
+        described: Any = operation
+        described.seconds = perf_counter() - started
+        described.index, described.scope = len(self.operations), self._scope
+        self.operations.append(operation)
+        self.given_values = None
+        for access in operation.accesses:
+            region, start, stop = _region(access.array), access.array.start, access.array.stop
+            self.regions.setdefault(region, {})[access.array] = None
+            if access.writes:
+                self._seen[region].known[start:stop] = region.values[start:stop]
+
+    def note_names(
+        self, kind: type, frame: FrameType, array_of: Callable[[Any], Array] = lambda found: found
+    ) -> None:
+        """Look through the program's variables for names of the tape's arrays.
+
+        Args:
+            kind: The class of the arrays that the program's variables hold.
+            frame: Where to begin.
+            array_of: Returns the array of the tape that such an object is.
+        """
+        wanted = {memory_key(array) for arrays in self.regions.values() for array in arrays}
+        for key, names in find_names(kind, lambda found: memory_key(array_of(found)), wanted, frame).items():
+            known = self._names.setdefault(key, [])
+            known += [name for name in names if name not in known]
+
+    def note_zeroed(self) -> None:
+        """Note that the program has set all gradients to zero."""
+        self.zeroed.append(clock.tick())
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Group the operations of a block under a name; groups nest."""
+        outer = self._scope
+        self.scopes.append(Scope(name, outer, len(self.operations)))
+        self._scope = mine = len(self.scopes) - 1
+        try:
+            yield
+        finally:
+            self.scopes[mine].last = len(self.operations) - 1
+            self._scope = outer
+
+    @contextmanager
+    def reverse_pass(self, seeds: Mapping[Array, Values], loss: Array | None = None) -> Iterator[None]:
+        """Note a reverse pass, which the program runs inside the block.
+
+        Gradients of arrays that the tape writes are part of its seeds if they are not zero when it begins.
+
+        Args:
+            seeds: The gradients that the program is about to set.
+            loss: The array that the program named as its loss.
+
+        Raises:
+            TapeError: Nothing was recorded.
+        """
+        if not self.operations:
+            raise TapeError("backward: the tape is empty", hint="record operations first")
+        self.look()
+        preset = self._preset(seeds)
+        found = {**preset, **{a: np.array(values, a.scalar_dtype) for a, values in seeds.items()}}
+        noted = ReversePass(found, list(preset), len(self.operations), loss, clock.tick())
+        started = perf_counter()
+        yield
+        noted.seconds = perf_counter() - started
+        for earlier in self.reverse_passes:
+            earlier.seeds = {}
+        self.reverse_passes.append(noted)
+
+    def _preset(self, given: Collection[Array]) -> dict[Array, Values]:
+        found = {}
+        for array in self._written():
+            gradient = None if array in given else array.current_gradient()
+            if gradient is not None and gradient.any():
+                found[array] = gradient
+        return found
+
+    def _written(self) -> list[Array]:
+        """The arrays that operations write, each range of memory once."""
+        found = {}
+        for operation in self.operations:
+            for access in operation.accesses:
+                if access.writes:
+                    array = access.array
+                    found.setdefault((array.region, array.start, array.shape, array.strides), array)
+        return list(found.values())
+
+    # -- memory -----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Find what something outside the tape wrote since the tape last looked."""
+        for region in list(self._seen):
+            self._look(region, 0, region.nbytes)
+
+    def _look(self, region: Region, start: int, stop: int) -> None:
+        seen = self._seen.get(region)
+        if seen is None:
+            self._seen[region] = _Seen(region.values)
+            return
+        start, stop = start // GRAIN * GRAIN, min(-(-stop // GRAIN) * GRAIN, region.nbytes)
+        changed = region.values[start:stop] != seen.known[start:stop]
+        if not changed.any():
+            return
+        where = np.flatnonzero(changed)
+        low, high = int(where[0]) // GRAIN * GRAIN, -(-int(where[-1] + 1) // GRAIN) * GRAIN
+        content = region.values[start + low : min(start + high, stop)].copy()
+        write = Injection(
+            len(self.operations),
+            region,
+            start + low,
+            changed[low:high],
+            content,
+            bool(self.reverse_passes) and not self.is_recording,
+            clock.tick(),
+        )
+        seen.known[start:stop] = region.values[start:stop]
+        self._injections.append(write)
+
+    def live_in(self, region: Hashable, /) -> Bytes:
+        """Return the bytes that the tape found in a region."""
+        return self._seen[cast("Region", region)].live_in
+
+    def injections(self, at: int, /) -> list[Injection]:
+        """Return what something outside the tape wrote just before an operation, or after the last."""
+        return [write for write in self._injections if write.at == at and write.region in self.regions]
+
+    @property
+    def outside_writes(self) -> list[OutsideWrite]:
+        """The writes to arrays of the tape that are not on it, in the order in which they were found."""
+        return [
+            OutsideWrite(write.at, array, write.settled, write.clock)
+            for write in self._injections
+            for array in self._arrays_of(write)
+        ]
+
+    def _arrays_of(self, write: Injection) -> list[Array]:
+        """The smallest array around all bytes that changed; else the largest ones that have some of them."""
+        known = {(a.start, a.stop): a for a in self.regions.get(cast("Region", write.region), ())}
+        touched = sorted((a for a in known.values() if write.touches(a)), key=lambda a: a.stop - a.start)
+        where = np.flatnonzero(write.changed) + write.start
+        for array in touched:
+            if array.start <= where[0] and where[-1] < array.stop:
+                return [array]
+        kept: list[Array] = []
+        for array in reversed(touched):
+            if not any(a.start <= array.start and array.stop <= a.stop for a in kept):
+                kept.append(array)
+        return kept[::-1]
+
+    # -- the debugger's contract --------------------------------------------------------------------------
+
+    def uses(self, array: Array, /) -> bool:
+        """Return True if an operation accesses the array's region."""
+        return array.region in self.regions
+
+    def region_size(self, region: Hashable, /) -> int:
+        """Return the number of bytes of a region."""
+        return cast("Region", region).nbytes
+
+    def names(self, array: Array, /) -> list[str]:
+        """Return the names that variables had for an array when `note_names` looked, the best first."""
+        return self._names.get(memory_key(array), [])
+
+    def new_replay(self, *, float64: bool = False) -> OperationReplay:
+        """Return a new replay.
+
+        Raises:
+            TapeError: A float64 replay is not possible.
+        """
+        self.look()
+        obstacle = self.float64_obstacle() if float64 else ""
+        if obstacle:
+            raise TapeError(f"replay: not in float64: {obstacle}", hint="leave out float64")
+        return OperationReplay(self, float64)
+
+    def capability(self, kind: type[T], /) -> T | None:
+        """Return the implementation of a capability protocol, or None."""
+        if kind is Float64:
+            return cast("T", _InFloat64(self))
+        return cast("T | None", self.capabilities.get(kind))
+
+    def float32_regions(self) -> frozenset[Hashable]:
+        """Return the regions that a float64 replay holds in float64."""
+        return frozenset(
+            r for r, arrays in self.regions.items() if any(a.scalar_dtype == np.float32 for a in arrays)
+        )
+
+    def float64_obstacle(self) -> str:
+        """Return why a float64 replay is not possible; empty if it is."""
+        for operation in self.operations:
+            if operation.capability(RunsInFloat64) is None:
+                return f"operation {operation.index} ({operation.name}) computes in float32 only"
+        for region, arrays in self.regions.items():
+            kinds = {a.scalar_dtype for a in arrays}
+            if np.dtype(np.float16) in kinds:
+                return "an array is of float16"
+            if np.dtype(np.float32) in kinds and (len(kinds) > 1 or region.nbytes % GRAIN % 4):
+                return "arrays of several types share memory"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _InFloat64:
+    """The capability `contract.Float64` of a tape."""
+
+    tape: OperationTape
+
+    def obstacle(self) -> str:
+        """Return why a float64 replay is not possible; empty if it is."""
+        return self.tape.float64_obstacle()
+
+
+def _region(array: Array) -> Region:
+    region = array.region
+    assert isinstance(region, Region)
+    return region

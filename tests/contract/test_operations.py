@@ -1,0 +1,235 @@
+"""Tapes of executable operations, on the reference engine: memory, replays, outside writes, adjoint values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tapedebug import contract
+from tapedebug.operations import Memory, Region
+from tapedebug.operations.adjoint_values import given_values, slope
+from tests.reference_engine import Tape, array, zeros
+from tests.reference_operations import (
+    axpy,
+    detached,
+    exponentiate_in_place,
+    matmul,
+    relu,
+    scale,
+    square,
+    square_in_place,
+    total,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def layers(overwrite=False):
+    """A small program: relu(w @ x)² summed, plus a term of x; with `overwrite`, `h` is used again."""
+    x, w = array(RNG.normal(size=(3, 2))), array(RNG.normal(size=(3, 3)))
+    h, a, s, loss = zeros(3, 2), zeros(3, 2), zeros(3, 2), zeros(1)
+    with Tape() as tape:
+        matmul(w, x, h)
+        relu(h, a)
+        square(a, s)
+        axpy(0.5, x, s)
+        if overwrite:
+            scale(a, 3.0)
+        total(s, loss)
+    return tape, x, w, loss
+
+
+def expected(x, w):
+    h = w.values @ x.values
+    g = 2 * np.maximum(h, 0) * (h > 0)
+    return w.values.T @ g + 0.5, g @ x.values.T
+
+
+def test_the_engine_alone_computes_right_gradients():
+    tape, x, w, loss = layers()
+    tape.backward(loss)
+    for found, right in zip((x.grad, w.grad), expected(x, w), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5)
+
+
+def test_an_overwrite_makes_the_engines_gradients_wrong_but_not_those_of_the_versions():
+    tape, x, w, loss = layers(overwrite=True)
+    tape.backward(loss)
+    right, _ = expected(x, w)
+    assert not np.allclose(x.grad, right, rtol=1e-2)
+    replay = tape.new_replay().forward()
+    assert replay.matches_live()
+    seeds = tape.reverse_passes[-1].seeds
+    replay.backward(seeds)
+    np.testing.assert_allclose(replay.gradient(x), right, rtol=1e-5)
+    replay.backward(seeds, consume="current")
+    np.testing.assert_array_equal(replay.gradient(x), x.grad)
+
+
+def test_a_tape_is_what_the_contract_asks_for():
+    tape, x, _, loss = layers()
+    assert contract.is_recorded_tape(tape)
+    assert isinstance(x, contract.Array)
+    assert [o.name for o in tape.operations] == ["matmul", "relu", "square", "axpy", "total"]
+    assert tape.operations[3].call_site.file == __file__
+    assert tape.operations[3].call_site.function == "layers"
+    assert tape.names(x)[0] == "x"
+    assert tape.uses(loss)
+
+
+def test_a_replay_in_float64_has_more_digits():
+    tape, x, w, loss = layers()
+    assert tape.capability(contract.Float64).obstacle() == ""
+    wide = tape.new_replay(float64=True).forward()
+    assert wide.values(loss).dtype == np.float64
+    h = np.maximum(w.values.astype(float) @ x.values.astype(float), 0)
+    np.testing.assert_allclose(wide.values(loss), [(h**2 + 0.5 * x.values).sum()], rtol=1e-14)
+
+
+def test_inputs_and_operations_of_a_replay_can_be_changed():
+    tape, x, _, loss = layers()
+    replay = tape.new_replay()
+    replay.set(x, np.zeros(x.shape))
+    assert replay.forward().values(loss) == 0
+    assert replay.forward().values(loss) == 0, "an input outlasts forward(0)"
+    assert replay.reset().forward().values(loss) == loss.values
+    assert replay.forward(skip=[3]).values(loss) != loss.values
+    seen = []
+    replay.forward(0, 2)
+    replay.forward(2, on_operation=lambda o: seen.append(o.index))
+    assert seen == [2, 3, 4]
+    with pytest.raises(Exception, match="stands before 5"):
+        replay.forward(3)
+
+
+def test_reverse_passes_can_be_continued():
+    tape, x, _, loss = layers()
+    tape.backward(loss)
+    replay = tape.new_replay().forward()
+    replay.backward(tape.reverse_passes[-1].seeds, stop=2)
+    replay.backward(None, start=2)
+    np.testing.assert_array_equal(replay.gradient(x), x.grad)
+
+
+def test_values_from_outside_are_found_and_replayed():
+    x, y, z, loss = array([1.0, 2.0, 3.0, 4.0]), zeros(4), zeros(4), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        y.values[1:3] = 7
+        square(y, z)
+        total(z, loss)
+    x.values[:] = 0
+    (write,) = tape.outside_writes
+    assert (write.at, write.array, write.settled) == (1, y, False)
+    replay = tape.new_replay()
+    outside = []
+    replay.on_outside = lambda operation: outside.append(operation.index)
+    np.testing.assert_array_equal(replay.forward().values(z), [1, 49, 49, 256])
+    assert outside == [1]
+    assert [w.at for w in tape.outside_writes] == [1, 3], "the write after the last operation is noticed"
+    wide = tape.new_replay(float64=True).forward()
+    np.testing.assert_array_equal(wide.values(z), [1, 49, 49, 256])
+
+
+def test_what_is_written_before_first_use_does_not_look_like_an_input():
+    x, y = array([1.0, 2.0]), zeros(2)
+    with Tape() as tape:
+        x.values[:] = 5
+        square(x, y)
+    assert [(w.at, w.array) for w in tape.outside_writes] == [(0, x)]
+    np.testing.assert_array_equal(tape.new_replay().values(x), [1, 2])
+
+
+def test_a_write_by_an_optimiser_after_the_pass_is_settled():
+    tape, x, _, loss = layers()
+    tape.backward(loss)
+    before = x.grad.copy()
+    x.values -= 0.1 * x.grad
+    replay = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds, consume="current")
+    assert [w.settled for w in tape.outside_writes] == [True]
+    np.testing.assert_array_equal(replay.gradient(x), before)
+
+
+def test_gradients_that_hold_something_when_a_pass_begins_are_seeds():
+    x, y, loss = array([3.0]), zeros(1), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        total(y, loss)
+    y.grad[:] = 10
+    tape.backward(loss)
+    (run,) = tape.reverse_passes
+    assert run.preset == [y]
+    assert run.objective is None
+    replay = tape.new_replay().forward().backward(run.seeds)
+    np.testing.assert_array_equal(replay.gradient(x), x.grad)
+
+
+@pytest.mark.parametrize(
+    ("function", "when"), [(square_in_place, "before"), (exponentiate_in_place, "after")]
+)
+def test_it_is_measured_which_values_an_adjoint_means(function, when):
+    x, loss = array([0.3, -0.7, 1.1]), zeros(1)
+    with Tape() as tape:
+        function(x)
+        function(x)
+        total(x, loss)
+    assert given_values(tape) == {0: when, 1: when, 2: "before"}
+    tape.backward(loss)
+    replay = tape.new_replay(float64=True)
+    replay.forward().backward(tape.reverse_passes[-1].seeds)
+    start = np.array([0.3, -0.7, 1.1], np.float32).astype(float)
+    right = 4 * start**3 if function is square_in_place else np.exp(start) * np.exp(np.exp(start))
+    np.testing.assert_allclose(replay.gradient(x), right, rtol=1e-12)
+
+
+def test_an_operation_without_an_adjoint_leaves_adjoints_alone():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        detached(x, y)
+        total(y, loss)
+    tape.backward(loss)
+    assert not x.grad.any()
+    replay = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds)
+    assert not replay.gradient(x).any()
+
+
+def test_views_are_settled_by_their_bytes():
+    x, loss = array([[1.0, 2.0], [3.0, 4.0]]), zeros(1)
+    column, backwards = x[:, 1], x[::-1, 0]
+    with Tape() as tape:
+        square(column, backwards)
+        total(x, loss)
+    np.testing.assert_array_equal(x.values, [[16, 2], [4, 4]])
+    tape.backward(loss)
+    np.testing.assert_array_equal(x.grad, [[0, 5], [0, 9]])
+    replay = tape.new_replay(float64=True).forward()
+    np.testing.assert_array_equal(replay.values(x), x.values)
+    np.testing.assert_array_equal(replay.backward({loss: np.ones(1)}).gradient(x), x.grad)
+
+
+def test_memory_of_replays_is_aligned_and_stays_where_it_is():
+    region = Region(np.zeros(3, np.float32))
+    memory = Memory.zeros({region: region.nbytes}, wide=[region])
+    a = array([1.0, 2.0, 3.0], region=None)
+    assert memory.bytes[region].ctypes.data % 64 == 0
+    assert memory.bytes[region].nbytes == 24
+    own = Memory.zeros({a.region: a.region.nbytes})
+    assert own.view(a) is own.view(a)
+
+
+def test_a_staircase_is_no_slope():
+    found, error = slope(lambda t: np.float32(1e4 + t).item(), noise=1e-3)
+    assert abs(found - 1) <= 4 * error
+
+
+def test_scopes_group_operations():
+    x, y = array([1.0]), zeros(1)
+    with Tape() as tape, tape.scope("outer"):
+        square(x, y)
+        with tape.scope("inner"):
+            square(y, x)
+    assert [(s.name, s.parent, s.first, s.last) for s in tape.scopes] == [
+        ("outer", None, 0, 1),
+        ("inner", 0, 1, 1),
+    ]
+    assert [o.scope for o in tape.operations] == [0, 1]
