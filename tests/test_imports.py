@@ -61,6 +61,7 @@ MAY_IMPORT = {
     "runtime": {"lang", "compiler"},
     "autograd": {"lang", "compiler", "runtime"},
     "aswarp": {"lang", "compiler", "runtime"},
+    "operations": set(),
     "trace": set(),
     "diagnose": {"trace"},
     "visualize": {"trace"},

@@ -52,7 +52,7 @@ class OperationReplay:
         self.is_float64 = float64
         self.operations: list[ExecutableOperation] = list(tape.operations)
         self.wide = tape.float32_regions() if float64 else frozenset[Hashable]()
-        self.sizes = {region: tape.region_size(region) for region in tape.regions}
+        self.sizes: dict[Hashable, int] = {region: tape.region_size(region) for region in tape.regions}
         self.memory, self.adjoint = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.pulse: Callable[[], None] | None = None
@@ -115,10 +115,9 @@ class OperationReplay:
         last: dict[Array, int] = {}
         for operation in self.operations:
             last.update({each.array: operation.index for each in operation.accesses if each.writes})
+        outside = self.tape.outside_writes
         for array, index in last.items():
-            late = any(
-                write.at > index and write.array.region == array.region for write in self.tape.outside_writes
-            )
+            late = any(write.at > index and write.array.region == array.region for write in outside)
             if not late and not np.array_equal(
                 self.values(array), array.current(), equal_nan=array.scalar_dtype.kind == "f"
             ):
@@ -236,14 +235,14 @@ class OperationReplay:
                 self.set_gradient(array, values)
         for loaded in self._loaded:
             loaded.clear()
-        values = self._as_they_ended() if consume == "current" else None
+        current = self._as_they_ended() if consume == "current" else None
         for index in reversed(range(stop, first)):
             if self.pulse is not None:
                 self.pulse()
             operation, step = self.operations[index], self._steps[index]
             if step is not None and operation.has_adjoint and index not in skip:
-                if values is not None:
-                    step.vjp(values, values, self.adjoint)
+                if current is not None:
+                    step.vjp(current, current, self.adjoint)
                 else:
                     self._pull(operation, step)
             if on_operation is not None:
@@ -273,7 +272,7 @@ class OperationReplay:
         loaded[key] = need
 
     def _as_they_ended(self) -> Memory:
-        """Memory as the reverse pass of the program found it: with what was written after the last operation."""
+        """Memory as the program's reverse pass found it, with what was written after the last operation."""
         late = self.tape.injections(len(self.operations)) if self.position == len(self.operations) else []
         if not late:
             return self.memory

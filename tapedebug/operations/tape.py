@@ -267,7 +267,7 @@ class OperationTape:
 
     def _written(self) -> list[Array]:
         """The arrays that operations write, each range of memory once."""
-        found = {}
+        found: dict[Hashable, Array] = {}
         for operation in self.operations:
             for access in operation.accesses:
                 if access.writes:

@@ -1,4 +1,4 @@
-"""Tapes of executable operations, on the reference engine: memory, replays, outside writes, adjoint values."""
+"""Tapes of executable operations, on the reference engine: replays, outside writes, adjoint values."""
 
 from __future__ import annotations
 
