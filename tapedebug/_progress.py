@@ -140,7 +140,7 @@ def find_display() -> Show | None:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:
         with contextlib.suppress(ImportError):
-            from tapedebug.notebook.progress_line import line_below_cell
+            from tapedebug._progress_line import line_below_cell
 
             return line_below_cell()
         return None

@@ -65,9 +65,10 @@ MAY_IMPORT = {
     "trace": set(),
     "diagnose": {"trace"},
     "visualize": {"trace"},
-    "report": {"trace"},
+    "panel": {"trace"},
+    "report": {"trace", "panel"},
     "formats": {"trace"},
-    "notebook": {"trace", "report"},
+    "notebook": {"trace", "panel", "report"},
 }
 
 
@@ -120,6 +121,15 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
             # `from tapedebug import runtime` names the room after `import`
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
         todo += ast.iter_child_nodes(node)
+
+
+def all_imports(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and absolute name of every import, also those inside functions and for type checkers."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 def trespasses(source: str, room: str, allowed: Iterable[str] = ()) -> list[str]:
@@ -185,6 +195,23 @@ def test_every_room_is_seen() -> None:
 def test_rooms_import_one_way(path: Path) -> None:
     name = path.relative_to(ROOT / "tapedebug").as_posix()
     assert trespasses(path.read_text(encoding="utf-8"), name.partition("/")[0], LATE.get(name, ())) == []
+
+
+@pytest.mark.parametrize("room", [room for room in MAY_IMPORT if room != "notebook"])
+def test_no_room_imports_notebook_even_lazily(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sorted((ROOT / "tapedebug" / room).rglob("*.py"))
+        for line, name in all_imports(path.read_text("utf-8"))
+        if f"{name}.".startswith("tapedebug.notebook.")
+    ]
+    assert found == []
+
+
+def test_lazy_imports_are_seen() -> None:
+    assert list(all_imports("def f():\n    from tapedebug.notebook import display")) == [
+        (2, "tapedebug.notebook.display")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import tapedebug as wp
 from tapedebug import _progress
 from tapedebug._progress import OutOfTime, Pace, find_display
-from tapedebug.notebook.progress_line import GONE
+from tapedebug._progress_line import GONE
 from tests.diagnose.test_diagnosis import recorded
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapedebug._display import renderer
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import settings_kept
 from tapedebug.autograd.array_types import Floats
@@ -58,8 +58,8 @@ class HessianCheck:
     message: str
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """How it shows itself in a notebook."""
-        return import_module("tapedebug.notebook.display").static_bundle(self)
+        """Return the MIME bundle for a notebook."""
+        return renderer().static(self)
 
     def __bool__(self) -> bool:
         return self.verdict == "AGREE"

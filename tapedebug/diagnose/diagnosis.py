@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tapedebug._display import renderer
 from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.formatting import format_diagnosis, format_several
@@ -109,15 +110,13 @@ class Diagnosis:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         """Show the panel in a notebook; the notebook room decides how."""
         try:
-            from tapedebug.notebook import mimebundle
+            shown = renderer()
         except ImportError:  # the notebook extras are not installed: text will do
             return {"text/plain": str(self)}
-        return mimebundle(self)
+        return shown.panel(self)
 
     def _display_(self) -> Any:
-        from tapedebug.notebook.display import marimo_view
-
-        return marimo_view(self)
+        return renderer().marimo(self)
 
 
 def severity(finding: Finding) -> tuple[int, int]:

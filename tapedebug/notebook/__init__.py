@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._display import Renderer, register
+from tapedebug.notebook.display import marimo_view, static_bundle
 from tapedebug.notebook.display import tape_bundle as mimebundle
 from tapedebug.notebook.display import tape_bundle as tape_bundle
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from tapedebug.notebook._widget import TapeDebugger as TapeDebugger
 
 __all__ = ["TapeDebugger", "latest_panel", "load_ipython_extension", "mimebundle", "tape_bundle"]
+
+register(Renderer(panel=mimebundle, static=static_bundle, marimo=marimo_view))
 
 
 def load_widget() -> type[TapeDebugger]:
@@ -45,9 +49,9 @@ def latest_panel() -> TapeDebugger | None:
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext tapedebug``: the magics, and the connection for the JupyterLab extension."""
     from tapedebug.notebook._cell_sources import cells
-    from tapedebug.notebook.execution_lock import execution_lock
     from tapedebug.notebook.magics import install
     from tapedebug.notebook.record_next_cell import next_cell
+    from tapedebug.panel.execution_lock import execution_lock
 
     install(ipython)
     execution_lock.install(ipython)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tapedebug.notebook import _shell
+from tapedebug import _shell
 from tapedebug.notebook._cell_sources import CellSource, cells
-from tapedebug.notebook.panel_source import _diagnosis_of, called
+from tapedebug.panel.panel_source import _diagnosis_of, called
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape

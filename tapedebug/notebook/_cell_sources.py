@@ -11,7 +11,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from tapedebug.notebook import _shell
+from tapedebug import _shell
 
 MOST_CELLS = 2_000
 """Executions that are remembered; a kernel may run for weeks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.notebook import _shell
+from tapedebug import _shell
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape

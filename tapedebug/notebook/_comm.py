@@ -12,15 +12,16 @@ import threading
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from tapedebug import _shell
 from tapedebug._errors import TapeError
-from tapedebug.notebook import _shell
 from tapedebug.notebook._cell_marks import cell_marks
-from tapedebug.notebook.check_runner import CheckRunner, checked_tapes, describe, write_report
-from tapedebug.notebook.execution_lock import execution_lock
-from tapedebug.notebook.pair_mask import check_mask
-from tapedebug.notebook.panel_source import PanelSource, default_mask, remember, subject_of, tape_row
-from tapedebug.notebook.queries import answer_later
+from tapedebug.notebook.display import write_report
 from tapedebug.notebook.record_next_cell import next_cell
+from tapedebug.panel.check_runner import CheckRunner, checked_tapes, describe
+from tapedebug.panel.execution_lock import execution_lock
+from tapedebug.panel.pair_mask import check_mask
+from tapedebug.panel.panel_source import PanelSource, default_mask, remember, subject_of, tape_row
+from tapedebug.panel.queries import answer_later
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape

@@ -14,8 +14,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.notebook import _shell
-from tapedebug.notebook.panel_source import made_at
+from tapedebug import _shell
+from tapedebug.panel.panel_source import made_at
 
 if TYPE_CHECKING:
     from tapedebug.notebook._widget import TapeDebugger

@@ -12,8 +12,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_magic, magics_class
 from IPython.core.magic_arguments import magic_arguments
 
+from tapedebug import _shell
 from tapedebug._atomic import require_place
-from tapedebug.notebook import _shell
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.report import diff, report, report_sources, unused_path, write_report

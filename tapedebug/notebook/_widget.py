@@ -14,15 +14,17 @@ import anywidget
 import traitlets
 from comm.base_comm import BaseComm
 
+from tapedebug import _shell
 from tapedebug._errors import GradcheckError, TapedebugError
-from tapedebug.notebook import _open_panels, _shell, panel_sync
-from tapedebug.notebook.check_runner import CheckRunner, describe, write_report
-from tapedebug.notebook.display import bundle_of, saved_answers
-from tapedebug.notebook.execution_lock import execution_lock
-from tapedebug.notebook.pair_mask import check_mask
-from tapedebug.notebook.panel_source import PanelSource, default_mask, subject_of
-from tapedebug.notebook.queries import answer_later
+from tapedebug.notebook import _open_panels, panel_sync
+from tapedebug.notebook.display import bundle_of, saved_answers, write_report
 from tapedebug.notebook.selection import SelectionError, check_selection, still_there
+from tapedebug.panel.check_results import judgement, that_fit
+from tapedebug.panel.check_runner import CheckRunner, describe
+from tapedebug.panel.execution_lock import execution_lock
+from tapedebug.panel.pair_mask import check_mask
+from tapedebug.panel.panel_source import PanelSource, default_mask, subject_of
+from tapedebug.panel.queries import answer_later
 
 STATIC = Path(__file__).parent.parent / "static"
 
@@ -180,7 +182,7 @@ class TapeDebugger(anywidget.AnyWidget):
         mask, selection = self.mask, self.selection
         self._runner.adopt(subject)
         with self.hold_sync():
-            fitting = panel_sync.that_fit(mask, subject.source)
+            fitting = that_fit(mask, subject.source)
             self.mask = default_mask(subject.head) if mask and not fitting else fitting
             self.selection = still_there(selection, subject)
             self.checks = self._runner.checks
@@ -239,7 +241,7 @@ class TapeDebugger(anywidget.AnyWidget):
 
     @traitlets.observe("checks")
     def _judge(self, _: Any = None) -> None:
-        self.set_trait("verdict", panel_sync.judgement(self._runner.subject.source.verdict, self.checks))
+        self.set_trait("verdict", judgement(self._runner.subject.source.verdict, self.checks))
 
     def _show_subject(self, subject: PanelSource) -> None:
         self._passes = panel_sync.passes_of(subject)

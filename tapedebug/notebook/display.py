@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from tapedebug.notebook import _shell
+from tapedebug import _shell
 from tapedebug.notebook._html import trace_html
-from tapedebug.notebook.panel_source import PanelSource, subject_of
-from tapedebug.report import AnswerBudget, answered, embed_answers
+from tapedebug.panel.panel_source import PanelSource, subject_of
+from tapedebug.report import AnswerBudget, answered, embed_answers, unused_path
+from tapedebug.report import write_report as write_page
 
 TRACE_MIME = "application/vnd.tapedebug.trace+json"
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -138,6 +140,20 @@ def saved_answers(subject: PanelSource, checks: Sequence[dict[str, Any]]) -> lis
         return []
     known = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
     return embed_answers(known.head, launches, known.ask, known.kinds, MOST_ANSWERS)[0]
+
+
+def write_report(
+    subject: PanelSource, checks: Sequence[dict[str, Any]], path: str | Path | None = None
+) -> Path:
+    """Write a tape with the results of checks as one offline HTML file; return its absolute path.
+
+    Without `path` the file has the name of the tape, and takes the place of no other.
+
+    Raises:
+        OSError: It can not be written.
+    """
+    shown = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
+    return write_page([shown], unused_path(subject.source.name) if path is None else path)
 
 
 def _static_html(obj: Any) -> str:

@@ -15,17 +15,18 @@ from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, magics_class, output_can_be_silenced
 from IPython.core.magic_arguments import magic_arguments
 
+from tapedebug import _shell
 from tapedebug._config import debugging
 from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.autograd.subjects.repro_script import release_tape
 from tapedebug.diagnose import diagnose
-from tapedebug.notebook import _completion, _shell
+from tapedebug.notebook import _completion
 from tapedebug.notebook._cell import CellCode
 from tapedebug.notebook._clear_gradients import clear_gradients
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
-from tapedebug.notebook.panel_source import made_in, remember
+from tapedebug.panel.panel_source import made_in, remember
 from tapedebug.runtime import Tape
 from tapedebug.runtime.config import MODES, TRACKS
 
@@ -249,7 +250,7 @@ class TapeMagics(Base):
         from tapedebug.notebook._open_panels import open_panel
 
         if not _shell.in_notebook():
-            from tapedebug.notebook.panel_source import subject_of, text_of
+            from tapedebug.panel.panel_source import subject_of, text_of
 
             print(text_of(subject_of(tape)))
             if given.panel:  # later cells may use its traits, also where the notebook runs as a program

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from tapedebug.notebook import _shell
-from tapedebug.notebook.check_runner import describe
-from tapedebug.notebook.panel_source import made_in
+from tapedebug import _shell
+from tapedebug.panel.check_runner import describe
+from tapedebug.panel.panel_source import made_in
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape

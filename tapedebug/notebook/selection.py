@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError, TapedebugError
-from tapedebug.notebook.pair_mask import check_mask
+from tapedebug.panel.pair_mask import check_mask
 
 if TYPE_CHECKING:
-    from tapedebug.notebook.panel_source import PanelSource
+    from tapedebug.panel.panel_source import PanelSource
 
 PARTS = ("launch", "array", "version", "finding", "pair")
 MOST_NAMED = 12

@@ -111,8 +111,8 @@ def answered(
         packed: The trace in its packed form, where that is at hand.
         checks: The results of newer checks, in place of those of the trace.
     """
-    from tapedebug.notebook import panel_source as panel
-    from tapedebug.notebook.queries import KINDS, answer
+    from tapedebug.panel import panel_source as panel
+    from tapedebug.panel.queries import KINDS, answer
 
     found = panel.PanelSource(trace, tape if tape is not None else panel.live_tape_of(trace))
 

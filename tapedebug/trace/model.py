@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tapedebug._display import renderer
+
 if TYPE_CHECKING:
     import os
 
@@ -526,11 +528,7 @@ class Trace:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from tapedebug.notebook import mimebundle
-
-        return mimebundle(self)
+        return renderer().panel(self)
 
     def _display_(self) -> Any:
-        from tapedebug.notebook.display import marimo_view
-
-        return marimo_view(self)
+        return renderer().marimo(self)

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 
 import tapedebug as wp
-from tapedebug.notebook.check_runner import describe
-from tapedebug.notebook.panel_source import default_mask, subject_of
-from tapedebug.notebook.queries import answer
+from tapedebug.panel.check_runner import describe
+from tapedebug.panel.panel_source import default_mask, subject_of
+from tapedebug.panel.queries import answer
 
 
 @wp.struct

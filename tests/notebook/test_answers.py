@@ -2,8 +2,9 @@
 
 import pytest
 
-from tapedebug.notebook import _comm, queries
-from tapedebug.notebook.panel_source import subject_of
+from tapedebug.notebook import _comm
+from tapedebug.panel import queries
+from tapedebug.panel.panel_source import subject_of
 from tests.notebook.test_comm import Channel
 
 

@@ -5,9 +5,10 @@ import time
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook import _comm, panel_source
-from tapedebug.notebook.execution_lock import execution_lock
-from tapedebug.notebook.panel_source import tape_row
+from tapedebug.notebook import _comm
+from tapedebug.panel import panel_source
+from tapedebug.panel.execution_lock import execution_lock
+from tapedebug.panel.panel_source import tape_row
 from tests.notebook.conftest import square, total
 from tests.trace.unpacked import unpacked
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tapedebug.notebook.execution_lock import ExecutionLock
+from tapedebug.panel.execution_lock import ExecutionLock
 
 
 def in_thread(function):

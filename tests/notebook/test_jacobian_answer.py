@@ -7,10 +7,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import gradcheck
-from tapedebug.notebook import jacobian_query, result_cache
-from tapedebug.notebook.check_runner import CheckRunner
-from tapedebug.notebook.panel_source import PanelSource, subject_of
-from tapedebug.notebook.queries import answer
+from tapedebug.panel import jacobian_query, result_cache
+from tapedebug.panel.check_runner import CheckRunner
+from tapedebug.panel.panel_source import PanelSource, subject_of
+from tapedebug.panel.queries import answer
 from tests.autograd import kernels as k
 
 
@@ -36,7 +36,7 @@ def clipped(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 def nothing_kept(monkeypatch):
     """What other tests have checked is another test's."""
     fresh = result_cache.ResultCache()
-    monkeypatch.setattr("tapedebug.notebook.check_runner.result_cache", fresh)
+    monkeypatch.setattr("tapedebug.panel.check_runner.result_cache", fresh)
     monkeypatch.setattr(jacobian_query, "result_cache", fresh)
     return fresh
 
@@ -284,8 +284,8 @@ def test_memory_is_bounded_and_the_newest_stays(wrong_cube, nothing_kept):
 
 
 def test_what_is_kept_is_answered_while_a_check_runs(wrong_cube):
-    from tapedebug.notebook.execution_lock import execution_lock
-    from tapedebug.notebook.queries import answer_later
+    from tapedebug.panel.execution_lock import execution_lock
+    from tapedebug.panel.queries import answer_later
 
     subject, *_ = wrong_cube
     ask(subject, 0, "x", "y")

@@ -86,7 +86,7 @@ def test_reads_writes_and_the_overwriting_line_are_marked_at_their_lines(run, fr
 
 def test_a_diagnosis_puts_its_finding_and_its_fix_there(run, front_end):
     tape, _ = record(run, front_end)
-    from tapedebug.notebook.panel_source import remember
+    from tapedebug.panel.panel_source import remember
 
     remember(tape, wp.diagnose(tape, loss=front_end.user_ns["loss"], progress=False))
     marks = [mark for at in of(cell_marks([tape]), "kernels")["lines"] for mark in at["marks"]]

@@ -3,8 +3,8 @@
 import pytest
 
 from tapedebug import GradcheckError
-from tapedebug.notebook.pair_mask import check_mask
-from tapedebug.notebook.panel_source import default_mask
+from tapedebug.panel.pair_mask import check_mask
+from tapedebug.panel.panel_source import default_mask
 from tapedebug.trace import trace_from_json
 from tests.notebook import _traces
 

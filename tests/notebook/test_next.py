@@ -3,8 +3,8 @@
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook.panel_source import tape_row
 from tapedebug.notebook.record_next_cell import NextCell, next_cell
+from tapedebug.panel.panel_source import tape_row
 
 SET_UP = "x = wp.ones(3, dtype=float, requires_grad=True)\ny = wp.zeros(3, dtype=float, requires_grad=True)"
 LAUNCH = "wp.launch(square, dim=3, inputs=[x], outputs=[y])"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook import js_chunks
-from tapedebug.notebook.queries import answer
+from tapedebug.panel import js_chunks
+from tapedebug.panel.queries import answer
 from tests._processes import ROOT
 
 SOURCE = ROOT / "js" / "src" / "views" / "chunks.ts"

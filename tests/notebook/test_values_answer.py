@@ -5,9 +5,9 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook import values_query
-from tapedebug.notebook.panel_source import PanelSource, subject_of
-from tapedebug.notebook.queries import answer
+from tapedebug.panel import values_query
+from tapedebug.panel.panel_source import PanelSource, subject_of
+from tapedebug.panel.queries import answer
 from tapedebug.trace import version_values
 
 
@@ -243,7 +243,7 @@ def test_large_arrays_come_in_windows_with_an_overview():
     + [((4, 5, 200), 3, (20, 64, 1)), ((), 0, (1, 1, 1)), ((3, 3, 2), 2, (3, 3, 1))],
 )
 def test_overviews_fit_a_picture(shape, dimensions, picture):
-    from tapedebug.notebook.values_overview import overview_of
+    from tapedebug.panel.values_overview import overview_of
 
     values = np.random.default_rng(0).standard_normal(shape)
     low, high, bad = overview_of(values, dimensions)
@@ -252,7 +252,7 @@ def test_overviews_fit_a_picture(shape, dimensions, picture):
 
 
 def test_an_overview_counts_what_is_not_finite():
-    from tapedebug.notebook.values_overview import overview_of
+    from tapedebug.panel.values_overview import overview_of
 
     values = np.zeros(1024)
     values[[0, 1, 2]] = np.nan, np.inf, -np.inf

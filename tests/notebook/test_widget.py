@@ -7,8 +7,9 @@ import pytest
 import traitlets
 
 import tapedebug as wp
-from tapedebug.notebook import check_runner, latest_panel
-from tapedebug.notebook.execution_lock import execution_lock
+from tapedebug.notebook import latest_panel
+from tapedebug.panel import check_runner
+from tapedebug.panel.execution_lock import execution_lock
 from tests.trace.unpacked import unpacked
 
 WHOLE = [None, "x", "loss"]
@@ -299,7 +300,7 @@ def test_those_who_wait_for_a_check_are_told_its_tape(panel, monkeypatch):
 
 def test_progress_is_told_no_faster_than_it_can_be_seen(wrong):
     told = []
-    from tapedebug.notebook.panel_source import subject_of
+    from tapedebug.panel.panel_source import subject_of
 
     runner = check_runner.CheckRunner(subject_of(wrong[0]), lambda **changes: told.append(changes))
     for step in range(1000):
@@ -348,7 +349,7 @@ def test_of_cells_without_an_id_the_newest_panels_stay_open(front_end):
 
 
 def test_values_are_summarised_only_where_that_is_quick(wrong, monkeypatch):
-    from tapedebug.notebook import panel_source
+    from tapedebug.panel import panel_source
 
     tape, _, _ = wrong
     assert any(version["value"] for version in panel_source.subject_of(tape).trace["versions"])
@@ -440,7 +441,7 @@ def test_an_error_keeps_what_is_done_and_says_so(panel, monkeypatch):
 
 
 def test_the_status_says_how_long_it_will_take(wrong):
-    from tapedebug.notebook.panel_source import subject_of
+    from tapedebug.panel.panel_source import subject_of
 
     runner = check_runner.CheckRunner(subject_of(wrong[0]), lambda **_: None)
     runner._asked = [[1, "x", "y"], [3, "y", "loss"]]

@@ -13,8 +13,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.notebook import display
-from tapedebug.notebook import queries as kinds
-from tapedebug.notebook.panel_source import live_tape_of, subject_of
+from tapedebug.panel import queries as kinds
+from tapedebug.panel.panel_source import live_tape_of, subject_of
 from tapedebug.report import AnswerBudget, _assets, embed_answers, report
 from tapedebug.trace import trace_from_json
 from tests.report.pages import Page, bundle

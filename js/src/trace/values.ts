@@ -1,4 +1,4 @@
-/** The answer to `{type: "values"}`, checked: what a version of an array held. Written by `tapedebug/notebook/values_query.py`. */
+/** The answer to `{type: "values"}`, checked: what a version of an array held. Written by `tapedebug/panel/values_query.py`. */
 import { readSummary } from "./head.js";
 import { isRecord, Reader } from "./reader.js";
 import { type Answer, Unanswered } from "./store.js";

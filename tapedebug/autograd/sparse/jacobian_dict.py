@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
+from tapedebug._display import renderer
 from tapedebug.autograd.subjects.program import Place, Port
 
 Key = tuple[Place, Place]
@@ -33,8 +33,8 @@ class Jacobians(dict[Key, Any]):
         self._shapes = [(o.shape, i.shape, o.components, i.components) for i, o in found]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """How they show themselves in a notebook."""
-        return import_module("tapedebug.notebook.display").static_bundle(self)
+        """Return the MIME bundle for a notebook."""
+        return renderer().static(self)
 
     def _placed(self, key: Any) -> Any:
         if not isinstance(key, tuple) or len(key) != 2:

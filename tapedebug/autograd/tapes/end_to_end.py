@@ -13,11 +13,11 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from tapedebug._display import renderer
 from tapedebug._process_state import settings_kept
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
@@ -61,8 +61,8 @@ class EndToEnd:
     dot_product: DotProduct | None = None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """How it shows itself in a notebook."""
-        return import_module("tapedebug.notebook.display").static_bundle(self)
+        """Return the MIME bundle for a notebook."""
+        return renderer().static(self)
 
     def __bool__(self) -> bool:
         return self.verdict == "AGREE"

@@ -6,7 +6,6 @@ versions and gradients belong to memory, not to Python objects.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._display import renderer
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime.device import CPU, Device, get_device
@@ -295,8 +295,8 @@ class array(Exchange, Arithmetic):
         return self.shape[0]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """How it shows itself in a notebook."""
-        return importlib.import_module("tapedebug.notebook.display").static_bundle(self)
+        """Return the MIME bundle for a notebook."""
+        return renderer().static(self)
 
     # -- values -----------------------------------------------------------------------------------------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tapedebug._display import renderer
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime.device import Device, get_device
@@ -136,8 +136,8 @@ class indexedarray:
         return str(self.numpy())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """How it shows itself in a notebook."""
-        return importlib.import_module("tapedebug.notebook.display").static_bundle(self)
+        """Return the MIME bundle for a notebook."""
+        return renderer().static(self)
 
     def __getitem__(self, key: Any) -> Any:
         raise ArrayError(

@@ -1,4 +1,4 @@
-/** A Jacobian as the kernel answers it (`tapedebug/notebook/jacobian_query.py`), checked. Pure. */
+/** A Jacobian as the kernel answers it (`tapedebug/panel/jacobian_query.py`), checked. Pure. */
 import { isRecord } from "../../trace/reader.js";
 import type { Answer, MaskEntry } from "../../trace/store.js";
 import type { Verdict } from "../../trace/types.js";

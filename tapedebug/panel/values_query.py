@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook.values_overview import overview_of
+from tapedebug.panel.values_overview import overview_of
 
 if TYPE_CHECKING:
-    from tapedebug.notebook.panel_source import PanelSource
-    from tapedebug.notebook.queries import Answer
+    from tapedebug.panel.panel_source import PanelSource
+    from tapedebug.panel.queries import Answer
     from tapedebug.trace.model import ArrayInfo, ContentKind, Trace
     from tapedebug.trace.version_values import VersionValues
 
@@ -41,7 +41,7 @@ def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     Raises:
         TapedebugError: There is no such version, or its values can not be had; the message says why.
     """
-    from tapedebug.notebook.queries import Answer
+    from tapedebug.panel.queries import Answer
     from tapedebug.trace.json_codec import encode
     from tapedebug.trace.summaries import summarise
 

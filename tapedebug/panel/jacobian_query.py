@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
-from tapedebug.notebook.execution_lock import execution_lock
-from tapedebug.notebook.jacobian_cells import ADJOINT, MOST_UNPOOLED, MOST_WINDOW, Looked, Window
-from tapedebug.notebook.pair_mask import check_mask
-from tapedebug.notebook.result_cache import result_cache
+from tapedebug.panel.execution_lock import execution_lock
+from tapedebug.panel.jacobian_cells import ADJOINT, MOST_UNPOOLED, MOST_WINDOW, Looked, Window
+from tapedebug.panel.pair_mask import check_mask
+from tapedebug.panel.result_cache import result_cache
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
     from tapedebug.autograd.results.pair_result import PairResult
-    from tapedebug.notebook.panel_source import PanelSource
-    from tapedebug.notebook.queries import Answer
+    from tapedebug.panel.panel_source import PanelSource
+    from tapedebug.panel.queries import Answer
 
 WORST = 10
 """Entries that are named."""
@@ -53,7 +53,7 @@ def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     Raises:
         TapedebugError: There is no such pair, or no kernel to ask; the message says why.
     """
-    from tapedebug.notebook.queries import Answer
+    from tapedebug.panel.queries import Answer
 
     launch, source, target = _asked(subject, question)
     pair = result_cache.find(subject, launch, source, target)
@@ -94,7 +94,7 @@ def respond_script(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
         TapedebugError: There is none; the message says why.
     """
     from tapedebug.autograd.pair_check import pair_script
-    from tapedebug.notebook.queries import Answer
+    from tapedebug.panel.queries import Answer
 
     launch, source, target = _asked(subject, question)
     pair = result_cache.find(subject, launch, source, target)

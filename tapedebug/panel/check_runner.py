@@ -9,17 +9,16 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook.execution_lock import execution_lock
-from tapedebug.notebook.panel_sync import that_hold
-from tapedebug.notebook.result_cache import result_cache
+from tapedebug.panel.check_results import that_hold
+from tapedebug.panel.execution_lock import execution_lock
+from tapedebug.panel.result_cache import result_cache
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import PairResult
-    from tapedebug.notebook.panel_source import PanelSource
+    from tapedebug.panel.panel_source import PanelSource
 
 MaskEntry = list[Any]
 """``[launch, input, output]``: launch index, or None for the whole tape, and two names."""
@@ -266,23 +265,6 @@ class CheckRunner:
             done = sum(counts.values())
             return f"Cancelled after {done} of {_pairs(asked)}" + (f": {verdicts}." if verdicts else ".")
         return f"{_pairs(asked)} checked in {seconds:.2g} s: {verdicts}."
-
-
-def write_report(
-    subject: PanelSource, checks: Sequence[dict[str, Any]], path: str | Path | None = None
-) -> Path:
-    """Write a tape with the results of checks as one offline HTML file; return its absolute path.
-
-    Without `path` the file has the name of the tape, and takes the place of no other.
-
-    Raises:
-        OSError: It can not be written.
-    """
-    from tapedebug.report import answered, unused_path
-    from tapedebug.report import write_report as write
-
-    shown = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
-    return write([shown], unused_path(subject.source.name) if path is None else path)
 
 
 def describe(error: BaseException) -> str:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook.check_runner import describe
-from tapedebug.notebook.execution_lock import execution_lock
-from tapedebug.notebook.jacobian_query import is_kept, respond_script
-from tapedebug.notebook.jacobian_query import respond as respond_jacobian
-from tapedebug.notebook.js_chunks import respond as respond_part
-from tapedebug.notebook.panel_source import PanelSource
-from tapedebug.notebook.values_query import respond as respond_values
+from tapedebug.panel.check_runner import describe
+from tapedebug.panel.execution_lock import execution_lock
+from tapedebug.panel.jacobian_query import is_kept, respond_script
+from tapedebug.panel.jacobian_query import respond as respond_jacobian
+from tapedebug.panel.js_chunks import respond as respond_part
+from tapedebug.panel.panel_source import PanelSource
+from tapedebug.panel.values_query import respond as respond_values
 
 
 @dataclass(frozen=True)

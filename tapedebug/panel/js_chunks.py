@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 
 if TYPE_CHECKING:
-    from tapedebug.notebook.panel_source import PanelSource
-    from tapedebug.notebook.queries import Answer
+    from tapedebug.panel.panel_source import PanelSource
+    from tapedebug.panel.queries import Answer
 
 STATIC = Path(__file__).parent.parent / "static"
 PARTS = ("details", "graph", "jacobian")
@@ -22,7 +22,7 @@ def respond(_: PanelSource, question: Mapping[str, Any]) -> Answer:
     Raises:
         TapedebugError: There is none, or it was not built.
     """
-    from tapedebug.notebook.queries import Answer
+    from tapedebug.panel.queries import Answer
 
     name = question.get("name")
     if name not in PARTS:

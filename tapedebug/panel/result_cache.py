@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.notebook.panel_source import PanelSource
+from tapedebug.panel.panel_source import PanelSource
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import PairResult

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tapedebug import _shell
 from tapedebug._errors import TapedebugError
 from tapedebug._source import display_file
-from tapedebug.notebook import _shell
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.packing import Packed, pack, seal_columns
 from tapedebug.trace.recording import is_of
