@@ -31,13 +31,25 @@ Kind = Literal["kernel", "copy", "fill", "python", "func"]
 """The kinds of operations. `"func"` is a reverse function without a forward: no replay can run it."""
 
 
+class Region(Hashable, Protocol):
+    """A piece of memory that the program allocated. Hashable and comparable by identity."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+
+
 @runtime_checkable
 class Array(Protocol):
     """A strided view of one memory region of the program. Hashable by identity."""
 
     @property
-    def region(self) -> Hashable:
-        """The memory that holds the elements: equal for all views of one allocation."""
+    def region(self) -> Region:
+        """The memory that holds the elements: the same for all views of one allocation."""
+
+    @property
+    def offset(self) -> int:
+        """The byte of the region at which element `(0, …)` begins."""
 
     @property
     def start(self) -> int:
@@ -147,7 +159,10 @@ class Access:
 
 
 class Operation(Protocol):
-    """One recorded step: a launch, a copy, a fill, a Python operation, or a custom reverse function."""
+    """One recorded step: a launch, a copy, a fill, a Python operation, or a custom reverse function.
+
+    An engine whose operations derive from this class inherits what follows from `accesses`.
+    """
 
     @property
     def index(self) -> int:
@@ -172,6 +187,36 @@ class Operation(Protocol):
     @property
     def accesses(self) -> Sequence[Access]:
         """The use made of each argument that is an array, in the order of the parameters."""
+
+    @property
+    def reads(self) -> Collection[int]:
+        """The numbers of the parameters whose former values it reads."""
+        return frozenset(access.param for access in self.accesses if access.reads)
+
+    @property
+    def writes(self) -> Collection[int]:
+        """The numbers of the parameters that it writes, atomically or not."""
+        return frozenset(access.param for access in self.accesses if access.writes)
+
+    @property
+    def touched(self) -> Sequence[int]:
+        """The numbers of the parameters that it reads or writes, in order."""
+        return tuple(access.param for access in self.accesses if access.reads or access.writes)
+
+    @property
+    def written(self) -> Sequence[int]:
+        """The numbers of the parameters that it writes, in order."""
+        return tuple(access.param for access in self.accesses if access.writes)
+
+    @property
+    def needed(self) -> Sequence[int]:
+        """The numbers of the parameters whose values its adjoint reads, in order."""
+        return tuple(a.param for a in self.accesses if a.needs_before or a.needs_after)
+
+    @property
+    def active(self) -> Collection[int]:
+        """The numbers of the parameters through which adjoints are meant to pass."""
+        return frozenset(access.param for access in self.accesses if access.active)
 
     @property
     def has_adjoint(self) -> bool:
@@ -403,9 +448,6 @@ class RecordedTape(Protocol):
     def uses(self, array: Array, /) -> bool:
         """True if an operation of the tape accesses the array's region."""
 
-    def region_size(self, region: Hashable, /) -> int:
-        """Return the number of bytes of a region that the tape uses."""
-
     def names(self, array: Array, /) -> Sequence[str]:
         """Return the names that the program has for an array, the best first; empty if none is known."""
 
@@ -487,7 +529,7 @@ def is_recorded_tape(found: object) -> bool:
     return all(hasattr(found, name) for name in ("operations", "new_replay", "capability", "reverse_passes"))
 
 
-def regions_of(operations: Iterable[Operation]) -> set[Hashable]:
+def regions_of(operations: Iterable[Operation]) -> set[Region]:
     """Return the memory regions that operations access."""
     return {access.array.region for operation in operations for access in operation.accesses}
 

@@ -158,12 +158,12 @@ def results_of(tape: Any) -> list[Any]:
     ledgers = tape.tracker.ledgers
     for record in tape.records:
         for p in sorted(record.reads):
-            ledger = ledgers[record.args[p].buffer]
+            ledger = ledgers[record.args[p].region]
             for state in ledger.around(ledger.state(record.args[p])):
                 found.pop((id(ledger), state.number), None)
         for p in sorted(record.writes):
             array = record.args[p]
             if is_float(array.dtype):
-                ledger = ledgers[array.buffer]
+                ledger = ledgers[array.region]
                 found[id(ledger), ledger.state(array).number] = record.index, array
     return [array for _, array in sorted(found.values(), key=lambda entry: entry[0])]

@@ -183,7 +183,7 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
                 hint="give the index of a launch, or None for the whole tape",
             )
         record = tape.records[launch]
-        known, where = list(record.plan.names), f"launch {launch} ({record.name})"
+        known, where = list(record.names), f"launch {launch} ({record.name})"
     for name in (source, target):
         if name not in known:
             raise GradcheckError(
@@ -256,7 +256,7 @@ def _limited(plan: CheckPlan, pairs: Sequence[tuple[Any, Any]]) -> CheckPlan:
 
 def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
     """Why pairs of a launch have no derivative to check."""
-    names = list(record.plan.names)
+    names = list(record.names)
     reasons = {}
     for key in wanted:
         source, target = names.index(key[1]), names.index(key[2])

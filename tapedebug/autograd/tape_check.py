@@ -204,7 +204,7 @@ class _TapeCheck:
 
     tape: Any
     choice: LaunchSelection
-    plan: CheckPlan
+    check_plan: CheckPlan
     pace: Pace
     found: list[LaunchCheck] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -234,10 +234,10 @@ class _TapeCheck:
     def _works(self, records: Sequence[Any]) -> Iterator[LaunchWork]:
         # What becomes of adjoints that nobody set is the same in all launches that share a plan.
         seen: set[int] = set()
-        again = replace(self.plan, options=replace(self.plan.options, check_undefined_grad=False))
+        again = replace(self.check_plan, options=replace(self.check_plan.options, check_undefined_grad=False))
         values = launch_values(self.tape.tracker, records, self.pace.pulse, self.unmatched)
         for record, held in values:
-            plan = again if id(record.plan) in seen else self.plan
+            plan = again if id(record.plan) in seen else self.check_plan
             seen.add(id(record.plan))
             yield LaunchWork(LaunchCopy.of(record, held, self.choice.mask(record)), plan)
 
@@ -260,7 +260,7 @@ class _TapeCheck:
         for check in self.found:
             writer = self._writer(check.index)
             for pair in check.pairs:
-                scripts[len(pairs)] = ReproScript.of(writer, pair, self.plan.settings())
+                scripts[len(pairs)] = ReproScript.of(writer, pair, self.check_plan.settings())
                 pairs.append(pair)
         notes = [*self.notes, *left_notes(self.found)]
         for check in self.found:
@@ -275,7 +275,7 @@ class _TapeCheck:
             coverage=Coverage(summary, launches, covered, tuple(dict.fromkeys([*notes, *self.unmatched]))),
             dot_products=tuple(check.dot for check in self.found if check.dot is not None),
             scripts=scripts,
-            settings=self.plan.settings(),
+            settings=self.check_plan.settings(),
         )
 
     def _summary(self, pairs: Sequence[PairResult]) -> tuple[str, int]:
@@ -294,12 +294,12 @@ class _TapeCheck:
 
     def script(self, index: int, pair: PairResult) -> ReproScript:
         """The script of a pair of a launch."""
-        return ReproScript.of(self._writer(index), pair, self.plan.settings())
+        return ReproScript.of(self._writer(index), pair, self.check_plan.settings())
 
     def _writer(self, index: int) -> Writer:
         """Writes what the scripts of a launch share from the tape, also when it has been reset since."""
         record = self.tape.records[index]
-        return Writer(_LaunchScene(self.tape.tracker, record, self.choice.mask(record), self.plan))
+        return Writer(_LaunchScene(self.tape.tracker, record, self.choice.mask(record), self.check_plan))
 
 
 @dataclass(frozen=True)
@@ -310,17 +310,21 @@ class _LaunchScene:
         tracker: Of the tape, with the values that the launch ran on.
         record: The launch.
         mask: The pairs of it that are checked.
-        plan: How they are.
+        check_plan: The settings of the check.
     """
 
     tracker: Any
     record: Any
     mask: Any
-    plan: CheckPlan
+    check_plan: CheckPlan
 
     def __call__(self) -> Scene:
         [(_, values)] = launch_values(self.tracker, [self.record])
-        return LaunchWork(LaunchCopy.of(self.record, values, self.mask), self.plan).subject().writer.scene()
+        return (
+            LaunchWork(LaunchCopy.of(self.record, values, self.mask), self.check_plan)
+            .subject()
+            .writer.scene()
+        )
 
     def released(self) -> Callable[[], Scene]:
         """The same without keeping the tape alive.
@@ -328,7 +332,7 @@ class _LaunchScene:
         Raises:
             GradcheckError: When it is called, and the tape is gone.
         """
-        known, index, mask, plan = weakref.ref(self.tracker), self.record.index, self.mask, self.plan
+        known, index, mask, plan = weakref.ref(self.tracker), self.record.index, self.mask, self.check_plan
 
         def scene() -> Scene:
             tracker = known()

@@ -133,7 +133,7 @@ def _name(found: RuleContext, case: RuleContext) -> None:
     for info in found.trace.arrays:
         info.label = names[info.id]
     for record, launch in zip(replay.records if replay else (), found.trace.launches, strict=False):
-        for p in record.plan.active:
+        for p in record.active:
             number = launch.args[p].array
             if number is not None:
                 found.trace.arrays[number].requires_grad = True

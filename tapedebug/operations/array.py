@@ -33,6 +33,7 @@ class HostArray:
         axes = values.ndim - element_ndim
         self.region = region
         self.start, self.stop = low - region.address, high - region.address
+        self.offset = int(values.ctypes.data) - region.address if values.size else self.start
         self.shape, self.element_shape = values.shape[:axes], values.shape[axes:]
         self.strides = values.strides[:axes]
         self.scalar_dtype: np.dtype[Any] = values.dtype

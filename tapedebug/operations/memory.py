@@ -59,7 +59,7 @@ class Memory:
         self._views: dict[Array, Values] = {}
 
     @classmethod
-    def zeros(cls, sizes: Mapping[Hashable, int], wide: Collection[Hashable] = ()) -> Memory:
+    def zeros(cls, sizes: Mapping[Any, int], wide: Collection[Hashable] = ()) -> Memory:
         """Return new memory for regions of so many bytes; twice as many where they are held wide."""
         return cls({region: _aligned(size * (1 + (region in wide))) for region, size in sizes.items()}, wide)
 
@@ -82,14 +82,11 @@ class Memory:
         for length in reversed(array.element_shape):
             inner.append(step)
             step *= length
-        offset = array.start - sum(
-            min(0, s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)
-        )
         return np.ndarray(
             array.shape + array.element_shape,
             scalar,
             self.bytes[array.region],
-            offset * scale,
+            array.offset * scale,
             (*(s * scale for s in array.strides), *reversed(inner)),
         )
 

@@ -52,7 +52,7 @@ class OperationReplay:
         self.is_float64 = float64
         self.operations: list[ExecutableOperation] = list(tape.operations)
         self.wide = tape.float32_regions() if float64 else frozenset[Hashable]()
-        self.sizes: dict[Hashable, int] = {region: tape.region_size(region) for region in tape.regions}
+        self.sizes: dict[Hashable, int] = {region: region.nbytes for region in tape.regions}
         self.memory, self.adjoint = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.pulse: Callable[[], None] | None = None

@@ -343,10 +343,6 @@ class OperationTape:
         """Return True if an operation accesses the array's region."""
         return array.region in self.regions
 
-    def region_size(self, region: Hashable, /) -> int:
-        """Return the number of bytes of a region."""
-        return cast("Region", region).nbytes
-
     def names(self, array: Array, /) -> list[str]:
         """Return the names that variables had for an array when `note_names` looked, the best first."""
         return self._names.get(memory_key(array), [])

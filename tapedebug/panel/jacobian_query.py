@@ -250,7 +250,7 @@ def _dtype(subject: PanelSource, pair: PairResult, launch: int | None, name: str
     if launch is None:
         return float
     record = tape.records[launch]
-    value = record.args[list(record.plan.names).index(name)]
+    value = record.args[list(record.names).index(name)]
     return getattr(value, "dtype", float)
 
 

@@ -114,7 +114,7 @@ class _Check:
     ) -> None:
         self.program = program
         self.pairs = pairs
-        self.plan = plan
+        self.check_plan = plan
         self.checkpoint = checkpoint
         self.unsteady = nondeterministic_pairs(program, pairs, plan.options.nondet_tol, checkpoint)
         self.patterns = self._patterns()
@@ -136,12 +136,14 @@ class _Check:
         for pair in routes["large"]:
             self._keep(
                 pair,
-                *check_large(self.program, *pair, self.plan, self.checkpoint, self.unsteady.get(pair, "")),
+                *check_large(
+                    self.program, *pair, self.check_plan, self.checkpoint, self.unsteady.get(pair, "")
+                ),
             )
 
     def _patterns(self) -> dict[Pair, Pattern]:
         """Where entries can be, of pairs for which it matters."""
-        options = self.plan.options
+        options = self.check_plan.options
         if options.fast_mode or not (options.masked or any(self._is_big(p) for p in self.pairs.chosen)):
             return {}
         found = traced(self.program)
@@ -156,10 +158,12 @@ class _Check:
     @property
     def _is_limited(self) -> bool:
         """Whether some entries were asked for, and no combinations of all."""
-        return not self.plan.dense and (self.plan.max_inputs > 0 or self.plan.max_outputs > 0)
+        return not self.check_plan.dense and (
+            self.check_plan.max_inputs > 0 or self.check_plan.max_outputs > 0
+        )
 
     def _route(self, pair: Pair, is_sparse: bool) -> Route:
-        options = self.plan.options
+        options = self.check_plan.options
         rows, columns = len(pair[1].positions), len(pair[0].positions)
         if options.fast_mode:
             return "large"
@@ -179,11 +183,11 @@ class _Check:
         if not chosen:
             return []
         work = SparseCheck(
-            self.program, {pair: self.patterns[pair] for pair in chosen}, self.plan, self.checkpoint
+            self.program, {pair: self.patterns[pair] for pair in chosen}, self.check_plan, self.checkpoint
         )
         for pair, judged in work.judged().items():
             nondeterministic_pairs = self.unsteady.get(pair, "")
-            self._keep(pair, *sparse_result(judged, self.plan, self.checkpoint, nondeterministic_pairs))
+            self._keep(pair, *sparse_result(judged, self.check_plan, self.checkpoint, nondeterministic_pairs))
         for pair, row in work.incomplete.items():
             del self.patterns[pair]
             source, target = pair
@@ -195,17 +199,17 @@ class _Check:
 
     def _grids(self, chosen: list[Pair]) -> None:
         pairs = Pairs(chosen)
-        rows = {port: rows_of(port, self.plan) for port in pairs.outputs()}
-        columns = {port: columns_of(port, self.plan) for port in pairs.inputs()}
-        grids = compare_grids(self.program, pairs, rows, columns, self.plan, self.checkpoint)
+        rows = {port: rows_of(port, self.check_plan) for port in pairs.outputs()}
+        columns = {port: columns_of(port, self.check_plan) for port in pairs.inputs()}
+        grids = compare_grids(self.program, pairs, rows, columns, self.check_plan, self.checkpoint)
         for pair, grid in zip(chosen, grids, strict=True):
-            masked = self.plan.options.masked
+            masked = self.check_plan.options.masked
             notes = self.notes.get(pair, ())
             if masked and pair not in self.patterns:
                 notes += (f"{pair[0].label} → {pair[1].label}: masked=True left nothing out: "
                           "no sparsity could be traced",)  # fmt: skip
             found = grid_result(
-                grid, self.plan, self.checkpoint, unsteady=self.unsteady.get(pair, ""), notes=notes,
+                grid, self.check_plan, self.checkpoint, unsteady=self.unsteady.get(pair, ""), notes=notes,
                 pattern=self.patterns.get(pair) if masked else None,
             )  # fmt: skip
             self._keep(pair, *found)
@@ -214,10 +218,10 @@ class _Check:
         if compared is not None:
             self.compared[pair] = compared
         notes = (*self.notes.get(pair, ()), *result.notes)
-        if self.plan.options.reference == "float32":
+        if self.check_plan.options.reference == "float32":
             notes += (
                 f"{pair[0].label} → {pair[1].label}: compared with one float32 difference at "
-                f"eps={self.plan.eps:g}, which has no error bar",
+                f"eps={self.check_plan.eps:g}, which has no error bar",
             )
         seconds = time.perf_counter() - self.began
         self.results[pair] = replace(result, notes=tuple(dict.fromkeys(notes)), seconds=seconds)

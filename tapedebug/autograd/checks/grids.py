@@ -78,7 +78,7 @@ def grid_result(
 
     Args:
         pair: What was evaluated.
-        plan: How to check.
+        plan: The settings of the check.
         checkpoint: Called after each run.
         unsteady: What two runs on the same values differ by.
         notes: What to add.

@@ -41,7 +41,7 @@ def _apart(ports: Sequence[Port]) -> list[Port]:
     found: list[Port] = []
     for port in ports:
         a = port.array
-        met = [b for b in (other.array for other in found) if b.buffer is a.buffer]
+        met = [b for b in (other.array for other in found) if b.region is a.region]
         if not any(b.start < a.stop and a.start < b.stop for b in met):
             found.append(port)
     return found
@@ -49,7 +49,7 @@ def _apart(ports: Sequence[Port]) -> list[Port]:
 
 class _Comparison:
     def __init__(self, adjoint: AdjointProgram, plan: CheckPlan, number: int) -> None:
-        self.adjoint, self.plan = adjoint, plan
+        self.adjoint, self.check_plan = adjoint, plan
         self.points = _apart(adjoint.first.inputs)
         self.u, self.v = self._direction(2 * number), self._direction(2 * number + 1)
         self.shadow = adjoint.first.shadow()
@@ -80,10 +80,14 @@ class _Comparison:
                 for result, port in self.adjoint.by_result.items()
                 if port in self.u
             )
-            tolerance = self.plan.tolerance
+            tolerance = self.check_plan.tolerance
             fine = np.array([0.05 * (tolerance.atol + tolerance.rtol * abs(found))])
             slopes = slope(
-                self._along, self._along(0.0), eps=self.plan.eps, magnitude=1.0, enough=lambda values: fine
+                self._along,
+                self._along(0.0),
+                eps=self.check_plan.eps,
+                magnitude=1.0,
+                enough=lambda values: fine,
             )
         value, bar = float(slopes.value[0]), float(slopes.bar[0])
         allowed = tolerance.atol + tolerance.rtol * abs(value)

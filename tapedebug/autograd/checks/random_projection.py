@@ -40,19 +40,19 @@ class RandomProjection:
         program: What is differentiated.
         source: The input.
         target: The output.
-        plan: How to check.
+        check_plan: The settings of the check.
         checkpoint: Called after each run.
     """
 
     program: Program
     source: Port
     target: Port
-    plan: CheckPlan
+    check_plan: CheckPlan
     checkpoint: Checkpoint | None = None
 
     def suspects(self) -> Iterator[tuple[int, int]]:
         """Row and column of entries that may be wrong, or at a kink, by what the combinations show."""
-        hunt = EntryBisection(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
+        hunt = EntryBisection(self.program, self.source, self.target, self.check_plan.eps, self.checkpoint)
         excess = self.error - self.allowed
         if (~(excess <= 0)).any():
             seed, direction = np.unravel_index(
@@ -80,14 +80,14 @@ class RandomProjection:
         finite = np.isfinite(values)
         size = np.where(finite, np.abs(values), 0.0)
         typical = float(np.sqrt(np.mean(size**2))) or 1.0
-        count = max(DIRECTIONS, self.plan.dense)
+        count = max(DIRECTIONS, self.check_plan.dense)
         found = random_directions(self.source.size, count, np.maximum(size, 0.01 * typical)) * finite
         return found * self._within(self.source)
 
     @cached_property
     def slopes(self) -> DerivativeEstimate:
         """Differences of the outputs along `directions`, (DIRECTIONS, rows)."""
-        hunt = EntryBisection(self.program, self.source, self.target, self.plan.eps, self.checkpoint)
+        hunt = EntryBisection(self.program, self.source, self.target, self.check_plan.eps, self.checkpoint)
         return hunt.slopes(self.directions)
 
     @cached_property
@@ -171,7 +171,7 @@ class RandomProjection:
         least = np.array([np.abs(seed[seed != 0]).min(initial=np.inf) for seed in self.seeds])[:, None]
         with np.errstate(all="ignore"):
             error = np.abs(pulled - self.exact)
-            floor = SHARE * self.plan.tolerance.atol * least + self.source.rounding * np.abs(self.exact)
+            floor = SHARE * self.check_plan.tolerance.atol * least + self.source.rounding * np.abs(self.exact)
             missed = ~(error <= floor) & self._within(self.source)
             if missed.any():  # the usual way out comes first: what rounding does is dear to measure
                 floor = floor + self._rounding(pulled)

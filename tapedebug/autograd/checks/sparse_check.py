@@ -91,7 +91,7 @@ class SparseCheck:
     Args:
         program: What is differentiated.
         patterns: Where entries can be, of each pair.
-        plan: How to check.
+        check_plan: The settings of the check.
         checkpoint: Called after each run.
 
     Attributes:
@@ -101,7 +101,7 @@ class SparseCheck:
 
     program: Program
     patterns: Mapping[Pair, Pattern]
-    plan: CheckPlan
+    check_plan: CheckPlan
     checkpoint: Checkpoint | None = None
     incomplete: dict[Pair, int] = field(default_factory=dict)
     column_groups: dict[Pair, int] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class SparseCheck:
         Steps can not be as small as a tiny value needs where they displace a large one, too.
         """
         size = np.abs(self.program.values(source))
-        kinds = np.where(size > LARGE, 1, np.where(_tiny(size, self.plan.eps), 2, 0))
+        kinds = np.where(size > LARGE, 1, np.where(_tiny(size, self.check_plan.eps), 2, 0))
         if (kinds == kinds[:1]).all():
             return colours
         _, apart = np.unique(3 * colours + kinds, return_inverse=True)
@@ -156,7 +156,7 @@ class SparseCheck:
         self, source: Port, targets: Sequence[Port], groups: Floats
     ) -> tuple[dict[Port, DerivativeEstimate], Floats, Floats, dict[Port, DerivativeEstimate]]:
         """Along groups of columns, with the step of each column; along a random direction, with that."""
-        program, plan = self.program, self.plan
+        program, plan = self.program, self.check_plan
         values = program.values(source)
         finite = np.isfinite(values)
         # Steps of each entry are as large as they would be if it were displaced alone.
@@ -176,7 +176,7 @@ class SparseCheck:
     ) -> dict[Port, DerivativeEstimate]:
         return along(
             self.program, {source: directions}, targets, self.start,
-            eps=self.plan.eps, enough=fine_for(self.plan.tolerance), pulse=self.checkpoint,
+            eps=self.check_plan.eps, enough=fine_for(self.check_plan.tolerance), pulse=self.checkpoint,
         )  # fmt: skip
 
     def _missed(
@@ -187,7 +187,7 @@ class SparseCheck:
         It may be that differences contradict each other, as in chaos: then the error bars are widened.
         """
         pattern = self.patterns[source, target]
-        if self.plan.options.masked or self.plan.options.reference == "float32":
+        if self.check_plan.options.masked or self.check_plan.options.reference == "float32":
             return None
         with np.errstate(all="ignore"):
             sums = _sums(
@@ -238,10 +238,10 @@ class SparseCheck:
             comparison = SparseEntries(
                 self.program, source, target, pattern.rows, pattern.columns,
                 gradients[where] / weights[pattern.rows], references[pair],
-                self.plan.tolerance,
+                self.check_plan.tolerance,
             )  # fmt: skip
             exact = twin[source][where] / weights[pattern.rows]
-            codes = judge(comparison.ad, comparison.reference, self.plan.tolerance, source.rounding)
+            codes = judge(comparison.ad, comparison.reference, self.check_plan.tolerance, source.rounding)
             rounding = np.zeros(codes.shape, dtype=bool)
             if (codes == SUSPECT).any():
                 rounding = self._explain(comparison, groups, exact, codes)

@@ -71,7 +71,7 @@ class _Closer:
         self.pair = judged.comparison
         self.codes = judged.codes.copy()
         self.rounding = judged.rounding
-        self.plan = plan
+        self.check_plan = plan
         self.checkpoint = checkpoint
         self.notes: tuple[str, ...] = ()
         self.unknown = 0  # entries that were dropped
@@ -131,7 +131,7 @@ class _Closer:
     def _alone(self, rows: Indices, columns: Indices) -> RecheckedEntries:
         pair = self.pair
         return recheck_entries(
-            pair.program, pair.source, pair.target, rows, columns, self.plan, self.checkpoint
+            pair.program, pair.source, pair.target, rows, columns, self.check_plan, self.checkpoint
         )
 
     def _take(self, found: RecheckedEntries, chosen: Indices) -> None:
@@ -143,7 +143,7 @@ class _Closer:
         lines, across = np.nonzero(found.codes == WRONG)
         places = grid.rows.units[lines] * np.int64(pair.source.size) + grid.columns.units[across]
         stray = ~np.isin(places, keys)
-        if self.plan.options.masked:
+        if self.check_plan.options.masked:
             stray[:] = False
         where = np.concatenate([line, lines[stray]]), np.concatenate([column, across[stray]])
         slots = np.concatenate([chosen, len(keys) + np.arange(int(stray.sum()))])

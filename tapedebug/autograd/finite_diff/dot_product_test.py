@@ -179,7 +179,7 @@ class _Test:
         record = self.back.records[launch if self.program.launch is None else 0]
         where = self.program.subject if self.program.launch is not None or self.last == 1 else None
         where = where or f"{'launch' if record.kernel is not None else 'record'} {launch} ({record.name})"
-        if record.kernel is not None and record.plan.active and record.info is None:
+        if record.kernel is not None and record.active and record.info is None:
             return f"{where} has no adjoint: enable_backward=False"
         if self.there.written_outside(record.index):
             return f"the reverse pass goes on through what was written outside of the tape before {where}"

@@ -53,7 +53,7 @@ class DenseJacobian:
         shape = target.size, source.size // source.components
         # Memory that is not written stays unmapped: of a sparse matrix only what is touched takes time.
         self.array = new(shape, source.array.dtype, zeroed=True)
-        self.matrix: Floats = self.array.buffer.data.view(numpy_dtype(source.array.dtype)).reshape(
+        self.matrix: Floats = self.array.region.data.view(numpy_dtype(source.array.dtype)).reshape(
             target.size, source.size
         )
         self.whole = _is_whole(rectangles, target.size, source.size)

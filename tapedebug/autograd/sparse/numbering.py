@@ -28,7 +28,7 @@ class ScalarNumbering:
 
     def __init__(self, arrays: Iterable[Any]) -> None:
         arrays = list(arrays)
-        buffers = list(dict.fromkeys(a.buffer for a in arrays))
+        buffers = list(dict.fromkeys(a.region for a in arrays))
         self.grain = min((types.numpy_dtype(a.dtype).itemsize for a in arrays), default=4)
         self.first: dict[Any, int] = {}
         self.size = 0
@@ -39,10 +39,10 @@ class ScalarNumbering:
 
     def start(self, a: Any) -> int:
         """The number of the first scalar of an array."""
-        bytes_in = a.ptr - a.buffer.address
+        bytes_in = a.offset
         if bytes_in % self.grain:
             raise Unknown
-        return int(self.first[a.buffer] + bytes_in // self.grain)
+        return int(self.first[a.region] + bytes_in // self.grain)
 
     def step(self, a: Any) -> int:
         """How far apart the numbers of two neighbouring scalars of an array are."""
@@ -56,8 +56,8 @@ class ScalarNumbering:
         """
         found = self.start(a) + (offsets if self.step(a) == 1 else offsets * self.step(a))
         if len(found):
-            first = self.first[a.buffer]
-            if found.min() < first or found.max() >= first + -(-a.buffer.nbytes // self.grain):
+            first = self.first[a.region]
+            if found.min() < first or found.max() >= first + -(-a.region.nbytes // self.grain):
                 raise Unknown
         return found
 

@@ -177,15 +177,15 @@ class _Trace:
         if any(record.kind == "func" for record in records):
             raise Unknown
         self.ports = [*program.inputs, *program.outputs]
-        self.live = {port.array.buffer for port in self.ports}
-        self.live |= {record.args[p].buffer for record in records for p in record.plan.written}
+        self.live = {port.array.region for port in self.ports}
+        self.live |= {record.args[p].region for record in records for p in record.written}
 
     def active(self, record: Any) -> frozenset[int]:
         """The parameters of a launch through which dependence may go."""
         return frozenset(
             p
             for p, a in enumerate(record.args)
-            if _is_float_array(a) and a.buffer in self.live and p in record.plan.touched
+            if _is_float_array(a) and a.region in self.live and p in record.touched
         )
 
     def key(self) -> Key | None:
@@ -200,14 +200,14 @@ class _Trace:
         buffers: dict[Any, int] = {}
 
         def view(a: Any) -> Key:
-            number = buffers.setdefault(a.buffer, len(buffers))
-            return number, a.ptr - a.buffer.address, a.shape, a.strides, a.dtype
+            number = buffers.setdefault(a.region, len(buffers))
+            return number, a.offset, a.shape, a.strides, a.dtype
 
-        layout, packed = record.plan.kernel.layout, self.shadow.packed(record)
+        layout, packed = record.kernel.layout, self.shadow.packed(record)
         args = tuple(
             view(a)
             if isinstance(a, array)
-            else packed[8 * layout.values[p] :][: 8 * types.components(record.plan.kernel.params[p].type)]
+            else packed[8 * layout.values[p] :][: 8 * types.components(record.kernel.params[p].type)]
             for p, a in enumerate(record.args)
         )
         content = tuple(
@@ -225,7 +225,7 @@ class _Trace:
         """
         records = self.shadow.records
         used = (a for record in records for a in record.args if _is_float_array(a))
-        arrays = [*(p.array for p in self.ports), *(a for a in used if a.buffer in self.live)]
+        arrays = [*(p.array for p in self.ports), *(a for a in used if a.region in self.live)]
         self.numbering = ScalarNumbering(arrays)
         self.entries = none()
         self.changed = np.zeros(self.numbering.size, bool)
@@ -268,7 +268,7 @@ class _Trace:
         for mine in (*stored, *added):
             written[mine] = True
         entries = joined(parts)
-        told = [(v.site.kind, record.args[v.site.param].buffer) for v in visits]
+        told = [(v.site.kind, record.args[v.site.param].region) for v in visits]
         if {b for kind, b in told if kind != "read"} & {b for kind, b in told if kind != "write"}:
             entries = self._closed(entries, written)
         for mine in added:
@@ -317,7 +317,7 @@ class _Trace:
         keep = (rows >= 0) & (columns >= 0)
         if not keep.all():
             rows, columns = rows[keep], columns[keep]
-        if source.array.buffer is target.array.buffer:
+        if source.array.region is target.array.region:
             mine = self.numbering.all(target.array)
             same = np.flatnonzero(~self.changed[mine])
             column = self.numbering.flat(source.array, mine[same])

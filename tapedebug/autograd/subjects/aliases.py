@@ -11,7 +11,7 @@ from tapedebug.lang.types import is_float
 
 def same(a: Any, b: Any) -> bool:
     """Whether two arrays are the same elements."""
-    return a is b or (a.buffer is b.buffer and (a.ptr, a.shape, a.strides) == (b.ptr, b.shape, b.strides))
+    return a is b or (a.region is b.region and (a.ptr, a.shape, a.strides) == (b.ptr, b.shape, b.strides))
 
 
 def overlapping(record: Any) -> bool:
@@ -50,4 +50,4 @@ def meeting(record: Any, arrays: Sequence[Any]) -> frozenset[int]:
 
 
 def _meet(a: Any, b: Any) -> bool:
-    return a.buffer is b.buffer and a.start < b.stop and b.start < a.stop
+    return a.region is b.region and a.start < b.stop and b.start < a.stop

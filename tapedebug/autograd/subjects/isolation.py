@@ -46,7 +46,7 @@ class isolated:
 
     def _set_up(self) -> None:
         for array in self._watched:
-            self.keep(array.buffer)
+            self.keep(array.region)
         for buffer in list(_REGISTRY.values()):
             watch = _Watch(self, buffer)
             self._watches.append(watch)

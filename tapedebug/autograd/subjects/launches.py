@@ -209,16 +209,16 @@ class LaunchCopy:
         arrays = list(dict.fromkeys(a for a in record.args if is_array(a)))
         ranges: dict[Any, tuple[int, int]] = {}
         for a in arrays:
-            low, high = ranges.get(a.buffer, (a.start, a.stop))
-            ranges[a.buffer] = min(low, a.start), max(high, a.stop)
+            low, high = ranges.get(a.region, (a.start, a.stop))
+            ranges[a.region] = min(low, a.start), max(high, a.stop)
         numbers = {buffer: number for number, buffer in enumerate(ranges)}
         starts = {buffer: low // ALIGNMENT * ALIGNMENT for buffer, (low, _) in ranges.items()}
         memory = tuple(np.zeros(high - starts[buffer], np.uint8) for buffer, (_, high) in ranges.items())
         active = {id(record.args[p]) for p in record.active}
         slots = []
         for a in arrays:
-            offset = a.ptr - a.buffer.address - starts[a.buffer]
-            slot = MemorySlot(numbers[a.buffer], offset, a.shape, a.strides, a.dtype, id(a) in active)
+            offset = a.offset - starts[a.region]
+            slot = MemorySlot(numbers[a.region], offset, a.shape, a.strides, a.dtype, id(a) in active)
             slots.append(slot)
             _view(memory[slot.memory], slot)[...] = values[a]
         places = {id(a): MemoryPlace(number) for number, a in enumerate(arrays)}

@@ -97,7 +97,7 @@ def _between(port: Port, arrays: list[tuple[str, Any]]) -> Problem | None:
     low, high = _range(mine)
     for name, other in arrays:
         start, stop = _range(other)
-        if other.buffer is mine.buffer or stop <= low or high <= start or not _share(mine, other):
+        if other.region is mine.region or stop <= low or high <= start or not _share(mine, other):
             continue
         told = (
             f"{port.name} ({high - low} bytes at {low:#x}) and {name} ({stop - start} bytes at {start:#x}) "
@@ -109,7 +109,7 @@ def _between(port: Port, arrays: list[tuple[str, Any]]) -> Problem | None:
 
 
 def _range(array: Any) -> tuple[int, int]:
-    address = array.buffer.address
+    address = array.ptr - array.offset
     return address + array.start, address + array.stop
 
 

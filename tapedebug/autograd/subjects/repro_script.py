@@ -323,7 +323,7 @@ class _Arguments:
         if not value.size:
             return
         for other, array in self._memory.values():
-            shared = array.buffer is value.buffer and array.start < value.stop and value.start < array.stop
+            shared = array.region is value.region and array.start < value.stop and value.start < array.stop
             if shared and array.size:
                 raise GradcheckError(
                     f"no script can be written: the arguments `{other}` and `{name}` share memory",

@@ -80,7 +80,7 @@ def _write_outside(tracker: Any, outside: list[Any], at: int) -> None:
     """Enter what something outside the tape wrote before a record."""
     while outside and outside[0].at <= at:
         event = outside.pop(0)
-        ledger = tracker.ledgers.get(event.array.buffer)
+        ledger = tracker.ledgers.get(event.array.region)
         if ledger is not None:
             tracker.overwritten_outside(ledger, event.array, event.site, event.how)
 

@@ -91,7 +91,7 @@ class WholeTape(ShadowProgram):
 
         def follow(record: Any) -> None:
             single.forward(record.index, record.index + 1)
-            for param in record.plan.written:
+            for param in record.written:
                 double.set(record.args[param], single.values(record.args[param]))
 
         double.forward(0, on_operation=follow)
@@ -155,7 +155,7 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
     ports = []
     for index, array in enumerate(chosen):
         name = names.of(array)
-        if array.buffer not in tape.tracker.ledgers:
+        if array.region not in tape.tracker.ledgers:
             if name not in names.all():
                 raise GradcheckError(
                     f"end_to_end: {name} is not on the tape", hint="name an array that a launch uses"
@@ -177,8 +177,8 @@ def outside_notes(tape: Any, names: Names) -> list[str]:
     """Writes to the tape's memory that are not on the tape: while it recorded, and before backward."""
     notes = []
     during = [event for event in tape.outside if event.at < len(tape.records)]
-    computed = {record.args[p].buffer for record in tape.records for p in record.plan.written}
-    steps = [event for event in during if event.settled and event.array.buffer not in computed]
+    computed = {record.args[p].region for record in tape.records for p in record.written}
+    steps = [event for event in during if event.settled and event.array.region not in computed]
     arrays = list(dict.fromkeys(names.of(event.array) for event in steps))
     if arrays:
         notes.append(
@@ -234,7 +234,7 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
     seeds: dict[Port, Floats] = {}
     for index, (array, seed) in enumerate(given.items()):
         name = names.of(array)
-        if array.buffer not in tape.tracker.ledgers:
+        if array.region not in tape.tracker.ledgers:
             raise GradcheckError(
                 f"end_to_end: {name}, an array of shape {array.shape}, is not on the tape",
                 hint="pass the array that a launch of this tape wrote",
@@ -258,16 +258,16 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
 
 def not_an_input(tape: Any, name: str, array: Any) -> str | None:
     """Why an array is no input of the tape: it is overwritten before it is read; None where it is one."""
-    ledger = tape.tracker.ledgers.get(array.buffer)
+    ledger = tape.tracker.ledgers.get(array.region)
     if ledger is None:
         return None
     mine = {state.number for state in ledger.around(ledger.state(array))}
     for record in tape.records:
         for p in record.reads:
-            if record.args[p].buffer is array.buffer and ledger.state(record.args[p]).number in mine:
+            if record.args[p].region is array.region and ledger.state(record.args[p]).number in mine:
                 return None
         for p in record.writes:
-            if record.args[p].buffer is array.buffer and ledger.state(record.args[p]).number in mine:
+            if record.args[p].region is array.region and ledger.state(record.args[p]).number in mine:
                 return f"{name} is written by launch {record.index} before anything reads it: it is no input"
     return None
 
@@ -284,13 +284,13 @@ def leaves(tape: Any) -> list[Any]:
                 continue
             if record.plan.fresh_in(record, p):
                 continue  # it reads what it has written itself
-            ledger = ledgers[array.buffer]
+            ledger = ledgers[array.region]
             state = ledger.state(array)
             key = (id(ledger), state.number)
             if key not in found and not any((id(ledger), s.number) in written for s in ledger.around(state)):
                 found[key] = array
         for p in record.writes:
-            ledger = ledgers[record.args[p].buffer]
+            ledger = ledgers[record.args[p].region]
             written.add((id(ledger), ledger.state(record.args[p]).number))
     return list(found.values())
 
@@ -333,8 +333,8 @@ class Names:
 
 def _range(array: Any) -> tuple[Any, ...]:
     if array.is_contiguous:
-        return (id(array.buffer), array.start, array.stop)
-    return (id(array.buffer), array.ptr, array.shape, array.strides)
+        return (id(array.region), array.start, array.stop)
+    return (id(array.region), array.ptr, array.shape, array.strides)
 
 
 def _numbered(name: str) -> Any:

@@ -72,7 +72,7 @@ def placed_by_tape(tape: Any, ports: Sequence[Port]) -> list[Port]:
             (record, p)
             for record in tape.records
             for p in record.writes
-            if record.kernel is not None and record.args[p].buffer is port.array.buffer
+            if record.kernel is not None and record.args[p].region is port.array.region
         ]
         found_by = None
         if writers:
@@ -89,10 +89,10 @@ def _dead(tape: Any) -> Iterator[str]:
     written: dict[int, str] = {}
     for record in tape.records:
         for p in sorted(record.reads):
-            name = written.pop(id(record.args[p].buffer), None)
+            name = written.pop(id(record.args[p].region), None)
             if name is not None:
                 yield name
         for p in sorted(record.writes):
             array = record.args[p]
             if is_float(array.dtype) and not array.requires_grad:
-                written[id(array.buffer)] = f"{record.param_name(p)} of launch {record.index} ({record.name})"
+                written[id(array.region)] = f"{record.param_name(p)} of launch {record.index} ({record.name})"

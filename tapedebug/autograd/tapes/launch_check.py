@@ -22,7 +22,7 @@ class LaunchWork:
     """One launch to check, and how: a unit of work for an executor."""
 
     copy: LaunchCopy
-    plan: CheckPlan
+    check_plan: CheckPlan
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class LaunchWork:
 
     def subject(self) -> Subject:
         """What is checked."""
-        return self.copy.subject(adjoint=self.plan.options.check_backward_ad)
+        return self.copy.subject(adjoint=self.check_plan.options.check_backward_ad)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def check_in_sight(
         kept: Takes the compared matrices, for plots.
     """
     copy = work.copy
-    pairs, dot = run_checks(subject, work.plan, pace, kept)
+    pairs, dot = run_checks(subject, work.check_plan, pace, kept)
     notes = dict.fromkeys(note for pair in pairs for note in pair.notes)
     left = tuple(_left(copy, subject))
     return LaunchCheck(copy.index, copy.kernel.key, tuple(pairs), dot, tuple(notes), left)

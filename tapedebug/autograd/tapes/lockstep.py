@@ -121,8 +121,8 @@ class _Lockstep:
                 self.held[record.index] = {
                     a: latest[a] if a in latest else latest.setdefault(a, single.values(a)) for a in arrays
                 }
-            written = {record.args[p].buffer for p in record.plan.written}
-            for a in [a for a in latest if a.buffer in written]:
+            written = {record.args[p].region for p in record.written}
+            for a in [a for a in latest if a.region in written]:
                 del latest[a]
 
         return hold
@@ -137,7 +137,7 @@ class _Lockstep:
             if hold is not None:
                 hold(record, single)
             single.forward(record.index, record.index + 1)
-            for param in record.plan.written:
+            for param in record.written:
                 double.set(record.args[param], single.values(record.args[param]))
 
         return double.forward(0, on_operation=follow)
@@ -267,7 +267,7 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
     shadow.forward_only = True
 
     def look(record: Any) -> None:
-        for p in record.plan.written:
+        for p in record.written:
             a = record.args[p]
             closed = p not in record.active or (record.kernel is not None and record.info is None)
             if closed and is_float(a.dtype) and shadow.tangent(a).any():

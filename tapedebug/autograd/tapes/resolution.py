@@ -297,16 +297,16 @@ def _amplifies(program: WholeTape) -> bool:
     plain, moved = program.shadow(), program.shadow()
     for port, values in _displaced(program, DISTANCES[1]).items():
         moved.set(port.array, values.reshape(port.shape))
-    outputs = {id(port.array.buffer) for port in program.seeds}
+    outputs = {id(port.array.region) for port in program.seeds}
     largest, change = 0.0, 0.0
 
     def follow(record: Any) -> None:
         nonlocal largest, change
         moved.forward(record.index, record.index + 1)
-        for param in sorted(record.plan.touched):
+        for param in sorted(record.touched):
             array = record.args[param]
             values, others = plain.values(array), moved.values(array)
-            if values.dtype.kind != "f" or not values.size or id(array.buffer) in outputs:
+            if values.dtype.kind != "f" or not values.size or id(array.region) in outputs:
                 continue
             largest = max(largest, _typical(values))
             change = max(change, _typical(others.astype(np.float64) - values))

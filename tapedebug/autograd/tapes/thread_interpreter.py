@@ -313,10 +313,8 @@ def thread_of(
         values: What its arrays held, by parameter; others are zeros.
         function: The kernel in IR; by default as it is compiled.
     """
-    scalars = {
-        p: np.ravel(value).tolist() for p, value in enumerate(record.args) if p not in record.plan.arrays
-    }
-    shaped = {p: values[p] if p in values else np.zeros(record.args[p].shape) for p in record.plan.arrays}
+    scalars = {p: np.ravel(value).tolist() for p, value in enumerate(record.args) if p not in record.arrays}
+    shaped = {p: values[p] if p in values else np.zeros(record.args[p].shape) for p in record.arrays}
     known = record.kernel._lowered.function if function is None else function
     return ThreadInterpreter(known, index, record.dim, shaped, scalars, record.active)
 

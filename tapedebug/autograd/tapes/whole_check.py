@@ -49,7 +49,7 @@ class WholeCheck:
     tape: Any
     loss: Any
     inputs: Any
-    plan: CheckPlan
+    check_plan: CheckPlan
     pace: Pace
     pairs: list[PairResult] = field(default_factory=list)
     scripts: dict[int, Callable[[], str]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class WholeCheck:
             with self.pace.share(SHARE, 30.0) as seconds:
                 found = end_to_end(
                     self.tape, self.loss, self.inputs,
-                    rtol=self.plan.tolerance.rtol, max_seconds=seconds, checkpoint=self.pace.pulse,
+                    rtol=self.check_plan.tolerance.rtol, max_seconds=seconds, checkpoint=self.pace.pulse,
                 )  # fmt: skip
         except OutOfTime as error:
             self.pairs += [
@@ -132,7 +132,9 @@ class WholeCheck:
             self.pace.begin(LOCKSTEP)
 
         try:
-            lockstep(program, self.tape, self.plan.tolerance.rtol, wanted, steps, self.pace.pulse, begin)
+            lockstep(
+                program, self.tape, self.check_plan.tolerance.rtol, wanted, steps, self.pace.pulse, begin
+            )
         except OutOfTime as error:
             known = {a.launch for a in steps.arguments} | {i for at in steps.left.values() for i in at}
             for index in sorted(set(wanted) - known, reverse=True):
@@ -251,7 +253,7 @@ class WholeCheck:
             coverage=Coverage(summary, launches, checked, tuple(dict.fromkeys(self.notes))),
             dot_products=() if whole is None or whole.dot_product is None else (whole.dot_product,),
             scripts=self.scripts,
-            settings=self.plan.settings(),
+            settings=self.check_plan.settings(),
         )
 
 

@@ -104,12 +104,12 @@ def _reverse(replay: Replay, shadow: Any, passages: list[LaunchNorms]) -> None:
                 p: shadow.gradient(record.args[p]) for p in _floats(record, "writes") if p in record.active
             }
             passages[index].incoming = {p: _norm(values) for p, values in found.items()}
-            own = {id(record.args[p].buffer) for p in found}
+            own = {id(record.args[p].region) for p in found}
             # What is read and written has its adjoint used up by the launch: all that is there then went out.
             held.update(
                 (p, shadow.gradient(record.args[p]))
                 for p in _floats(record, "reads")
-                if p in record.active and id(record.args[p].buffer) not in own
+                if p in record.active and id(record.args[p].region) not in own
             )
 
     def look(record: Record) -> None:

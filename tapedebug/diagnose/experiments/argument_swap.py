@@ -34,7 +34,7 @@ def swap_arguments(replay: Replay, launch: int, one: int, other: int) -> float:
 
     record = replay.records[launch]
     shadow = replay._shadow().forward(stop=launch)
-    values = {p: shadow.values(record.args[p]) for p in record.plan.touched}
+    values = {p: shadow.values(record.args[p]) for p in record.touched}
     size = change = 0.0
     for index in np.unique(np.linspace(0, record.threads - 1, THREADS).astype(int)):
         threads = []
@@ -44,7 +44,7 @@ def swap_arguments(replay: Replay, launch: int, one: int, other: int) -> float:
             thread.scalars = _swapped(thread.scalars, one, other) if swap else thread.scalars
             threads.append(thread)
         with contextlib.suppress(CannotFollow):
-            stored = [_stored(thread, record.plan.written) for thread in threads]
+            stored = [_stored(thread, record.written) for thread in threads]
             size += sum(value * value for value in stored[0].values())
             places = stored[0].keys() | stored[1].keys()
             change += sum((stored[1].get(at, 0.0) - stored[0].get(at, 0.0)) ** 2 for at in places)

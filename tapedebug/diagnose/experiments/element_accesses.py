@@ -181,7 +181,7 @@ class ElementAccesses:
 
     def _meets_fresh(self, tracking: Tracking, record: Record) -> bool:
         return record.kind == "kernel" and any(
-            record.args[p].buffer in tracking.fresh for p in record.plan.touched
+            record.args[p].region in tracking.fresh for p in record.touched
         )
 
     def _sampled(self, kinds: Iterator[list[int]] | Any) -> Iterator[int]:

@@ -65,9 +65,9 @@ def can_go_on(replay: Replay, rounds: Loop) -> bool:
             if writer is not None and rounds.first <= writer < last - rounds.length:
                 return False  # of the round before the last: two rounds would have to be carried
     pairs = _copies(replay, rounds, rounds.first)
-    sources = [(a.start, a.stop, a.buffer) for _, a in pairs]
+    sources = [(a.start, a.stop, a.region) for _, a in pairs]
     return not any(
-        start < dest.stop and dest.start < stop and dest.buffer is buffer
+        start < dest.stop and dest.start < stop and dest.region is buffer
         for number, (dest, _) in enumerate(pairs)
         for start, stop, buffer in sources[number + 1 :]
     )
@@ -141,7 +141,7 @@ def _run(replay: Replay, records: Sequence[Record], rounds: int) -> ExtendedRun 
     shadow.pulse = replay.pulse
     start = replay._shadow().forward(stop=0)
     for a in replay.arrays:
-        if a.buffer in tracker.ledgers:
+        if a.region in tracker.ledgers:
             shadow.set(a, start.values(a))
     with np.errstate(all="ignore"):
         shadow.forward(start=0).backward(replay.seeds)

@@ -86,7 +86,7 @@ def _made(replay: Replay, arrival: Arrival) -> Iterator[int]:
     """The arrays of the tape in the memory of one that came in."""
     buffer = arrival.buffer()
     for number, own in enumerate(replay.arrays if buffer is not None else ()):
-        if own.buffer is buffer and own.start < arrival.stop and arrival.start < own.stop:
+        if own.region is buffer and own.start < arrival.stop and arrival.start < own.stop:
             yield number
 
 

@@ -113,7 +113,7 @@ def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, LaunchFl
     def note(index: int) -> None:
         if index in wanted:
             record = replay.records[index]
-            arrays = [(p, record.args[p]) for p in record.plan.touched]
+            arrays = [(p, record.args[p]) for p in record.touched]
             found[index] = LaunchFlow({p: shadow.values(a) for p, a in arrays}, {}, {}, {})
 
     shadow.forward(stop=0)

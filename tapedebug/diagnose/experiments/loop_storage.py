@@ -43,7 +43,7 @@ class _Numbers:
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        arrays = set(record.plan.arrays)
+        arrays = set(record.arrays)
         self.scalars = {p: np.ravel(value).tolist() for p, value in enumerate(record.args) if p not in arrays}
         shapes = tuple(record.args[p].shape for p in sorted(arrays))
         self.key = (shapes, tuple((p, *values) for p, values in sorted(self.scalars.items())))

@@ -80,8 +80,8 @@ def optimizer_step(
     a = case.rerun.arrays[story.info.id]
     later = [item for item in story.events if item.clock > update.clock]
     again = next((item for item in later if item.kind == "write" and item.of == "values"), None)
-    before = _glance(a.buffer, a, update)
-    after = glance_at(np.ascontiguousarray(a._look())) if again is None else _glance(a.buffer, a, again)
+    before = _glance(a.region, a, update)
+    after = glance_at(np.ascontiguousarray(a._look())) if again is None else _glance(a.region, a, again)
     if before is None and event.tape == case.trace.tape.id:  # through NumPy, which nobody announces
         before = glance_at(np.ascontiguousarray(case.rerun._shadow().values(a)))
         if again is not None:

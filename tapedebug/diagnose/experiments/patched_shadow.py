@@ -38,7 +38,7 @@ class ShadowPatch:
         fixed.after_forward, fixed.after_adjoint, fixed.incoming = self._values, self._adjoints, 1.0
 
     def _values(self, shadow: Shadow, record: Record) -> None:
-        for p in record.plan.written if self.finite else ():
+        for p in record.written if self.finite else ():
             values = shadow._buffer(record.args[p]).view(record.args[p])
             if values.dtype.kind == "f":
                 values[~np.isfinite(values)] = 0

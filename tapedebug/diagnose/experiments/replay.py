@@ -151,7 +151,7 @@ class Replay:
         wanted = (overwritten.start + element * item - target.start) // item
         shadow = self._shadow()
         shadow.forward(stop=launch)
-        values = {p: shadow.values(a) for p, a in enumerate(record.args) if p in record.plan.touched}
+        values = {p: shadow.values(a) for p, a in enumerate(record.args) if p in record.touched}
         flow = LaunchFlow(values, {}, {}, {})
         until = time.monotonic() + SECONDS
         for index in (wanted, *range(record.threads)):
@@ -265,13 +265,13 @@ class Replay:
         from tapedebug.trace.recording import location_of
 
         tape, found = self.recorded.tape, []
-        reads = [(a.buffer, event) for a, event in tape.tracker.host_reads.values()]
+        reads = [(a.region, event) for a, event in tape.tracker.host_reads.values()]
         reads += [(buffer, event) for ref, event in tape.tracker.early_reads if (buffer := ref()) is not None]
         for buffer, event in reads:
             near = tuple(
                 number
                 for number, own in enumerate(self.arrays)
-                if own.buffer is buffer and own.start < event.stop and event.start < own.stop
+                if own.region is buffer and own.start < event.stop and event.start < own.stop
             )
             at = event.at if event.tape == tape.id else None
             if near and event.site is not None:
@@ -296,7 +296,7 @@ class Replay:
     def given(self, array: int) -> bool:
         """True if an array was created with values that differ, and first used by this tape."""
         a = self.arrays[array]
-        return self.recorded.tape.tracker.ledgers[a.buffer].given
+        return self.recorded.tape.tracker.ledgers[a.region].given
 
     def used_elsewhere(self, array: int) -> bool:
         """True if another live tape uses what an array holds."""
@@ -336,7 +336,7 @@ class Replay:
         def note(index: int) -> None:
             if index >= 0:
                 record = self.records[index]
-                written = [record.args[p] for p in record.plan.written if p in record.active]
+                written = [record.args[p] for p in record.written if p in record.active]
                 alive[index] = any(bool(np.any(shadow.gradient(a))) for a in written)
 
         def look(record: Record) -> None:
@@ -358,7 +358,7 @@ class Replay:
         shadow = self._shadow()
 
         def look(record: Record) -> None:
-            if not bad and not all(_finite(shadow.values(record.args[p])) for p in record.plan.written):
+            if not bad and not all(_finite(shadow.values(record.args[p])) for p in record.written):
                 bad.append(record.index)
 
         shadow.forward(on_operation=look)
@@ -382,13 +382,13 @@ class Replay:
         record = self.records[launch]
         shadow = self._shadow()
         shadow.forward(stop=launch)
-        arrays = {p: a for p, a in enumerate(record.args) if p in record.plan.touched}
+        arrays = {p: a for p, a in enumerate(record.args) if p in record.touched}
         values = {p: shadow.values(a) for p, a in arrays.items()}
         shadow.forward(start=launch, stop=launch + 1)
         written = {p: shadow.values(record.args[p]) for p in record.writes}
         shadow.forward(start=launch + 1)
         if consume == "current":
-            values.update((p, shadow.values(record.args[p])) for p in record.plan.needed)
+            values.update((p, shadow.values(record.args[p])) for p in record.needed)
         shadow.backward(self.seeds, consume=consume, stop=launch + 1)
         incoming = {p: shadow.gradient(record.args[p]) for p in record.active & record.writes}
         shadow.backward(None, consume=consume, start=launch + 1, stop=launch)

@@ -50,13 +50,13 @@ def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
             (
                 event
                 for event in events.get(need.clobber or 0, ())
-                if event.array.buffer is a.buffer and RangeState(-2, event.array).meets(state)
+                if event.array.region is a.region and RangeState(-2, event.array).meets(state)
             ),
             None,
         )
 
     for record in replay.records:
-        for p, need in zip(record.plan.needed, record.needs, strict=True):
+        for p, need in zip(record.needed, record.needs, strict=True):
             taken = taker(need, record.args[p]) if need.outside else None
             if taken is not None and not taken.settled:
                 if id(taken) not in found:

@@ -43,15 +43,15 @@ def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Value
         plan = record.plan
         if index not in steps:
             continue
-        if not all(now[p].buffer in buffers for p in plan.touched):
+        if not all(now[p].region in buffers for p in plan.touched):
             return None
         slots = launch_dims(record.kernel, record.dim)[2]
         table = np.frombuffer(plan.packed(slots, *now), np.uint64).copy()  # type: ignore[attr-defined]
         for p, slot in plan.value_slots:
-            if now[p].buffer in buffers:
+            if now[p].region in buffers:
                 table[slot] = shadow.space.value(now[p])
         for p, slot in plan.adjoint_slots:
-            buffers[now[p].buffer].gradient()
+            buffers[now[p].region].gradient()
             table[slot] = shadow.space.adjoint(now[p])
         held.append(table)
         run = plan.adjoint_run(frozenset(), False, True, False, record.replay)

@@ -43,7 +43,7 @@ def see(shadow: Shadow, now: Pairs = (), left: Pairs = ()) -> None:
             record = shadow.records[index]
             together = _together(record, param, kept=space.keeps)
             memory[index] = memory.get(index, frozenset()) | (together & record.replay)
-            needs = zip(record.plan.needed, record.needs, strict=True)
+            needs = zip(record.needed, record.needs, strict=True)
             found.update((index, id(need)) for p, need in needs if p in together)
     space.careless, space.after, space.memory = frozenset(careless), frozenset(after - careless), memory
     _keep_left(shadow, {index for index, need in space.after if (index, need) not in space.left})
@@ -77,9 +77,9 @@ def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
 
     def keep(record: Record) -> None:
         if record.index in launches:
-            for p, need in zip(record.plan.needed, record.needs, strict=True):
+            for p, need in zip(record.needed, record.needs, strict=True):
                 if (record.index, id(need)) in space.after:
-                    buffer = space.buffers[record.args[p].buffer]
+                    buffer = space.buffers[record.args[p].region]
                     space.left[record.index, id(need)] = buffer.range(need.start, need.stop).copy()
 
     shadow.forward(on_operation=keep)

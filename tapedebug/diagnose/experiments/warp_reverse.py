@@ -47,7 +47,7 @@ def rewritten(replay: Replay, launch: int) -> frozenset[int]:
     record = replay.records[launch]
     if record.kernel is None or record.info is None:
         return frozenset()
-    return retained(record) & (record.plan.writes - record.plan.atomic)
+    return retained(record) & (record.writes - record.atomic)
 
 
 def gradients(replay: Replay, semantics: Semantics) -> dict[int, Values]:
@@ -107,9 +107,9 @@ class _Keeper:
         self.bytes = 0
         self.writes: dict[Any, list[tuple[int, int, int]]] = {}
         for record in replay.records:
-            for p in record.plan.written:
+            for p in record.written:
                 a = record.args[p]
-                self.writes.setdefault(a.buffer, []).append((record.index, a.start, a.stop))
+                self.writes.setdefault(a.region, []).append((record.index, a.start, a.stop))
             for buffer in shadow._injections.get(record.index, ()):  # from outside the tape, before it
                 written = (record.index, 0, buffer.buffer.nbytes)
                 self.writes.setdefault(buffer.buffer, []).append(written)
@@ -118,15 +118,15 @@ class _Keeper:
         """After a launch: keep what has to be kept."""
         if record.index not in self.chosen:
             return
-        for p in record.plan.touched:
+        for p in record.touched:
             a = record.args[p]
-            writes = self.writes.get(a.buffer, [])
+            writes = self.writes.get(a.region, [])
             place = bisect_left(writes, (record.index + 1, -1, -1))
             if not any(start < a.stop and a.start < stop for _, start, stop in writes[place:]):
                 continue
-            version = (a.buffer, a.start, a.stop, place)
+            version = (a.region, a.start, a.stop, place)
             if version not in self.same:
-                copy = self.shadow.space.buffers[a.buffer].range(a.start, a.stop).copy()
+                copy = self.shadow.space.buffers[a.region].range(a.start, a.stop).copy()
                 self.bytes += copy.size
                 if self.bytes > MOST:
                     raise TapedebugError(

@@ -31,10 +31,10 @@ def written_meanwhile(case: RuleContext) -> list[Finding]:
         return []
     total = len(case.trace.launches)
     events: dict[int, list[Any]] = {}
-    computed = {record.args[p].buffer for record in replay.records for p in record.plan.written}
+    computed = {record.args[p].region for record in replay.records for p in record.written}
     for event in replay.recorded.tape.tracker.outside:
         number = replay.recorded.id_of(event.array)
-        if event.settled and event.array.buffer not in computed:
+        if event.settled and event.array.region not in computed:
             continue  # an optimiser's step: its gradient adds up over all values of the parameter
         if number is not None and 0 < event.at < total:
             events.setdefault(number, []).append(event)

@@ -71,17 +71,17 @@ def _left(replay: Replay, array: int) -> Recording | None:
     from tapedebug.runtime.tape.earlier_recordings import left_by
 
     tracker, a = replay.recorded.tape.tracker, replay.arrays[array]
-    before, now = left_by(a.buffer, replay.recorded.tape.began), tracker.recording
-    if before is None or now is None or not before.wrote(a.buffer) or not now.repeats(before):
+    before, now = left_by(a.region, replay.recorded.tape.began), tracker.recording
+    if before is None or now is None or not before.wrote(a.region) or not now.repeats(before):
         return None
-    left = before.left(a.buffer, tracker.ledgers[a.buffer], _content(replay, array))
+    left = before.left(a.region, tracker.ledgers[a.region], _content(replay, array))
     return before if left else None
 
 
 def _content(replay: Replay, array: int) -> bytes | None:
     """Return the initial values of a buffer that a tape uses as one whole array; else None."""
     a = replay.arrays[array]
-    if a.start or a.stop != a.buffer.nbytes or not a.is_contiguous:
+    if a.start or a.stop != a.region.nbytes or not a.is_contiguous:
         return None
     return np.asarray(replay._shadow().forward(stop=0).values(a)).tobytes()
 
@@ -112,7 +112,7 @@ def _found(case: RuleContext) -> list[Version]:
 
 def _unchanged(replay: Replay, array: int, left: Recording) -> bool:
     """True if an array held the same when the earlier recording began."""
-    buffer = replay.arrays[array].buffer
+    buffer = replay.arrays[array].region
     ledger = replay.recorded.tape.tracker.ledgers[buffer]
     fresh = bool(ledger.liveins) and all(live.fill is not None for live in ledger.liveins)
     return fresh or (not left.wrote(buffer) and left.left(buffer, ledger))
@@ -185,7 +185,7 @@ def _not_reset(case: RuleContext, replay: Replay, found: Sum, why: Why) -> Findi
 def _is_read(replay: Replay, loss: int) -> bool:
     """True if somebody has read the number that a loss ended at."""
     a = replay.arrays[loss]
-    return any(read.buffer is a.buffer for read, _ in replay.recorded.tape.tracker.looks.values())
+    return any(read.region is a.region for read, _ in replay.recorded.tape.tracker.looks.values())
 
 
 def _writer(case: RuleContext, info: ArrayInfo) -> Launch:

@@ -43,9 +43,9 @@ def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
     record = case.elements.records[first.launch]
     a = record.args[first.param]
     label = words.label_of(trace, launch, first.param)
-    start = a.ptr - a.buffer.address
+    start = a.offset
     at = start + sum(i * s for i, s in zip(first.index, a.strides, strict=True))
-    inside = at >= 0 and at + a.item_size <= a.buffer.nbytes
+    inside = at >= 0 and at + a.item_size <= a.region.nbytes
     change = None
     if inside:
         with contextlib.suppress(BoundsError):  # further threads are outside, and some may be far
@@ -76,7 +76,7 @@ def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
             "threads": len(first.threads),
             "access": first.side.kind,
             "byte": at,
-            "buffer_bytes": a.buffer.nbytes,
+            "buffer_bytes": a.region.nbytes,
             "inside_buffer": inside,
             "loss_change": change,
         },
@@ -101,7 +101,7 @@ def _judged(
 ) -> tuple[Severity, str]:
     done = {"read": "was read", "write": "was written"}.get(item.side.kind, "was changed")
     if not inside:
-        past = at + a.item_size - a.buffer.nbytes
+        past = at + a.item_size - a.region.nbytes
         where = f"{past} bytes past the end" if past > 0 else f"{-at} bytes before the start"
         return "error", f"Memory {where} of the array's own {done}: whatever is there."
     whose = _owner(case, a, at)
@@ -127,8 +127,8 @@ def _owner(case: RuleContext, a: Any, at: int) -> str:
     replay, arrays = case.elements.replay, case.trace.arrays
     scalar = types.numpy_dtype(a.dtype).itemsize
     for known, info in sorted(zip(replay.arrays, arrays, strict=True), key=lambda pair: pair[0] is not a):
-        start = known.ptr - known.buffer.address
-        if known.buffer is a.buffer and known.start <= at < known.stop and known.dtype is a.dtype:
+        start = known.offset
+        if known.region is a.region and known.start <= at < known.stop and known.dtype is a.dtype:
             index = element_of(known, (at - start) // scalar)
             if start + sum(i * s for i, s in zip(index, known.strides, strict=True)) == at:
                 return element_words(info.label, index)

@@ -70,9 +70,9 @@ def _first_name(record: Any, param: int) -> int:
 
     def same(b: Any) -> bool:
         met = a.is_contiguous and b.is_contiguous and a.start < b.stop and b.start < a.stop
-        return b.buffer is a.buffer and (met or b.ptr == a.ptr)
+        return b.region is a.region and (met or b.ptr == a.ptr)
 
-    return int(min(p for p in record.plan.touched if same(record.args[p])))
+    return int(min(p for p in record.touched if same(record.args[p])))
 
 
 def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect:

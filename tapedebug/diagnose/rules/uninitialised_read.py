@@ -28,7 +28,7 @@ def find(case: RuleContext) -> list[Finding]:
     groups: dict[int, list[AccessConflict]] = {}
     for item in case.elements.unset:
         a = case.elements.records[item.launch].args[item.param]
-        groups.setdefault(id(a.buffer), []).append(item)
+        groups.setdefault(id(a.region), []).append(item)
     return [_finding(case, group) for group in groups.values()]
 
 
@@ -40,7 +40,7 @@ def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
     label = words.label_of(trace, launch, first.param)
     index = element_of(a, min(first.elements))
     elements = {element_of(a, place) for place in first.elements}
-    effect = _measured(case, a.buffer)
+    effect = _measured(case, a.region)
     severity, told = _judged(effect)
     verb = "adds to" if first.first.kind == "atomic" else "reads"
     text = (

@@ -189,6 +189,11 @@ class array(Exchange, Arithmetic):
         return self.buffer
 
     @property
+    def offset(self) -> int:
+        """The byte of the region at which element (0, …) begins."""
+        return self.ptr - self.buffer.address
+
+    @property
     def scalar_dtype(self) -> np.dtype[Any]:
         """The NumPy type of one scalar: `float32` for an array of `vec3`."""
         return types.numpy_dtype(self.dtype)

@@ -211,6 +211,31 @@ class Record:
         return self.plan.writes
 
     @property
+    def atomic(self) -> frozenset[int]:
+        """Array parameters that the launch updates atomically."""
+        return self.plan.atomic
+
+    @property
+    def touched(self) -> tuple[int, ...]:
+        """Array parameters that the launch accesses at all, in order."""
+        return self.plan.touched
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """Array parameters that the launch writes, in order."""
+        return self.plan.written
+
+    @property
+    def arrays(self) -> tuple[int, ...]:
+        """Array parameters of a kernel, accessed or not, in order."""
+        return self.plan.arrays
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        return self.plan.names
+
+    @property
     def needed(self) -> tuple[int, ...]:
         """Array parameters whose values the adjoint reads."""
         return self.plan.needed

@@ -7,7 +7,7 @@ arrays.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tapedebug._errors import TapeError
@@ -15,7 +15,6 @@ from tapedebug.contract import Array, Engine, Seeds
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import tape_capability
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.tape_snapshot import Moment
 from tapedebug.runtime.reverse.preset_seeds import pending_seeds
@@ -76,11 +75,6 @@ class Recorded:
     def uses(self, a: Array, /) -> bool:
         """True if a record accesses the memory of an array."""
         return a.region in self.tracker.ledgers
-
-    def region_size(self, region: Hashable, /) -> int:
-        """Return the number of bytes of a buffer."""
-        assert isinstance(region, Buffer)
-        return region.nbytes
 
     def new_replay(self, *, float64: bool = False) -> Shadow:
         """Return a private replay that stands before the first record."""

@@ -66,7 +66,7 @@ class TangentCheck:
         program: What is differentiated.
         source: The input.
         targets: The outputs.
-        plan: How.
+        plan: The settings of the check.
         checkpoint: Called often.
         kind: What the tangents are, for messages and `PairResult.check`.
     """
@@ -82,7 +82,7 @@ class TangentCheck:
     ) -> None:
         self.kind = kind
         self.program, self.source, self.targets, self.all_targets = program, source, targets, targets
-        self.plan, self.checkpoint = plan, checkpoint
+        self.check_plan, self.checkpoint = plan, checkpoint
         self.large = max(target.size for target in targets) * source.size > LARGEST
         self.rows: dict[Port, Probes] = {}
         self.missed: dict[Port, tuple[int, Floats]] = {}  # a row, and a direction in which it is off
@@ -90,7 +90,7 @@ class TangentCheck:
     def _probes(self, port: Port, limit: int, most: int = 0) -> Probes:
         if most:
             limit = most if limit <= 0 else min(limit, most)
-        return Probes.of(port, limit, sample=self.plan.options.sample)
+        return Probes.of(port, limit, sample=self.check_plan.options.sample)
 
     def results(self) -> list[PairResult]:
         """One for each output."""
@@ -100,7 +100,7 @@ class TangentCheck:
         return [replace(result, check=self.kind, seconds=each) for result in found]
 
     def _results(self) -> list[PairResult]:
-        plan = self.plan
+        plan = self.check_plan
         along: list[PairResult] = []
         if plan.options.fast_mode or self.large:
             self.rows = {target: self._probes(target, plan.max_outputs) for target in self.targets}
@@ -141,7 +141,7 @@ class TangentCheck:
     def _references(self, columns: Probes) -> dict[Port, Reference]:
         return differences(
             self.program, self.source, self.targets, columns, self.rows,
-            eps=self.plan.eps, enough=fine_for(self.plan.tolerance), checkpoint=self.checkpoint,
+            eps=self.check_plan.eps, enough=fine_for(self.check_plan.tolerance), checkpoint=self.checkpoint,
         )  # fmt: skip
 
     def _compare(self, columns: Probes) -> list[PairResult]:
@@ -169,7 +169,7 @@ class TangentCheck:
     def _judged(
         self, target: Port, columns: Probes, reference: Reference, double: Floats, single: Floats
     ) -> PairResult:
-        plan = self.plan
+        plan = self.check_plan
         pair = EntryGrid(
             self.program, self.source, target, self.rows[target], columns,
             double, np.zeros(len(double)), reference, plan.tolerance, self.kind,

@@ -60,13 +60,11 @@ class TapeBackward:
     def mine(self, a: array) -> array:
         """The private array that stands for one of the user's."""
         if id(a) not in self._arrays:
-            if a.buffer not in self._buffers:
-                memory = self._buffers[a.buffer] = Buffer.allocate(a.buffer.nbytes)
-                memory.data[:] = self._begin[a.buffer]
-            memory = self._buffers[a.buffer]
-            mine = make(
-                memory, memory.address + a.ptr - a.buffer.address, a.dtype, a.shape, a.strides, like=a
-            )
+            if a.region not in self._buffers:
+                memory = self._buffers[a.region] = Buffer.allocate(a.region.nbytes)
+                memory.data[:] = self._begin[a.region]
+            memory = self._buffers[a.region]
+            mine = make(memory, memory.address + a.offset, a.dtype, a.shape, a.strides, like=a)
             if id(a) in self._without:
                 mine.requires_grad = False
             self._arrays[id(a)] = mine

@@ -90,7 +90,7 @@ class _Test:
         for record in self.program.standing().records:
             for p in record.reads | record.writes:
                 b = record.args[p]
-                shared = b.buffer is a.buffer and b.start < a.stop and a.start < b.stop
+                shared = b.region is a.region and b.start < a.stop and a.start < b.stop
                 if shared and (b is not a or p in record.reads):
                     return True
         return False
