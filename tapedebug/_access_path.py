@@ -11,7 +11,7 @@ _START = re.compile(r"\w+")
 _STEP = re.compile(r"\.(\w+)|\[([^\[\]]*)\]")
 
 
-class Way(NamedTuple):
+class AccessPath(NamedTuple):
     """A name, and how to get to what it means.
 
     Attributes:
@@ -42,7 +42,7 @@ class Way(NamedTuple):
         return found
 
 
-def way_of(name: str) -> Way | None:
+def access_path_of(name: str) -> AccessPath | None:
     """The way that a name tells; None where it cannot be read, as keys may hold anything."""
     start = _START.match(name)
     if start is None:
@@ -57,4 +57,4 @@ def way_of(name: str) -> Way | None:
         except (ValueError, SyntaxError):
             return None
         at = step.end()
-    return Way(name, start[0], tuple(steps))
+    return AccessPath(name, start[0], tuple(steps))

@@ -26,7 +26,7 @@ class ChangedSource(OSError):
     """A file was edited after Python had read it, before its text was kept."""
 
 
-class Text:
+class SourceText:
     """One version of a file.
 
     Attributes:
@@ -76,9 +76,9 @@ class Text:
             )
 
 
-_KEPT: weakref.WeakKeyDictionary[Callable[..., Any], Text] = weakref.WeakKeyDictionary()
+_KEPT: weakref.WeakKeyDictionary[Callable[..., Any], SourceText] = weakref.WeakKeyDictionary()
 """The texts that decorated functions were made of."""
-_LATEST: dict[str, Text] = {}
+_LATEST: dict[str, SourceText] = {}
 """By file, the text that was kept last."""
 
 
@@ -91,17 +91,17 @@ def keep(function: Callable[..., Any]) -> None:
     lines = _read(code.co_filename, inner.__globals__)
     text = _LATEST.get(code.co_filename)
     if text is None or text.lines is not lines:
-        text = _LATEST[code.co_filename] = Text(code.co_filename, lines)
+        text = _LATEST[code.co_filename] = SourceText(code.co_filename, lines)
     _KEPT[function] = text
 
 
-def text_of(function: Callable[..., Any]) -> Text:
+def text_of(function: Callable[..., Any]) -> SourceText:
     """Return the text of a function's file as it was where the function was decorated, else as it is now."""
     kept = _KEPT.get(function)
     if kept is None:
         inner = inspect.unwrap(function)
         file = inner.__code__.co_filename
-        kept = Text(file, _read(file, inner.__globals__))
+        kept = SourceText(file, _read(file, inner.__globals__))
     return kept
 
 

@@ -17,7 +17,7 @@ def range_key(a: array) -> tuple[Any, ...]:
     return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
 
 
-class Ranges:
+class IntervalIndex:
     """Finds the ranges that share bytes with one: thousands of slices of one array are common.
 
     Ranges are kept sorted by start, apart for each power of two of their length: one whole array among its

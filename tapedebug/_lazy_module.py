@@ -7,13 +7,13 @@ from types import ModuleType
 from typing import Any
 
 
-class _Later(ModuleType):
+class _LazyModule(ModuleType):
     """Stands for a module, which is imported when an attribute is asked for."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def later(name: str) -> Any:
+def lazy_module(name: str) -> Any:
     """The module of this name, loaded at its first use; its attributes are always looked up in it."""
-    return _Later(name)
+    return _LazyModule(name)

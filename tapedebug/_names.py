@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from tapedebug._access_path import Way, way_of
+from tapedebug._access_path import AccessPath, access_path_of
 
 BUDGET = 4000
 FRAMES = 12
@@ -72,7 +72,7 @@ WAYS = 32
 class _Found(NamedTuple):
     """Where something was found in a scope: what leads straight to it, and other variables that hold some."""
 
-    ways: list[Way]
+    ways: list[AccessPath]
     others: list[str]
 
 
@@ -170,7 +170,7 @@ def _to_find_again(
 ) -> _Found:
     """Where something was found."""
     names = [f"{start}{part}{after}" for start, after, parts, _ in sightings[:WAYS] for part in parts[:WAYS]]
-    ways = [way for name in names if (way := way_of(name)) is not None]
+    ways = [way for name in names if (way := access_path_of(name)) is not None]
     ends = [way.follow(variables) for way in ways]
     if len(ways) == len(names) < WAYS and all(type(end) is kind and end in known for end in ends):
         return _Found(ways, [])

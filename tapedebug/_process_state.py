@@ -12,7 +12,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def settings_kept(work: Callable[P, R]) -> Callable[P, R]:
+def preserve_process_state(work: Callable[P, R]) -> Callable[P, R]:
     """Decorate `work`: after it NumPy warns of what it warned of before, and garbage is collected if it was.
 
     Ctrl-C inside `np.errstate.__enter__` leaves in force what its block was to end, and no line around it

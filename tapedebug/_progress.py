@@ -28,7 +28,7 @@ class OutOfTime(TapedebugError):
     """The time that a diagnosis or a check may take is over."""
 
 
-class Pace:
+class Progress:
     """Words for what is being done, and the time that is left for it; meanwhile BLAS has one thread.
 
     Args:
@@ -79,7 +79,7 @@ class Pace:
         self._step = ""
         self._visible = False
 
-    def __enter__(self) -> Pace:
+    def __enter__(self) -> Progress:
         one_thread.__enter__()
         return self
 

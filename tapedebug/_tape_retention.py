@@ -26,7 +26,7 @@ OUTBREAKS = 3
 
 
 @dataclass(slots=True, eq=False)
-class Recorded:
+class RetainedTape:
     """One tape of the program: the `number`th that was recorded (0: not yet), and why it is kept."""
 
     tape: Tape
@@ -39,12 +39,12 @@ class Recorded:
 class _Alike:
     """Tapes of the same launches, as a training loop makes them: the first two and the last two."""
 
-    first: list[Recorded] = field(default_factory=list)
-    last: deque[Recorded] = field(default_factory=lambda: deque(maxlen=2))
+    first: list[RetainedTape] = field(default_factory=list)
+    last: deque[RetainedTape] = field(default_factory=lambda: deque(maxlen=2))
     count: int = 0
 
 
-class Recorder:
+class TapeRetention:
     """A context in which every tape is seen, and enough of them kept to say what is wrong with all.
 
     A training loop of ten thousand steps must not hold ten thousand tapes. Of tapes with the same launches
@@ -59,14 +59,14 @@ class Recorder:
     def __init__(self) -> None:
         self.count = 0
         self.bad = 0
-        self._open: list[Recorded] = []
+        self._open: list[RetainedTape] = []
         self._kinds: dict[Hashable, _Alike] = {}
-        self._outbreaks: list[Recorded] = []
+        self._outbreaks: list[RetainedTape] = []
         self._left = OUTBREAKS
         self._starts = False
-        self._previous: Recorded | None = None
+        self._previous: RetainedTape | None = None
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> TapeRetention:
         runtime.observers.append(self)
         return self
 
@@ -80,13 +80,13 @@ class Recorder:
     def tape_created(self, tape: Tape) -> None:
         """Keep a new tape."""
         self._settle()
-        self._open.append(Recorded(tape))
+        self._open.append(RetainedTape(tape))
 
     def tape_exited(self, tape: Tape) -> None:
         """A block of a tape has ended: it has its place in the order of the program."""
         item = self._item(tape)
         if item is None:
-            item = Recorded(tape)
+            item = RetainedTape(tape)
             self._open.append(item)
         if not item.number and tape.records:
             self._number(item)
@@ -110,14 +110,14 @@ class Recorder:
     # -- what was kept ----------------------------------------------------------------------------------
 
     @property
-    def tapes(self) -> list[Recorded]:
+    def tapes(self) -> list[RetainedTape]:
         """The tapes that were kept, in the order of recording; those without any launch are left out."""
         self._settle(everything=True)
         return sorted(set(self._kept()), key=lambda item: item.number)
 
-    def runs(self) -> list[list[Recorded]]:
+    def runs(self) -> list[list[RetainedTape]]:
         """The same, by runs of tapes that followed one another."""
-        runs: list[list[Recorded]] = []
+        runs: list[list[RetainedTape]] = []
         for item in self.tapes:
             if not runs or runs[-1][-1].number + 1 != item.number:
                 runs.append([])
@@ -142,7 +142,7 @@ class Recorder:
             many += f". The gradients of {self.bad} were not finite"
         return [many]
 
-    def _kept(self) -> Iterator[Recorded]:
+    def _kept(self) -> Iterator[RetainedTape]:
         for kind in self._kinds.values():
             yield from kind.first
             yield from kind.last
@@ -150,20 +150,20 @@ class Recorder:
 
     # -- how --------------------------------------------------------------------------------------------
 
-    def _item(self, tape: Tape) -> Recorded | None:
+    def _item(self, tape: Tape) -> RetainedTape | None:
         """The entry of a tape that is still in use."""
         for item in (*reversed(self._open), *self._kept()):
             if item.tape is tape:
                 return item
         return None
 
-    def _number(self, item: Recorded) -> None:
+    def _number(self, item: RetainedTape) -> None:
         self.count += 1
         item.number = self.count
 
     def _settle(self, *, everything: bool = False) -> None:
         """File tapes that will not grow any more. One that is being recorded, or may be again, stays open."""
-        waiting: list[Recorded] = []
+        waiting: list[RetainedTape] = []
         for position, item in enumerate(self._open):
             late = len(self._open) - position > WAITING  # an evaluation loop never calls backward
             if everything or late or item.tape.backward_calls:
@@ -172,7 +172,7 @@ class Recorder:
                 waiting.append(item)
         self._open = waiting
 
-    def _file(self, item: Recorded) -> None:
+    def _file(self, item: RetainedTape) -> None:
         key = _key(item.tape)
         if not key:
             return
@@ -191,7 +191,7 @@ class Recorder:
         item.why.append("the last two")
         self._watch(item)
 
-    def _watch(self, item: Recorded) -> None:
+    def _watch(self, item: RetainedTape) -> None:
         """Keep a tape whose gradients are not finite where those before were, and its neighbours."""
         before, self._previous = self._previous, item
         after, self._starts = self._starts, False

@@ -37,7 +37,7 @@ from tapedebug._script import (
 from tapedebug.formats import LEVELS, Run, fails, junit, one_line, sarif
 
 if TYPE_CHECKING:
-    from tapedebug._tape_retention import Recorder
+    from tapedebug._tape_retention import TapeRetention
     from tapedebug.diagnose import Diagnosis
     from tapedebug.trace import Trace
 
@@ -333,12 +333,12 @@ def _run(options: argparse.Namespace) -> int:
     done = Run(name=name, file=file, root=Path.cwd(), fail_on=options.fail_on)
     began = time.monotonic()
 
-    from tapedebug._tape_retention import Recorder
+    from tapedebug._tape_retention import TapeRetention
 
     try:
         # Settings, engine, and names and lines of cells are the same for the diagnosis and what it prints.
         with _settings(options), _engine(as_warp=options.as_warp), program as run:
-            with Recorder() as recorder:
+            with TapeRetention() as recorder:
                 outcome = run(options.args)
             _flush()
             if outcome.message:
@@ -475,7 +475,7 @@ def _conclude(diagnoses: list[Diagnosis], run: Run, outputs: Outputs, options: a
 
 
 def _diagnose(
-    name: str, recorder: Recorder, outcome: ScriptOutcome, *, as_warp: bool
+    name: str, recorder: TapeRetention, outcome: ScriptOutcome, *, as_warp: bool
 ) -> tuple[list[Diagnosis], list[str]]:
     """Diagnose the tapes that were kept, those together that followed one another."""
     from tapedebug.diagnose import Diagnosis, diagnose

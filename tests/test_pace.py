@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import tapedebug as wp
 from tapedebug import _progress
-from tapedebug._progress import OutOfTime, Pace, find_display
+from tapedebug._progress import OutOfTime, Progress, find_display
 from tapedebug._progress_line import GONE
 from tests.diagnose.test_diagnosis import recorded
 
@@ -37,14 +37,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return stream
 
 
-def slowly(pace: Pace, seconds: float) -> None:
+def slowly(pace: Progress, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pace.pulse()
 
 
 def test_a_slow_diagnosis_shows_one_line_and_erases_it(terminal: Terminal) -> None:
-    with Pace() as pace:
+    with Progress() as pace:
         pace.subject = "tape"
         pace.begin("comparing the gradient with differences of the loss")
         slowly(pace, _progress.PATIENCE + 3 * _progress.EVERY)
@@ -56,14 +56,14 @@ def test_a_slow_diagnosis_shows_one_line_and_erases_it(terminal: Terminal) -> No
 
 
 def test_a_quick_diagnosis_shows_nothing(terminal: Terminal) -> None:
-    with Pace() as pace:
+    with Progress() as pace:
         pace.begin("anything")
         slowly(pace, 0.05)
     assert terminal.getvalue() == ""
 
 
 def test_the_line_is_erased_when_something_fails(terminal: Terminal) -> None:
-    with pytest.raises(KeyboardInterrupt), Pace() as pace:
+    with pytest.raises(KeyboardInterrupt), Progress() as pace:
         slowly(pace, _progress.PATIENCE + _progress.EVERY)
         raise KeyboardInterrupt
     assert terminal.getvalue().endswith("\r\x1b[2K")
@@ -72,7 +72,7 @@ def test_the_line_is_erased_when_something_fails(terminal: Terminal) -> None:
 def test_progress_false_and_a_function_of_ones_own_show_nothing(terminal: Terminal) -> None:
     said: list[str] = []
     for progress in (False, said.append):
-        with Pace(progress) as pace:
+        with Progress(progress) as pace:
             pace.begin("one")
             slowly(pace, _progress.PATIENCE + _progress.EVERY)
             pace.begin("two")
@@ -127,7 +127,7 @@ def test_a_notebook_shows_a_line_that_goes_away_and_leaves_no_widget(
     gone = ({"text/html": GONE, "text/plain": ""}, True)
     assert seen == [gone]
     for error in (KeyboardInterrupt, ValueError):
-        with contextlib.suppress(error), Pace() as pace:
+        with contextlib.suppress(error), Progress() as pace:
             slowly(pace, _progress.PATIENCE + _progress.EVERY)
             assert seen[-1][0]["text/plain"].startswith("diagnosing: ")
             raise error
@@ -172,7 +172,7 @@ def test_time_that_suffices_changes_nothing() -> None:
 
 
 def test_pulse_ends_what_takes_too_long() -> None:
-    pace = Pace(False, 0.05)
+    pace = Progress(False, 0.05)
     with pytest.raises(OutOfTime) as caught:
         slowly(pace, 5.0)
     assert str(caught.value) == "time was up (max_seconds=0.05)"
@@ -220,9 +220,9 @@ def test_a_check_has_one_thread_for_linear_algebra_and_gives_the_others_back() -
     wp.diagnose(recorded()[0], progress=lambda step: seen.append(blas_threads()))
     assert seen and set(map(frozenset, seen)) == {frozenset({1})}
     assert blas_threads() == {2}
-    with contextlib.suppress(KeyError), Pace(False):
+    with contextlib.suppress(KeyError), Progress(False):
         assert blas_threads() == {1}
-        with Pace(False):
+        with Progress(False):
             pass
         assert blas_threads() == {1}
         raise KeyError
@@ -231,7 +231,7 @@ def test_a_check_has_one_thread_for_linear_algebra_and_gives_the_others_back() -
 
 @pytest.mark.usefixtures("_two_threads")
 def test_checks_of_two_python_threads_that_overlap_give_the_threads_back() -> None:
-    first, second = Pace(False), Pace(False)
+    first, second = Progress(False), Progress(False)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug._process_state import settings_kept
+from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.shadow_program import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects.struct_fields import flat_call
@@ -24,7 +24,7 @@ Values = np.ndarray[Any, Any]
 Make = Callable[[bool], Shadow]
 
 
-@settings_kept
+@preserve_process_state
 def jvp(
     function: Callable[..., Any] | Any,
     dim: Any = None,

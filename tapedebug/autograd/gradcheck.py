@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tapedebug._process_state import settings_kept
-from tapedebug._progress import Pace
+from tapedebug._process_state import preserve_process_state
+from tapedebug._progress import Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.checks.complex_results import ComplexSelection, complex_names
 from tapedebug.autograd.checks.run_checks import collect, run_checks
@@ -20,7 +20,7 @@ from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.subject import Subject, subject_of
 
 
-@settings_kept
+@preserve_process_state
 def gradcheck(
     function: Callable[..., Any] | Any,
     dim: Any = None,
@@ -136,7 +136,7 @@ def gradcheck(
     tolerance = Tolerance(atol, rtol)
     plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
     kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
-    with Pace(progress, max_seconds, caller="gradcheck") as pace:
+    with Progress(progress, max_seconds, caller="gradcheck") as pace:
         subject = subject_of(
             function, dim, inputs, outputs, device, input_output_mask,
             in_place=True, adjoint=check_backward_ad,
@@ -155,7 +155,7 @@ def gradcheck(
 
 
 def result_of(
-    subject: Subject, plan: CheckPlan, pace: Pace, kept: list[Comparison] | None = None
+    subject: Subject, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
 ) -> GradcheckResult:
     """Check a kernel or function: the adjoint, and what `plan.options` ask for beside it."""
     pace.subject = subject.program.subject

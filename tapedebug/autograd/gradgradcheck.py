@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug._process_state import settings_kept
-from tapedebug._progress import OutOfTime, Pace
+from tapedebug._process_state import preserve_process_state
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.checks.deadline import unchecked
@@ -33,7 +33,7 @@ from tapedebug.autograd.subjects.subject import Subject, subject_of
 SECOND = "second derivative"
 
 
-@settings_kept
+@preserve_process_state
 def gradgradcheck(
     function: Callable[..., Any] | Any,
     dim: Any = None,
@@ -117,7 +117,7 @@ def gradgradcheck(
     ).checked()
     tolerance = Tolerance(atol, rtol)
     plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
-    with Pace(progress, max_seconds, caller="gradgradcheck") as pace:
+    with Progress(progress, max_seconds, caller="gradgradcheck") as pace:
         subject = subject_of(function, dim, inputs, outputs, device, None, in_place=True)
         subject.require_repeatable()
         seeds = _seeds(subject, grad_outputs, apart=gen_non_contig_grad_outputs)
@@ -154,7 +154,7 @@ def _refuse_tapes(function: Any) -> None:
 
 
 def _result(
-    subject: Subject, seeds: Mapping[Port, Floats], plan: CheckPlan, pace: Pace, *, given: bool
+    subject: Subject, seeds: Mapping[Port, Floats], plan: CheckPlan, pace: Progress, *, given: bool
 ) -> GradcheckResult:
     program = subject.program
     name = f"the gradient of {program.subject}"
@@ -177,7 +177,7 @@ def _result(
     return replace(result, subject=name, scripts=scripts)
 
 
-def _second(adjoint: AdjointProgram, plan: CheckPlan, pace: Pace) -> list[PairResult]:
+def _second(adjoint: AdjointProgram, plan: CheckPlan, pace: Progress) -> list[PairResult]:
     """Each input of the reverse pass against each adjoint that comes out."""
     targets = list(adjoint.outputs)
     noise: dict[str, float] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapedebug._display import renderer
 from tapedebug._errors import GradcheckError
-from tapedebug._process_state import settings_kept
+from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.finite_diff.richardson import slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
@@ -68,7 +68,7 @@ class HessianCheck:
         return self.message
 
 
-@settings_kept
+@preserve_process_state
 def hvp(
     function: Callable[..., Any] | Any,
     dim: Any = None,
@@ -119,7 +119,7 @@ def hvp(
     return program.product(shadow, {a: v._look() if is_array(v) else v for a, v in tangents.items()}, targets)
 
 
-@settings_kept
+@preserve_process_state
 def hvp_check(
     function: Callable[..., Any] | Any,
     dim: Any = None,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from tapedebug._errors import GradcheckError
-from tapedebug._process_state import settings_kept
-from tapedebug._progress import Pace
+from tapedebug._process_state import preserve_process_state
+from tapedebug._progress import Progress
 from tapedebug.autograd.options import Sample, positive, whole_number
 from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
 from tapedebug.autograd.sparse.assembly import JacobianRequest, Reference, assemble
@@ -18,7 +18,7 @@ from tapedebug.autograd.subjects.pairs import Mask, why_nothing
 from tapedebug.autograd.subjects.subject import Subject, subject_of
 
 
-@settings_kept
+@preserve_process_state
 def jacobian(
     function: Callable[..., Any] | Any,
     dim: Any = None,
@@ -96,7 +96,7 @@ def jacobian(
         require_scipy()
     if plot_jacobians:
         require_matplotlib()
-    with Pace(progress, max_seconds, caller="jacobian", doing="computing") as pace:
+    with Progress(progress, max_seconds, caller="jacobian", doing="computing") as pace:
         subject = _subject(
             function, dim, inputs, outputs, device, input_output_mask, pace, adjoint=mode != "tangent"
         )
@@ -107,7 +107,7 @@ def jacobian(
     return _shown(found, subject, plot_jacobians, metadata, "Jacobian")
 
 
-@settings_kept
+@preserve_process_state
 def jacobian_fd(
     function: Callable[..., Any] | Any,
     dim: Any = None,
@@ -174,7 +174,7 @@ def jacobian_fd(
         require_scipy()
     if plot_jacobians:
         require_matplotlib()
-    with Pace(progress, max_seconds, caller="jacobian_fd", doing="computing") as pace:
+    with Progress(progress, max_seconds, caller="jacobian_fd", doing="computing") as pace:
         subject = _subject(function, dim, inputs, outputs, device, input_output_mask, pace, adjoint=False)
         request = JacobianRequest(
             subject.program, subject.pairs, "differences", max_inputs_per_var, sample, sparse, pace.pulse,
@@ -199,7 +199,7 @@ def _subject(
     outputs: Any,
     device: Any,
     mask: Mask,
-    pace: Pace,
+    pace: Progress,
     *,
     adjoint: bool,
 ) -> Subject:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug._process_state import settings_kept
+from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.checks.adjoint_check import SMALL, CheckPlan, Comparison, check_pairs_of
 from tapedebug.autograd.finite_diff.compared_entries import MOST as MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance
@@ -89,7 +89,7 @@ class _Found(dict[Key, PairResult]):
             self._each(result)
 
 
-@settings_kept
+@preserve_process_state
 def check_pairs(
     tape: Any,
     mask: Sequence[Mapping[str, Any]],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
-from tapedebug._process_state import settings_kept
+from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.sparse.jacobian_dict import Key
 from tapedebug.autograd.subjects.metadata import FunctionMetadata
 from tapedebug.autograd.subjects.program import Place
@@ -26,7 +26,7 @@ MARGIN = 1.4  # inches around the pictures
 HATCH = {"facecolor": "white", "edgecolor": "0.7", "hatch": "////", "linewidth": 0.0}
 
 
-@settings_kept
+@preserve_process_state
 def jacobian_plot(
     jacobians: Mapping[Key, Any],
     kernel: Any,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tapedebug._errors import GradcheckError
-from tapedebug._process_state import settings_kept
-from tapedebug._progress import OutOfTime, Pace
+from tapedebug._process_state import preserve_process_state
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.finite_diff.verdict import Tolerance, worst
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
@@ -32,7 +32,7 @@ from tapedebug.autograd.tapes.launch_check import (
 from tapedebug.autograd.tapes.whole_check import WholeCheck
 
 
-@settings_kept
+@preserve_process_state
 def gradcheck_tape(
     tape: Any,
     *,
@@ -153,7 +153,7 @@ def gradcheck_tape(
     ).checked(tape.records)
     _require_fitting(end_to_end, {"loss": loss, "inputs": inputs}, input_output_masks)
     plots = {"relative": plot_relative_error, "absolute": plot_absolute_error}
-    with Pace(progress, max_seconds, caller="gradcheck_tape", doing="checking") as pace:
+    with Progress(progress, max_seconds, caller="gradcheck_tape", doing="checking") as pace:
         check = _TapeCheck(tape, choice, plan, pace)
         if end_to_end:
             records, notes = choice.split(tape.records)
@@ -205,7 +205,7 @@ class _TapeCheck:
     tape: Any
     choice: LaunchSelection
     check_plan: CheckPlan
-    pace: Pace
+    pace: Progress
     found: list[LaunchCheck] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)

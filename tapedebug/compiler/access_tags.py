@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapedebug._source import Span
-from tapedebug.compiler.diagnostics import TOUCH, Remark
+from tapedebug.compiler.diagnostics import TOUCH, Diagnostic
 
 THREAD = (1 << 32) - 1
 MANY = 1 << 32
@@ -41,20 +41,20 @@ AccessKind = Literal["read", "write", "atomic", "exchange"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stamping:
+class AccessTagging:
     """How a variant tracks the arrays that it touches.
 
     Attributes:
-        raced: Array parameters through which one thread may meet another: each access looks at the stamps.
-        fresh: Those of memory that may never have been written: each read looks, too.
+        race_checked: Array parameters through which threads may conflict: each access checks the tags.
+        init_checked: Those of memory that may never have been written: each read looks, too.
         report: Whether each conflict is told, with both sides, and nothing else noted; else the variant only
             says whether there was one, which takes a fraction of the time.
         atomic: (Parameter, place in the source) of what atomics read and write.
         ordered: Those of them that are exchanges.
     """
 
-    raced: frozenset[int]
-    fresh: frozenset[int]
+    race_checked: frozenset[int]
+    init_checked: frozenset[int]
     report: bool
     atomic: frozenset[tuple[int, Span]]
     ordered: frozenset[tuple[int, Span]]
@@ -89,13 +89,13 @@ class Site:
         """Every thread does it at its own index: the code stamps nothing, all is known without running it."""
         return self.component is not None
 
-    def remark(self, span: Span) -> Remark:
+    def remark(self, span: Span) -> Diagnostic:
         """The remark that stands for it; its number is the site's in stamps."""
         part = "" if self.component is None else f" {self.component}"
-        return Remark(TOUCH, span, text=f"{self.kind} {self.param}{part}")
+        return Diagnostic(TOUCH, span, text=f"{self.kind} {self.param}{part}")
 
 
-def site_of(remark: Remark) -> Site | None:
+def site_of(remark: Diagnostic) -> Site | None:
     """The site that a remark stands for, or None where it says something else."""
     if remark.kind != TOUCH:
         return None
@@ -109,6 +109,6 @@ def site_of(remark: Remark) -> Site | None:
     return Site(known[kind], int(param), int(component[0]) if component else None)
 
 
-def stamp_of(epoch: int, site: int, thread: int) -> int:
+def tag_of(epoch: int, site: int, thread: int) -> int:
     """A stamp of one thread."""
     return (epoch << EPOCH_SHIFT) + (min(site, SITES) << SITE_SHIFT) + (thread & THREAD)

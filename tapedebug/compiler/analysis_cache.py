@@ -19,17 +19,17 @@ from tapedebug._config import config
 from tapedebug._errors import KernelNameError
 from tapedebug._source import Span
 from tapedebug.compiler import backend, objects
-from tapedebug.compiler.diagnostics import Remark
-from tapedebug.compiler.fingerprint import Identity, identity_of, settings
+from tapedebug.compiler.diagnostics import Diagnostic
+from tapedebug.compiler.fingerprint import Fingerprint, fingerprint_of, settings
 from tapedebug.compiler.function import Function
 from tapedebug.lang import types as t
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.generated_source import Text
+    from tapedebug.compiler.generated_source import GeneratedSource
 
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"
-CODE = tuple[str, tuple[Remark, ...]]
+CODE = tuple[str, tuple[Diagnostic, ...]]
 """The note of a piece of machine code: the key of the object, and its remarks."""
 
 Known = TypeVar("Known")
@@ -43,7 +43,7 @@ class Malformed(Exception):
     """A note says something else than what is asked of it."""
 
 
-class Notes:
+class AnalysisCache:
     """The notes of one kernel.
 
     Args:
@@ -61,7 +61,7 @@ class Notes:
         self.kinds = {kind.__name__: kind for kind in kinds}
         self.settings = settings(kernel)
         self.max_unroll: int = kernel.option("max_unroll")
-        self.identity: Identity | None = identity_of(kernel)
+        self.identity: Fingerprint | None = fingerprint_of(kernel)
         self.valid = self.identity is not None
         self.used = False
 
@@ -86,7 +86,7 @@ class Notes:
         """
         if self.identity is None or not self.valid:
             return
-        now = identity_of(self.kernel, self.identity.captured)
+        now = fingerprint_of(self.kernel, self.identity.captured)
         if now is not None and now.digest == self.identity.digest and self._covers(read):
             return
         if self.used:
@@ -140,7 +140,7 @@ class Notes:
             self.put(what, found)
         return cast("Known", found)
 
-    def code(self, variant: str, text: Callable[[], Text]) -> objects.Entry:
+    def code(self, variant: str, text: Callable[[], GeneratedSource]) -> objects.Entry:
         """The machine code of a variant, from the cache where it is there; else of its text."""
         what = f"code {config.compiler} {objects.processor()} {variant}"
         key, remarks = self.get(what, CODE) or (None, ())

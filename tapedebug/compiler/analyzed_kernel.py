@@ -9,14 +9,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug._lazy_module import later
+from tapedebug._lazy_module import lazy_module
 from tapedebug.compiler import modules
-from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TracedSite, TraceInfo
-from tapedebug.compiler.analysis_cache import Notes
+from tapedebug.compiler.analysis_cache import AnalysisCache
 from tapedebug.compiler.bounds import Reach, Reaches
 from tapedebug.compiler.definition import Definition
-from tapedebug.compiler.diagnostics import BOUNDS, Remark, Shown
+from tapedebug.compiler.diagnostics import BOUNDS, Diagnostic, Shown
 from tapedebug.compiler.effects import AccessRecord, AdjointInfo, Analysis
 from tapedebug.compiler.function import Function, unreadable
 from tapedebug.compiler.parallel_info import Division, Pair, Share
@@ -24,17 +24,17 @@ from tapedebug.compiler.variant import Variant
 
 if TYPE_CHECKING:
     from tapedebug.compiler import ir, pipeline
-    from tapedebug.compiler.generated_source import Text
+    from tapedebug.compiler.generated_source import GeneratedSource
     from tapedebug.compiler.lower import Lowered
 else:
-    pipeline = later("tapedebug.compiler.pipeline")
+    pipeline = lazy_module("tapedebug.compiler.pipeline")
 
 Sets = tuple[frozenset[int], frozenset[int], frozenset[str], bool]
 """The array parameters with gradients, those whose stores the adjoint does again, the functions whose bodies
 it reverses although they have gradients of their own, and whether the second ones are views that overlap."""
 
 
-class Analysed(Definition):
+class AnalyzedKernel(Definition):
     """A definition, lowered and differentiated when somebody asks, and what earlier processes found out."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Analysed(Definition):
         self.require_concrete()
         return self._lower(self._notes, in_place=True)
 
-    def _lower(self, notes: Notes, *, in_place: bool = False) -> Lowered:
+    def _lower(self, notes: AnalysisCache, *, in_place: bool = False) -> Lowered:
         try:
             return pipeline.lowered(
                 self.__name__,
@@ -85,13 +85,13 @@ class Analysed(Definition):
             raise unreadable(self.python, "kernel", error) from None
 
     @cached_property
-    def _notes(self) -> Notes:
+    def _notes(self) -> AnalysisCache:
         """What earlier processes found out."""
         kinds = (
             Analysis,
             AdjointInfo,
             AccessRecord,
-            Remark,
+            Diagnostic,
             Shown,
             TraceInfo,
             TracedSite,
@@ -101,7 +101,7 @@ class Analysed(Definition):
             Reach,
             Reaches,
         )
-        notes = Notes(self, *kinds)
+        notes = AnalysisCache(self, *kinds)
         self._used_by(notes.functions)
         return notes
 
@@ -172,7 +172,7 @@ class Analysed(Definition):
 
     def reaches(self, variant: Variant) -> Reaches:
         """Facts about the indices of a variant, before it is launched."""
-        checked = replace(variant, heard=frozenset({BOUNDS}))
+        checked = replace(variant, diagnostics=frozenset({BOUNDS}))
         return self._notes.known(
             f"reaches {checked}", Reaches, lambda: pipeline.reaches(self._function(checked))
         )
@@ -184,7 +184,7 @@ class Analysed(Definition):
         self._adjoints[active, info.replay, derived, shared] = function
         return info
 
-    def _text(self, variant: Variant) -> Text:
+    def _text(self, variant: Variant) -> GeneratedSource:
         return pipeline.text(
             self._function(variant),
             self.layout,
@@ -192,24 +192,26 @@ class Analysed(Definition):
             rounded=variant.rounded,
             strided=variant.strided,
             guarded=variant.guarded,
-            checked=BOUNDS in variant.heard and not variant.probes,
+            checked=BOUNDS in variant.diagnostics and not variant.probes,
             stamping=self._stamping(variant) if variant.tracked else None,
             tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
             lanes=variant.lanes,
             math=variant.math,
         )
 
-    def _stamping(self, variant: Variant) -> Stamping:
+    def _stamping(self, variant: Variant) -> AccessTagging:
         atomics = [a for a in self.analysis.accesses if a.kind == "atomic"]
         atomic = frozenset((a.param, a.span) for a in atomics)
         ordered = frozenset((a.param, a.span) for a in atomics if a.ordered)
-        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic, ordered)
+        return AccessTagging(
+            variant.race_checked, variant.init_checked, variant.tracked == "report", atomic, ordered
+        )
 
     def _function(self, variant: Variant) -> ir.Function:
         if variant.probes:
             return pipeline.probing(self._function(replace(variant, probes="")), variant.probes)
         if variant.kind == "forward":
-            return pipeline.forward(self._lowered, variant.heard)
+            return pipeline.forward(self._lowered, variant.diagnostics)
         if variant.kind in ("warp_adjoint", "warp_parts", "warp_loops"):
             parts, functions = variant.kind != "warp_loops", variant.kind == "warp_adjoint"
             return pipeline.warp_adjoint(
@@ -222,14 +224,14 @@ class Analysed(Definition):
             assert found is not None
             return found[0]
         second = variant.kind == "adjoint_tangent" and pipeline.second_apart(self._lowered)
-        if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back or second:
+        if variant.strong_zero or variant.memory or variant.diagnostics & self.analysis.says_back or second:
             adjoint = pipeline.adjoint(
                 self._lowered,
                 variant.active,
                 variant.replay,
                 memory=variant.memory,
                 strong_zero=variant.strong_zero,
-                heard=variant.heard,
+                diagnostics=variant.diagnostics,
                 derived=variant.derived,
                 second=second,
                 shared=variant.shared,

@@ -11,14 +11,14 @@ from tapedebug.compiler import objects
 if TYPE_CHECKING:
     import ast
 
-    from tapedebug.compiler.generated_source import Lanes, Text
+    from tapedebug.compiler.generated_source import GeneratedSource, SimdLoop
 
 
 class CompilerError(Exception):
     """Generated code that is refused: a bug of this compiler; carries the code and what is wrong with it."""
 
 
-def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
+def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     """Object code of a generated text, translated to LLVM directly; where it can be, in lanes if asked for.
 
     Raises:
@@ -42,18 +42,18 @@ def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
 
 
-def _in_lanes(tree: ast.Module, symbol: str, lanes: Lanes) -> str | None:
+def _in_lanes(tree: ast.Module, symbol: str, lanes: SimdLoop) -> str | None:
     """LLVM assembly in lanes; None where something has no form in lanes, or is not worth it."""
     from tapedebug.compiler.llvm.expressions import TranslationError
-    from tapedebug.compiler.llvm.simd.vectorize import in_lanes
+    from tapedebug.compiler.llvm.simd.vectorize import vectorize
 
     try:
-        return in_lanes(tree, symbol, lanes)
+        return vectorize(tree, symbol, lanes)
     except TranslationError:
         return None
 
 
-def is_in_lanes(text: Text) -> bool:
+def is_in_lanes(text: GeneratedSource) -> bool:
     """Whether a generated function is compiled in lanes."""
     from tapedebug._syntax import parsed
 
@@ -71,7 +71,7 @@ define void @{symbol}(i64 %lo, i64 %hi, ptr %args) {{
 """Numba's calling convention has places for a result and an exception; kernels have neither."""
 
 
-def with_numba(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
+def with_numba(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     """Object code of a generated text, compiled by Numba, which vectorises as it can.
 
     Raises:
@@ -100,11 +100,11 @@ def with_numba(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
     )
 
 
-COMPILERS: dict[str, Callable[[str, str, Lanes | None], bytes]] = {"llvm": with_llvm, "numba": with_numba}
+COMPILERS: dict[str, Callable[[str, str, SimdLoop | None], bytes]] = {"llvm": with_llvm, "numba": with_numba}
 """By the name that `config.compiler` has."""
 
 
-def compiled(text: Text) -> tuple[str, objects.Entry]:
+def compiled(text: GeneratedSource) -> tuple[str, objects.Entry]:
     """The machine code of a generated function, from the cache where it is there; and its key."""
     code = text.code
     key = objects.key_of(f"{text.lanes}\n{code}" if text.lanes else code, config.compiler)

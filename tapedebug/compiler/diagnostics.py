@@ -38,7 +38,7 @@ Piece = str | Shown
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Diagnostic:
     """One place in the source that may say something.
 
     Attributes:

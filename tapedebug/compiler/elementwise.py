@@ -47,14 +47,14 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Mapped:
+class ElementwiseKernel:
     """A kernel that applies a function, and the types of its results."""
 
     kernel: Kernel
     results: tuple[Any, ...]
 
 
-def mapped(
+def elementwise_kernel(
     name: str,
     function: tuple[str, Any] | None,
     template: str,
@@ -62,7 +62,7 @@ def mapped(
     axes: int,
     place: Span,
     in_place: bool,
-) -> Mapped:
+) -> ElementwiseKernel:
     """Make a kernel.
 
     Args:
@@ -92,7 +92,7 @@ def mapped(
         parts = ["result"] if len(results) == 1 else [f"result{i}" for i in range(len(results))]
         head[1] = f"{', '.join(parts)} = {call}"
         tail = [f"{out}[{index}] = {part}" for out, part in zip(outs, parts, strict=True)]
-    return Mapped(_kernel(name, function, kinds, head + tail, place), results)
+    return ElementwiseKernel(_kernel(name, function, kinds, head + tail, place), results)
 
 
 def _kernel(

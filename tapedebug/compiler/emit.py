@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TraceInfo
 from tapedebug.compiler.emit_native import NativeWriter
 from tapedebug.compiler.emit_trace import TraceWriter
-from tapedebug.compiler.generated_source import Text
+from tapedebug.compiler.generated_source import GeneratedSource
 from tapedebug.compiler.ir import (
+    DIAGNOSTICS,
     MEMORY,
     NATIVE,
-    REMARKS,
     Block,
     For,
     Function,
@@ -35,7 +35,19 @@ from tapedebug.lang.rules import RULES
 WIDENED = frozenset({"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor", "invert"})
 """Operators that Numba computes in 64 bits."""
 EXACT = frozenset(
-    {"to_f16", "f16_of_bits", "where", "hold", "neg", "abs", "sign", "sign0", "floor", "ceil", "trunc"}
+    {
+        "to_f16",
+        "f16_of_bits",
+        "where",
+        "stop_gradient",
+        "neg",
+        "abs",
+        "sign",
+        "sign0",
+        "floor",
+        "ceil",
+        "trunc",
+    }
 )
 """Rules whose value is a half where their operands are halves: nothing is rounded."""
 
@@ -52,10 +64,10 @@ def emit(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
-    stamping: Stamping | None = None,
+    stamping: AccessTagging | None = None,
     rounded: bool = False,
     tracing: TraceInfo | None = None,
-) -> Text:
+) -> GeneratedSource:
     """The text of a function.
 
     Args:
@@ -87,7 +99,7 @@ def emit(
 class _Emitter(NativeWriter, TraceWriter):
     rounded: bool = False
 
-    def run(self) -> Text:
+    def run(self) -> GeneratedSource:
         function = self.function
         self.used = {v for block in function.blocks for v in block.yields}
         for node in (n for block in function.blocks for n in walk(block)):
@@ -99,7 +111,7 @@ class _Emitter(NativeWriter, TraceWriter):
         self.counters = {n.index for n in nodes if isinstance(n, For)}
         stacks = {
             "stack": any(op.kind == "reserve" for op in function.ops()),
-            "kept": any(op.kind == "note" for op in function.ops()),
+            "kept": any(op.kind == "log_push" for op in function.ops()),
             "starts": function.prelude is not None,
         }
         self.stacks = [*(name for name, has in stacks.items() if has), *self._native_stacks()]
@@ -119,7 +131,7 @@ class _Emitter(NativeWriter, TraceWriter):
         self._trace_epilogue()
         for name in self.stacks:
             self._line(f"stack_free({name})")
-        return Text(tuple(self.lines), tuple(self.remarks))
+        return GeneratedSource(tuple(self.lines), tuple(self.remarks))
 
     def _prelude(self, prelude: Block) -> None:
         """All threads forward, in order; each finds its part of the log again by where it began."""
@@ -272,7 +284,7 @@ class _Emitter(NativeWriter, TraceWriter):
             self._rule(op)
         elif op.kind in NATIVE or op.kind == "native_result":
             self._native(op)
-        elif op.kind in REMARKS:
+        elif op.kind in DIAGNOSTICS:
             self._remark(op)
         elif op.kind == "offset":
             if self.checked:

@@ -17,7 +17,7 @@ from tapedebug.compiler.access_tags import (
     AccessKind,
     Site,
 )
-from tapedebug.compiler.emit_diagnostics import RemarkWriter
+from tapedebug.compiler.emit_diagnostics import DiagnosticWriter
 from tapedebug.compiler.ir import Op
 from tapedebug.compiler.passes.cross_thread_deps import at_own_index
 
@@ -27,7 +27,7 @@ REPLACING = ("write", "exchange")
 """What conflicts with whatever other threads wrote."""
 
 
-class StampWriter(RemarkWriter):
+class AccessTagWriter(DiagnosticWriter):
     """Emits the stamps of a tracked variant."""
 
     def _stamp_prologue(self) -> None:
@@ -55,7 +55,7 @@ class StampWriter(RemarkWriter):
         if stamping is None or op.kind not in KINDS or op.span is None:
             return
         param, component = op.data
-        raced, fresh = param in stamping.raced, param in stamping.fresh
+        raced, fresh = param in stamping.race_checked, param in stamping.init_checked
         if stamping.report and not (raced or fresh):
             return  # nothing is to be told of it
         kind = KINDS[op.kind]

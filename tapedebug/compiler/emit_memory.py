@@ -111,12 +111,12 @@ class MemoryWriter(Writer):
         return slots
 
     def _keeping(self, op: Op) -> None:
-        if op.kind == "note":
+        if op.kind == "log_push":
             code = self._code(op.args[1].type)
             self._line(f"stack_ensure(kept, {self._text(op.args[0])} + 1)")
             self._line(f"put_{code}(kept, {self._text(op.args[0])}, {self._text(op.args[1])})")
             return
-        if op.kind == "recall":
+        if op.kind == "log_load":
             assert op.result is not None
             code = self._code(op.result.type)
             self._line(f"{self._name(op.result)} = get_{code}(kept, {self._text(op.args[0])})")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tapedebug.compiler.access_trace import LOG, NEEDED, ROOM, TABLE, THREAD_BITS
-from tapedebug.compiler.emit_access_tags import StampWriter
+from tapedebug.compiler.emit_access_tags import AccessTagWriter
 from tapedebug.compiler.ir import Op
 
 
-class TraceWriter(StampWriter):
+class TraceWriter(AccessTagWriter):
     """Emits what a traced variant tells (`compiler.access_trace`)."""
 
     def _trace_prologue(self) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tapedebug._source import Span
-from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TraceInfo
-from tapedebug.compiler.diagnostics import Remark
+from tapedebug.compiler.diagnostics import Diagnostic
 from tapedebug.compiler.generated_source import Line
 from tapedebug.compiler.ir import Function, Op, Value
 from tapedebug.compiler.layout import Layout
@@ -31,7 +31,7 @@ class Writer:
     strided: bool
     guarded: bool
     checked: bool
-    stamping: Stamping | None
+    stamping: AccessTagging | None
     lines: list[Line] = field(default_factory=list)
     indent: int = 0
     names: dict[Value, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Writer:
     counters: set[Value] = field(default_factory=set)
     used: set[Value] = field(default_factory=set)
     slots: dict[int, dict[int, int]] = field(default_factory=dict)
-    remarks: dict[Remark, int] = field(default_factory=dict)
+    remarks: dict[Diagnostic, int] = field(default_factory=dict)
     always: set[int] = field(default_factory=set)
     stamped: int = 0
     tracing: TraceInfo | None = None

@@ -39,12 +39,12 @@ PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tap
 """What functions and classes of these are follows from their name and the versions in `toolchain`."""
 
 
-class Unidentified(Exception):
+class NoFingerprint(Exception):
     """Something is not known to be the same in another process."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Identity:
+class Fingerprint:
     """What a kernel is made of.
 
     Attributes:
@@ -58,7 +58,7 @@ class Identity:
     captured: dict[Any, dict[str, Any]]
 
 
-def identity_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) -> Identity | None:
+def fingerprint_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) -> Fingerprint | None:
     """The identity of a kernel; None where it has none.
 
     Args:
@@ -69,9 +69,9 @@ def identity_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) -> 
     try:
         reader.add(toolchain())
         reader.source(kernel, [(p.name, p.type) for p in kernel.signature])
-    except (Unidentified, TapedebugError, OSError, RecursionError):
+    except (NoFingerprint, TapedebugError, OSError, RecursionError):
         return None  # lowering says what is wrong, if anything is
-    return Identity(reader.hash.hexdigest(), tuple(reader.sources), reader.captured)
+    return Fingerprint(reader.hash.hexdigest(), tuple(reader.sources), reader.captured)
 
 
 @cache
@@ -120,7 +120,7 @@ class _Reader:
         self.value((python.__defaults__, python.__kwdefaults__), frozenset())
         attributes = frozenset(n for c in nested(code) for n in c.co_names)
         if "__dict__" in attributes:
-            raise Unidentified  # anything may be looked up there
+            raise NoFingerprint  # anything may be looked up there
         names = names_of(python, origin.lines)
         captured = self.fixed[python] if python in self.fixed else meanings(python, names)
         self.captured[python] = captured
@@ -171,11 +171,11 @@ class _Reader:
     def collection(self, value: Any, attributes: frozenset[str]) -> None:
         """The items, in an order that does not depend on the process."""
         if id(value) in self.open:
-            raise Unidentified
+            raise NoFingerprint
         self.open.add(id(value))
         if isinstance(value, set | frozenset):
             if not all(isinstance(item, str | int | float | bool) for item in value):
-                raise Unidentified
+                raise NoFingerprint
             value = sorted(value, key=repr)
         items = [part for pair in value.items() for part in pair] if isinstance(value, dict) else value
         self.add(len(items))
@@ -215,12 +215,12 @@ class _Reader:
         elif is_pure(value):
             self.add(value.__module__, value.__name__)
         else:
-            raise Unidentified
+            raise NoFingerprint
 
     def type(self, kind: Any) -> None:
         """A class, by its name, and by what makes a type of the kernel language."""
         if not isinstance(kind, type):
-            raise Unidentified
+            raise NoFingerprint
         self.add(kind.__module__, kind.__qualname__)
         if t.is_struct(kind):
             for name, field in getattr(kind, "fields", {}).items():
@@ -288,10 +288,10 @@ def meanings(python: Callable[..., Any], names: set[str]) -> dict[str, Any]:
     """What free names mean now, in closures and globals; what builtins give follows from their names."""
     found = closure_of(python)
     if len(found) < len(python.__code__.co_freevars):
-        raise Unidentified  # not assigned yet
+        raise NoFingerprint  # not assigned yet
     missing = names - found.keys() - python.__globals__.keys()
     if not all(name in BUILTINS or not hasattr(builtins, name) for name in missing):
-        raise Unidentified
+        raise NoFingerprint
     return found | {name: python.__globals__[name] for name in names - missing - found.keys()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tapedebug._source import Span
-from tapedebug.compiler.diagnostics import Remark
+from tapedebug.compiler.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class SimdLoop:
     """That consecutive threads of a generated function may run in lockstep, each in a lane of a vector.
 
     Attributes:
@@ -33,7 +33,7 @@ class Lanes:
 
 
 @dataclass(frozen=True)
-class Text:
+class GeneratedSource:
     """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1.
 
     Attributes:
@@ -43,8 +43,8 @@ class Text:
     """
 
     lines: tuple[Line, ...]
-    remarks: tuple[Remark, ...] = ()
-    lanes: Lanes | None = None
+    remarks: tuple[Diagnostic, ...] = ()
+    lanes: SimdLoop | None = None
 
     @property
     def code(self) -> str:

@@ -160,21 +160,21 @@ STRUCTURAL = {
     "commit": "(count,) (tag,): the loop ran so many iterations",
     "restore": "(iteration,) (tag, slot) -> the value kept",
     "release": "() (tag,): the loop's kept values are no longer needed",
-    "note": "(place, value) (): keep a value that cannot be computed again",
-    "recall": "(place,) () -> the value kept",
-    "tell": "(value, …) (remark,): leave values in the journal",
-    "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
+    "log_push": "(place, value) (): keep a value that cannot be computed again",
+    "log_load": "(place,) () -> the value kept",
+    "print": "(value, …) (remark,): leave values in the journal",
+    "assert": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
     "pause": "() (remark,): in plain Python, wait for a debugger",
     "trace": "(offset,) (site,): tell the place of an element that is accessed (`compiler.access_trace`)",
     "inside": "(index, length) (): in probes (`passes.bounds`), an index outside 0 … length-1 ends all",
-    "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
+    "bounds_check": "(index, length) (remark,): in checked variants, end the launch if out of bounds",
 }
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
 NATIVE = frozenset({"native", "native_value"})
 """Calls of native functions."""
-REMARKS = frozenset({"tell", "require", "within", "pause"})
+DIAGNOSTICS = frozenset({"print", "assert", "bounds_check", "pause"})
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 DOT = frozenset({"load_dot", "store_dot", "add_dot"})
 ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})
@@ -182,8 +182,8 @@ MEMORY = frozenset({"load", "load_after", "store", "atomic_add"}) | ADJOINT | DO
 """What reads or writes an element: of an array, of its adjoint, or of the tangent of one of them."""
 EFFECTS = (
     frozenset(kind for kind in MEMORY if not kind.startswith("load"))
-    | {"native", "note", "trace", "inside"}
-    | REMARKS
+    | {"native", "log_push", "trace", "inside"}
+    | DIAGNOSTICS
 )
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 

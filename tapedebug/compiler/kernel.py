@@ -14,12 +14,12 @@ from tapedebug._config import LOG, config
 from tapedebug._errors import KernelTypeError
 from tapedebug._source import Span, display_file
 from tapedebug.compiler import crash_report, modules
-from tapedebug.compiler.analyzed_kernel import Analysed
+from tapedebug.compiler.analyzed_kernel import AnalyzedKernel
 from tapedebug.compiler.backend import is_in_lanes
 from tapedebug.compiler.diagnostics import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
 from tapedebug.compiler.effects import AdjointInfo, Analysis, differentiable
 from tapedebug.compiler.function import Function, is_remembered, read_annotations
-from tapedebug.compiler.lazy_entry import LateEntry
+from tapedebug.compiler.lazy_entry import LazyEntry
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.params import Param
 from tapedebug.compiler.variant import SILENT, Variant
@@ -32,7 +32,7 @@ KINDS = ("forward", "adjoint", "tangent")
 KINDS_LISTED = "'forward', 'adjoint' or 'tangent'"
 
 
-class Kernel(Analysed):
+class Kernel(AnalyzedKernel):
     """A function that many threads run, over arrays.
 
     Compiled on first use, each variant alone: forward, adjoint (one for each set of arrays with gradients),
@@ -86,7 +86,7 @@ class Kernel(Analysed):
         self.module.add(self)
 
     @property
-    def heard(self) -> frozenset[str]:
+    def diagnostics(self) -> frozenset[str]:
         """The kinds of remarks that launches make, if the kernel has them."""
         optional = {ASSERT: config.asserts, BOUNDS: self.check_bounds, PAUSE: config.interpreted}
         return frozenset({PRINT, PRINTF, EXPECT, *(kind for kind, wanted in optional.items() if wanted)})
@@ -94,7 +94,7 @@ class Kernel(Analysed):
     def speech(self, *, back: bool = False) -> frozenset[str]:
         """The kinds of remarks that its launches make as settings are, or those that its adjoint makes."""
         says = self.analysis.says_back if back else self.analysis.says
-        return self.heard & (says | {BOUNDS})
+        return self.diagnostics & (says | {BOUNDS})
 
     @property
     def functions(self) -> list[Function]:
@@ -105,13 +105,13 @@ class Kernel(Analysed):
         """Compile it, with its adjoint for all float arrays, unless that was done; if generic, nothing."""
         if self.is_generic:
             return
-        entries = [self.forward(heard=self.speech())]
+        entries = [self.forward(diagnostics=self.speech())]
         active = differentiable(self.params)
         if active and self.enable_backward:
-            heard = self.speech(back=True)
-            entries.append(self.adjoint(active, strong_zero=config.strong_zero, heard=heard))
+            diagnostics = self.speech(back=True)
+            entries.append(self.adjoint(active, strong_zero=config.strong_zero, diagnostics=diagnostics))
         for variant in map(self.variant_of, entries):
-            if variant is not None and not variant.heard - {PAUSE} and self.division(variant).lanes:
+            if variant is not None and not variant.diagnostics - {PAUSE} and self.division(variant).lanes:
                 self.in_lanes(variant)
 
     def settle(self) -> None:
@@ -121,7 +121,7 @@ class Kernel(Analysed):
             self.renew()
             return
         paths = (config.interpreted, config.lanes, config.vector_math)
-        key = (self.enable_backward, self.heard, config.verify_fp, *paths)
+        key = (self.enable_backward, self.diagnostics, config.verify_fp, *paths)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
         self.latest = None
 
@@ -157,7 +157,7 @@ class Kernel(Analysed):
         """
         before = copy(self)
         for entry in self._entries.values():
-            if isinstance(entry, LateEntry):
+            if isinstance(entry, LazyEntry):
                 entry.kernel = before
         for plans in (plans for table in self._tables.values() for plans in table):
             for plan in plans.values():
@@ -173,43 +173,50 @@ class Kernel(Analysed):
         *,
         f64: bool = False,
         strided: bool = False,
-        heard: frozenset[str] = SILENT,
+        diagnostics: frozenset[str] = SILENT,
         lanes: bool = False,
         late: bool = False,
     ) -> Entry | Interpreted:
-        """The compiled kernel, with remarks of the kinds that are heard.
+        """The compiled kernel, with diagnostics of these kinds.
 
         With `lanes`, threads run in lockstep where they may (`passes.cells`): right for launches whose arrays
         do not share memory, but those of which each thread has its own elements. With `late` it is compiled
         when it is called.
         """
-        variant = Variant("forward", f64=f64, strided=strided, heard=heard, lanes=lanes)
+        variant = Variant("forward", f64=f64, strided=strided, diagnostics=diagnostics, lanes=lanes)
         return self._entry(variant, late=late)
 
     def tracked(
         self,
-        raced: frozenset[int],
-        fresh: frozenset[int],
+        race_checked: frozenset[int],
+        init_checked: frozenset[int],
         *,
         report: bool = False,
         strided: bool = False,
-        heard: frozenset[str] = SILENT,
+        diagnostics: frozenset[str] = SILENT,
     ) -> Entry | Interpreted:
         """The compiled kernel with a stamp for every access (`compiler.access_tags`), its indices checked.
 
         The journal, the epoch and the pointers to the stamps follow all other slots, as in `layout.tracked`.
 
         Args:
-            raced: Array parameters through which a thread may meet another.
-            fresh: Those of memory that may not have been written.
+            race_checked: Array parameters through which a thread may meet another.
+            init_checked: Those of memory that may not have been written.
             report: Whether each conflict is told.
             strided: Whether arrays may have any strides.
-            heard: The kinds of remarks that are made besides.
+            diagnostics: The kinds of remarks that are made besides.
         """
         how = "report" if report else "detect"
-        heard = heard | {BOUNDS}
+        diagnostics = diagnostics | {BOUNDS}
         return self._entry(
-            Variant("forward", strided=strided, heard=heard, raced=raced, fresh=fresh, tracked=how)
+            Variant(
+                "forward",
+                strided=strided,
+                diagnostics=diagnostics,
+                race_checked=race_checked,
+                init_checked=init_checked,
+                tracked=how,
+            )
         )
 
     def adjoint(
@@ -222,7 +229,7 @@ class Kernel(Analysed):
         memory: frozenset[int] = frozenset(),
         guarded: bool = False,
         strong_zero: bool = False,
-        heard: frozenset[str] = SILENT,
+        diagnostics: frozenset[str] = SILENT,
         rounded: bool = False,
         kept: frozenset[int] = frozenset(),
         lanes: bool = False,
@@ -252,7 +259,7 @@ class Kernel(Analysed):
                 strided,
                 guarded,
                 strong_zero,
-                heard,
+                diagnostics,
                 memory,
                 rounded=rounded,
                 kept=kept,
@@ -270,7 +277,7 @@ class Kernel(Analysed):
         f64: bool = False,
         strided: bool = False,
         strong_zero: bool = False,
-        heard: frozenset[str] = SILENT,
+        diagnostics: frozenset[str] = SILENT,
         lanes: bool = False,
         late: bool = False,
     ) -> Entry | Interpreted:
@@ -280,7 +287,13 @@ class Kernel(Analysed):
         `lanes` and `late` are as in `forward`.
         """
         variant = Variant(
-            "tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard, lanes=lanes
+            "tangent",
+            active,
+            f64=f64,
+            strided=strided,
+            strong_zero=strong_zero,
+            diagnostics=diagnostics,
+            lanes=lanes,
         )
         return self._entry(variant, late=late and not self.analysis.opaque)  # else it is refused now
 
@@ -333,15 +346,17 @@ class Kernel(Analysed):
 
     def unchecked(self, variant: Variant) -> Entry | Interpreted:
         """A variant without the tests of its indices, compiled when it is called."""
-        return self._entry(replace(variant, heard=variant.heard - {BOUNDS}), late=True)
+        return self._entry(replace(variant, diagnostics=variant.diagnostics - {BOUNDS}), late=True)
 
     def held(self, variant: Variant) -> Entry | Interpreted:
         """A variant that holds indices which depend on memory inside arrays, compiled when it is called."""
-        return self._entry(replace(variant, heard=variant.heard - {BOUNDS}, guarded=True), late=True)
+        return self._entry(
+            replace(variant, diagnostics=variant.diagnostics - {BOUNDS}, guarded=True), late=True
+        )
 
     def probing(self, variant: Variant, kind: str) -> Entry | Interpreted:
         """The probe: tests the indices of a variant and does nothing else (`passes.bounds`)."""
-        return self._entry(replace(variant, heard=frozenset({BOUNDS}), probes=kind), late=True)
+        return self._entry(replace(variant, diagnostics=frozenset({BOUNDS}), probes=kind), late=True)
 
     def variant_of(self, entry: Entry | Interpreted) -> Variant | None:
         """Which variant an entry is of the kernel as it is now."""
@@ -366,7 +381,7 @@ class Kernel(Analysed):
             variant = replace(variant, lanes=lanes, math=lanes and config.vector_math)
         entry = self._entries.get(variant)
         if entry is None:
-            made = LateEntry(self, variant) if late else self.compiled(variant)
+            made = LazyEntry(self, variant) if late else self.compiled(variant)
             entry = self._entries[variant] = made
         return entry if late else entry.settled()
 
@@ -389,12 +404,14 @@ class Kernel(Analysed):
             raise ValueError(f"kernel `{self.__name__}`: kind is {KINDS_LISTED}; got {kind!r}")
         active = differentiable(self.params)
         if kind == "forward":
-            variant = Variant("forward", heard=self.heard)
+            variant = Variant("forward", diagnostics=self.diagnostics)
         elif kind == "tangent":
             variant = Variant("tangent", active, strong_zero=config.strong_zero)
         else:
             replay = self.adjoint_info(active).replay
-            variant = Variant("adjoint", active, replay, strong_zero=config.strong_zero, heard=self.heard)
+            variant = Variant(
+                "adjoint", active, replay, strong_zero=config.strong_zero, diagnostics=self.diagnostics
+            )
         header = f"# {kind} of {self.key} ({display_file(self.origin.file)}:{self.origin.first_line})\n"
         return header + self._how_many_run(variant) + self._text(variant).annotated()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tapedebug.compiler.ir import NATIVE, Function, ops_of
 from tapedebug.compiler.native.unit import REPLAY
 from tapedebug.compiler.variant import Variant
-from tapedebug.compiler.warp_divergence import Limit, limits_of
+from tapedebug.compiler.warp_divergence import WarpDivergence, divergences_of
 
 if TYPE_CHECKING:
     from tapedebug.compiler.kernel import Entry, Kernel
@@ -37,9 +37,9 @@ def warp_adjoint(
     return kernel._entry(Variant(kind, active, retained, strided=strided, guarded=True))
 
 
-def warp_limits(kernel: Kernel, active: frozenset[int]) -> tuple[Limit, ...]:
+def warp_divergences_of(kernel: Kernel, active: frozenset[int]) -> tuple[WarpDivergence, ...]:
     """What in it Warp may reverse wrongly."""
-    return limits_of(kernel._in_place, _adjoint(kernel, active))
+    return divergences_of(kernel._in_place, _adjoint(kernel, active))
 
 
 def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | None:

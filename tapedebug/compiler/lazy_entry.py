@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.compiler.objects import ENTRY, Entry
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.diagnostics import Remark
+    from tapedebug.compiler.diagnostics import Diagnostic
     from tapedebug.compiler.variant import Variant
 
 
-class LateEntry(Entry):
+class LazyEntry(Entry):
     """An entry that is compiled when it is called, or when something is asked of it; from then on an `Entry`.
 
     Attributes:
@@ -22,9 +22,9 @@ class LateEntry(Entry):
 
     _flags_, _argtypes_, _restype_ = ENTRY._flags_, ENTRY._argtypes_, None
 
-    def __new__(cls, kernel: Any, variant: Variant) -> LateEntry:
+    def __new__(cls, kernel: Any, variant: Variant) -> LazyEntry:
         """Make a function that points nowhere yet."""
-        made: LateEntry = super().__new__(cls, 0)
+        made: LazyEntry = super().__new__(cls, 0)
         return made
 
     def __init__(self, kernel: Any, variant: Variant) -> None:
@@ -36,7 +36,7 @@ class LateEntry(Entry):
         return self.settled().address
 
     @property
-    def remarks(self) -> tuple[Remark, ...]:  # type: ignore[override]
+    def remarks(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
         """What it may say, by number."""
         return self.settled().remarks
 
@@ -46,7 +46,7 @@ class LateEntry(Entry):
 
     def settled(self) -> Entry:
         """The same object, compiled."""
-        if type(self) is LateEntry:  # else another thread was first
+        if type(self) is LazyEntry:  # else another thread was first
             made = self.kernel.compiled(self.variant)
             ctypes.c_void_p.from_buffer(self).value = made.address
             # The class last: until then whoever calls it comes here.

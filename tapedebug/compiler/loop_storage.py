@@ -13,7 +13,7 @@ WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LoopStorage:
     """What is kept of one loop, for one thread.
 
     Attributes:
@@ -32,7 +32,7 @@ class Kept:
         return WORD * self.iterations * self.values
 
 
-def kept_of(adjoint: Function, number: Callable[[Value], int | None]) -> list[Kept]:
+def loop_storage_of(adjoint: Function, number: Callable[[Value], int | None]) -> list[LoopStorage]:
     """The loops of which something is kept at one time: where it takes most; only those of known length.
 
     Args:
@@ -47,16 +47,16 @@ def kept_of(adjoint: Function, number: Callable[[Value], int | None]) -> list[Ke
     return _kept(adjoint.body, {tag: len(slots) for tag, slots in widths.items()}, number)
 
 
-def _kept(block: Block, widths: dict[int, int], number: Callable[[Value], int | None]) -> list[Kept]:
+def _kept(block: Block, widths: dict[int, int], number: Callable[[Value], int | None]) -> list[LoopStorage]:
     """Loops of one block are kept beside each other; of those inside them one at a time."""
-    here: list[Kept] = []
-    most: list[Kept] = []
+    here: list[LoopStorage] = []
+    most: list[LoopStorage] = []
     for node in block.ops:
         if isinstance(node, Op):
             if node.kind == "reserve" and node.args and widths.get(node.data[0]) and node.span is not None:
                 count = number(node.args[0])
                 if count is not None and count > 0:
-                    here.append(Kept(node.span, count, widths[node.data[0]]))
+                    here.append(LoopStorage(node.span, count, widths[node.data[0]]))
             continue
         if isinstance(node, For) and number(node.count) == 0:
             continue

@@ -22,7 +22,7 @@ from typing import Any
 
 from tapedebug._config import LOG, config
 from tapedebug.compiler import linker
-from tapedebug.compiler.diagnostics import Remark
+from tapedebug.compiler.diagnostics import Diagnostic
 
 MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
@@ -229,7 +229,7 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
 
     def __init__(self, address: int) -> None:
         self.address = address
-        self.remarks: tuple[Remark, ...] = ()
+        self.remarks: tuple[Diagnostic, ...] = ()
 
     def settled(self) -> Entry:
         """Itself: it is compiled (`late`)."""

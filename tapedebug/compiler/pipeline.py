@@ -17,14 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 from tapedebug._source import Origin, Span
-from tapedebug.compiler.access_tags import Stamping
+from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TraceInfo
 from tapedebug.compiler.diagnostics import PAUSE
 from tapedebug.compiler.effects import AdjointInfo as AdjointInfo
 from tapedebug.compiler.effects import Analysis as Analysis
 from tapedebug.compiler.effects import differentiable as differentiable
 from tapedebug.compiler.emit import emit
-from tapedebug.compiler.generated_source import Lanes, Text
+from tapedebug.compiler.generated_source import GeneratedSource, SimdLoop
 from tapedebug.compiler.ir import (
     NATIVE,
     Block,
@@ -58,8 +58,8 @@ from tapedebug.compiler.passes.directions import has_directions, with_directions
 from tapedebug.compiler.passes.memory_regions import in_lanes
 from tapedebug.compiler.passes.parallel_division import divided as divided
 from tapedebug.compiler.passes.smooth import smoothed, values_alone
-from tapedebug.compiler.passes.spill_to_log import keep_log
-from tapedebug.compiler.passes.strip_diagnostics import remarks_of, silenced
+from tapedebug.compiler.passes.spill_to_log import spill_to_log
+from tapedebug.compiler.passes.strip_diagnostics import diagnostics_of, strip_diagnostics
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.traced import traced_of, without_stores
 from tapedebug.compiler.passes.verify import verify
@@ -80,17 +80,17 @@ def lowered(
     result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place)
     if in_place:
         return result
-    told = verify(result.custom) if remarks_of(result.custom.body) else result.custom
-    custom = verify(remove_dead_code(silenced(told, gradients=False)))
+    told = verify(result.custom) if diagnostics_of(result.custom.body) else result.custom
+    custom = verify(remove_dead_code(strip_diagnostics(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
     return replace(result, function=function, custom=custom, told=told)
 
 
-def forward(kernel: Lowered, heard: frozenset[str]) -> Function:
+def forward(kernel: Lowered, diagnostics: frozenset[str]) -> Function:
     """The kernel in IR, as it runs, with remarks of these kinds."""
-    if not heard & remarks_of(kernel.told.body):
+    if not diagnostics & diagnostics_of(kernel.told.body):
         return values_alone(kernel.function)
-    return verify(values_alone(remove_dead_code(silenced(opened(kernel.told), heard))))
+    return verify(values_alone(remove_dead_code(strip_diagnostics(opened(kernel.told), diagnostics))))
 
 
 def analysis(kernel: Lowered) -> Analysis:
@@ -105,7 +105,7 @@ def analysis(kernel: Lowered) -> Analysis:
     reads = of["load"] | _all_of(op.data[0].reads for op in natives)
     # What only a gradient of the user's reads counts, too: a launch depends on it.
     everywhere = _all_of(read_by(op) for op in ops_of(kernel.custom.body) if op.kind != "atomic_add")
-    said = remarks_of(kernel.told.body)
+    said = diagnostics_of(kernel.told.body)
     pointers = {p: op.data[0].native.name for op in natives for p in op.data[0].params.values()}
     reads |= everywhere - writes
     elsewhere = frozenset(
@@ -122,8 +122,8 @@ def analysis(kernel: Lowered) -> Analysis:
         serial=kernel.uses_atomic_result,
         native=pointers,
         opaque=native.opaque(kernel.function),
-        says=remarks_of(opened(kernel.told).body) if said else said,
-        says_back=remarks_of(kernel.custom.body) | (said & {PAUSE}),
+        says=diagnostics_of(opened(kernel.told).body) if said else said,
+        says_back=diagnostics_of(kernel.custom.body) | (said & {PAUSE}),
         elsewhere=elsewhere,
         optional=kernel.optional,
         indices=_indices(kernel.function),
@@ -214,7 +214,7 @@ def adjoint(
     *,
     memory: frozenset[int] = frozenset(),
     strong_zero: bool = False,
-    heard: frozenset[str] = frozenset(),
+    diagnostics: frozenset[str] = frozenset(),
     derived: frozenset[str] = frozenset(),
     second: bool = False,
     shared: bool = False,
@@ -231,15 +231,15 @@ def adjoint(
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
     custom = kernel.custom
-    if PAUSE in heard:
-        custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
+    if PAUSE in diagnostics:
+        custom = remove_dead_code(strip_diagnostics(kernel.told, frozenset({PAUSE}), gradients=False))
     if derived:
         custom = verify(remove_dead_code(without_gradients(custom, derived)))
     custom = smoothed(with_directions(custom, second=second))
     replay = frozenset(replay) - memory
     while True:
         crossing = crossed(custom, active, replay, shared=shared) if replay or not memory else frozenset()
-        primal = keep_log(custom, replay, everywhere=bool(crossing & replay))
+        primal = spill_to_log(custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)
         loads = [op for op in function.ops() if native.touched_by(op)]
@@ -248,7 +248,7 @@ def adjoint(
         if overwritten <= replay:
             break
         replay |= overwritten
-    function = verify(remove_dead_code(silenced(function, heard)))
+    function = verify(remove_dead_code(strip_diagnostics(function, diagnostics)))
     spans: dict[int, dict[Span, None]] = {}
     for op in loads:
         if op.kind != "atomic_add" and op.span is not None:
@@ -348,12 +348,12 @@ def text(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
-    stamping: Stamping | None = None,
+    stamping: AccessTagging | None = None,
     rounded: bool = False,
     tracing: TraceInfo | None = None,
     lanes: bool = False,
     math: bool = False,
-) -> Text:
+) -> GeneratedSource:
     """The generated code of a function; with `lanes`, to be compiled in lanes where that changes nothing.
 
     With `math`, vector functions of the C library are called; but not by twins, the reference of checks.
@@ -374,7 +374,7 @@ def text(
     if not lanes or told or not in_lanes(function) or (_adds_halves(function) and not f64):
         return text
     loop = "t" if function.axes == 1 else f"t{function.axes - 1}"
-    return replace(text, lanes=Lanes(loop, vector_bits(), math=math and not f64))
+    return replace(text, lanes=SimdLoop(loop, vector_bits(), math=math and not f64))
 
 
 def _adds_halves(function: Function) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.compiler.generated_source import Text
+from tapedebug.compiler.generated_source import GeneratedSource
 from tapedebug.compiler.llvm.erfinv import erfinv
 from tapedebug.compiler.native import build
 from tapedebug.compiler.native.function import CALLED
@@ -47,7 +47,7 @@ class Interpreted:
         remarks: What it may say, by number.
     """
 
-    def __init__(self, text: Text, name: str) -> None:
+    def __init__(self, text: GeneratedSource, name: str) -> None:
         code = text.annotated() + "\n"
         self.remarks = text.remarks
         self.filename = f"<{name}>"

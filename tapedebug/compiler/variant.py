@@ -21,9 +21,9 @@ class Variant:
         strided: Arrays may have any strides.
         guarded: Indices that depend on values in memory stay inside their arrays.
         strong_zero: A zero adjoint stays zero.
-        heard: The kinds of remarks that are made.
+        diagnostics: The kinds of remarks that are made.
         memory: Of an adjoint, the parameters that it reads as memory holds them.
-        raced, fresh: Of a tracked one, as in `stamps.Stamping`.
+        race_checked, init_checked: Of a tracked one, as in `access_tags.AccessTagging`.
         tracked: `"detect"` or `"report"`; empty for one that is not tracked.
         kept: Of an adjoint, the parameters whose incoming adjoints it leaves as they are.
         lanes: Threads run in lanes of vectors, where they may.
@@ -41,10 +41,10 @@ class Variant:
     strided: bool = False
     guarded: bool = False
     strong_zero: bool = False
-    heard: frozenset[str] = SILENT
+    diagnostics: frozenset[str] = SILENT
     memory: frozenset[int] = frozenset()
-    raced: frozenset[int] = frozenset()
-    fresh: frozenset[int] = frozenset()
+    race_checked: frozenset[int] = frozenset()
+    init_checked: frozenset[int] = frozenset()
     tracked: str = ""
     rounded: bool = False
     kept: frozenset[int] = frozenset()

@@ -24,7 +24,7 @@ EXCHANGES = ("atomic_exch", "atomic_cas")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class WarpDivergence:
     """One construct.
 
     Attributes:
@@ -43,7 +43,7 @@ class Limit:
     param: int | None = None
 
 
-def limits_of(kernel: Lowered, adjoint: Function) -> tuple[Limit, ...]:
+def divergences_of(kernel: Lowered, adjoint: Function) -> tuple[WarpDivergence, ...]:
     """The constructs of a kernel, in the order of its source.
 
     Args:
@@ -56,15 +56,15 @@ def limits_of(kernel: Lowered, adjoint: Function) -> tuple[Limit, ...]:
     saved = {op.span for op in adjoint.ops() if op.kind == "reserve" and op.data[0] in tags}
     found = [
         *_loops(kernel.custom.body, variables, saved),
-        *(Limit("part", span) for span in _parts(variables)),
-        *(Limit("array", span, param=param) for span, param in variables.rewritten.items()),
-        *(Limit("counter", span) for span in _counters(kernel.custom.body)),
+        *(WarpDivergence("part", span) for span in _parts(variables)),
+        *(WarpDivergence("array", span, param=param) for span, param in variables.rewritten.items()),
+        *(WarpDivergence("counter", span) for span in _counters(kernel.custom.body)),
         *_functions(variables),
     ]
     return tuple(dict.fromkeys(sorted(found, key=lambda item: (item.span.line, item.span.column))))
 
 
-def _loops(body: Block, variables: Variables, saved: set[Span | None]) -> Iterator[Limit]:
+def _loops(body: Block, variables: Variables, saved: set[Span | None]) -> Iterator[WarpDivergence]:
     for node in walk(body):
         if isinstance(node, For | While) and id(node) in variables.loops and node.span is not None:
             names = variables.loops[id(node)].names
@@ -72,7 +72,9 @@ def _loops(body: Block, variables: Variables, saved: set[Span | None]) -> Iterat
             floats = tuple(n for n, v in carried.items() if v.type in t.FLOATS and not n.startswith("%"))
             if floats or isinstance(node, While):
                 needed = node.span in saved
-                yield Limit("while" if isinstance(node, While) else "loop", node.span, floats, needed)
+                yield WarpDivergence(
+                    "while" if isinstance(node, While) else "loop", node.span, floats, needed
+                )
 
 
 def _parts(variables: Variables) -> Iterator[Span]:
@@ -82,7 +84,7 @@ def _parts(variables: Variables) -> Iterator[Span]:
             yield new.op.span
 
 
-def _functions(variables: Variables) -> Iterator[Limit]:
+def _functions(variables: Variables) -> Iterator[WarpDivergence]:
     """Functions and atomics without an adjoint, or with one that need not be right."""
     told: dict[Value, tuple[str, str]] = {
         v: (found.name, found.what) for v, found in variables.stopped.items()
@@ -91,7 +93,7 @@ def _functions(variables: Variables) -> Iterator[Limit]:
         told[value] = (name, "the value" if name in EXCHANGES else "the element")
     for value, (name, what) in told.items():
         if value.op is not None and value.op.span is not None:
-            yield Limit("function", value.op.span, (name, what, VERSION))
+            yield WarpDivergence("function", value.op.span, (name, what, VERSION))
 
 
 def _counters(body: Block) -> Iterator[Span]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
-from tapedebug._process_state import settings_kept
-from tapedebug._progress import OutOfTime, Pace
+from tapedebug._process_state import preserve_process_state
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.blame import blame
 from tapedebug.diagnose.diagnosis import Diagnosis, severity
@@ -41,7 +41,7 @@ DIRECTIONS = 30.0
 """Seconds for displacing inputs in many directions; in two, a gradient is compared however long it takes."""
 
 
-@settings_kept
+@preserve_process_state
 def diagnose(
     tape: Tape | Sequence[Tape],
     loss: Array | Mapping[Array, Any] | Sequence[Any] | None = None,
@@ -81,7 +81,7 @@ def diagnose(
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
-    with _checked(tapes), Pace(progress, max_seconds, len(tapes)) as pace:
+    with _checked(tapes), Progress(progress, max_seconds, len(tapes)) as pace:
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         found = [(_case(item, own, inputs, pace), own, item) for item, own in pairs]
         if all(case.trace.tape.began for case, *_ in found):
@@ -143,7 +143,7 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
             )
 
 
-def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True) -> RuleContext:
+def _case(tape: Tape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True) -> RuleContext:
     """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
     from tapedebug.trace.recording import record_with_arrays
 
@@ -196,7 +196,7 @@ def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
         )
 
 
-def _summarise(case: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, Any], pace: Pace) -> None:
+def _summarise(case: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, Any], pace: Progress) -> None:
     trace = recorded.trace
     size = {info.id: info.stop - info.start for info in trace.arrays}
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
@@ -210,7 +210,7 @@ def _summarise(case: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, An
 
 
 def _end_to_end(
-    recorded: TraceBinding, target: Loss, leaves: Sequence[int], named: bool, pace: Pace
+    recorded: TraceBinding, target: Loss, leaves: Sequence[int], named: bool, pace: Progress
 ) -> Sequence[InputCheck]:
     """Set verdict, coverage and checks of the trace; returns what was found of each input."""
     from tapedebug.autograd import end_to_end

@@ -29,7 +29,7 @@ class Number:
     type: Any
 
 
-class Host:
+class NumpyEval:
     """The emitter whose values are numbers."""
 
     def exact(self, value: float, type: Any) -> Number:
@@ -51,7 +51,7 @@ class Host:
         return values
 
 
-HOST = Host()
+NUMPY_EVAL = NumpyEval()
 OF_STATES = frozenset({"noise", "pnoise", "curlnoise"})
 """Operations whose first operand is a state of random numbers."""
 OF_INTEGERS = frozenset({"quat_from_euler"})
@@ -157,7 +157,7 @@ def _quantity(operand: Any, scalar: Any) -> Quantity:
     component = t.scalar_of(kind)
     numbers = np.asarray(operand).reshape(-1)
     return Quantity(
-        kind, tuple(Expr(HOST, Number(component.numpy.type(n), component)) for n in numbers.tolist())
+        kind, tuple(Expr(NUMPY_EVAL, Number(component.numpy.type(n), component)) for n in numbers.tolist())
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
-from tapedebug._progress import Pace
+from tapedebug._progress import Progress
 
 if TYPE_CHECKING:
     from tapedebug.autograd.sparse.jacobian_dict import Jacobians
@@ -53,7 +53,7 @@ def jacobian_of_launch(
         require_matplotlib()
     record = _chosen(tape, launch)
     [(_, values)] = launch_values(tape.tracker, [record])
-    with Pace(None, max_seconds, caller="jacobian", doing="computing") as pace:
+    with Progress(None, max_seconds, caller="jacobian", doing="computing") as pace:
         copy = LaunchCopy.of(record, values, input_output_mask)
         subject = copy.subject(adjoint=mode != "tangent")
         if not subject.pairs.chosen:

@@ -14,7 +14,7 @@ from tapedebug.runtime.tape.record import Record, site_span
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.buffer import Buffer
-    from tapedebug.runtime.tape.buffer_versions import Need, Outside
+    from tapedebug.runtime.tape.buffer_versions import SavedValue, UntrackedWrite
 
 
 def need_span(record: Record, param: int) -> Span:
@@ -56,7 +56,7 @@ def _array(record: Record, param: int) -> str:
     return f"{record.param_name(param)!r} (shape {a.shape}, {types.type_name(a.dtype)})"
 
 
-def overwrite(records: Sequence[Record], need: Need, record: Record, param: int) -> OverwriteError:
+def overwrite(records: Sequence[Record], need: SavedValue, record: Record, param: int) -> OverwriteError:
     """The error of a launch that would overwrite a needed value."""
     reader, read_param = records[need.reader], need.param
     if reader is record:
@@ -78,7 +78,9 @@ def _writer_param(record: Record, buffer: Buffer) -> int:
     return next((p for p in record.plan.written if record.args[p].buffer is buffer), 0)
 
 
-def overwrite_key(records: Sequence[Record], need: Need, by: Record | Outside) -> tuple[Any, ...]:
+def overwrite_key(
+    records: Sequence[Record], need: SavedValue, by: Record | UntrackedWrite
+) -> tuple[Any, ...]:
     """What makes two overwrites the same to a user: the line that reads and the line that overwrites."""
     reader = records[need.reader].plan
     writer = (by.plan.kernel or by.plan.kind) if isinstance(by, Record) else by.site
@@ -86,7 +88,7 @@ def overwrite_key(records: Sequence[Record], need: Need, by: Record | Outside) -
 
 
 def overwrite_warning(
-    records: Sequence[Record], need: Need, buffer: Buffer, by: Record | Outside, mode: str
+    records: Sequence[Record], need: SavedValue, buffer: Buffer, by: Record | UntrackedWrite, mode: str
 ) -> str:
     """The text of an OverwriteWarning."""
     reader, param = records[need.reader], need.param

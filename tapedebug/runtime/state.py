@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from tapedebug._errors import TapeError
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.replay.tape_snapshot import Moment
+    from tapedebug.runtime.replay.tape_snapshot import TapeSnapshot
     from tapedebug.runtime.tape.tape import Tape
 
 
@@ -51,7 +51,7 @@ class _State:
     __slots__ = ("as_warp", "caller", "moment")
 
     def __init__(self) -> None:
-        self.moment: Moment | None = None
+        self.moment: TapeSnapshot | None = None
         self.as_warp = 0
         self.caller: CodeType | None = None
 

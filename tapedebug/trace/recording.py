@@ -11,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 
 from tapedebug._environment import environment
-from tapedebug._interval_index import Ranges, range_key
+from tapedebug._interval_index import IntervalIndex, range_key
 from tapedebug._names import find_names
 from tapedebug._source import Span, display_file
 from tapedebug.trace._events import events_of
@@ -150,7 +150,7 @@ class _Builder:
         self.buffers: dict[int, int] = {}
         self.kernels: dict[int, KernelInfo] = {}
         self.requires_grad: list[bool] = []
-        self.in_buffer: dict[int, Ranges] = {}
+        self.in_buffer: dict[int, IntervalIndex] = {}
         self.places: dict[Any, Location] = {}
         self.marked: set[tuple[int, int]] = set()
         self.outside: dict[int, list[Version]] = {}
@@ -219,7 +219,7 @@ class _Builder:
             self.requires_grad.append(False)
             self.buffers.setdefault(id(a.buffer), len(self.buffers))
             if id(a.buffer) not in self.in_buffer:
-                self.in_buffer[id(a.buffer)] = Ranges()
+                self.in_buffer[id(a.buffer)] = IntervalIndex()
             self.in_buffer[id(a.buffer)].add(a.start, a.stop, number)
         self.requires_grad[number] = self.requires_grad[number] or a.requires_grad
         self.by_object[id(a)] = number

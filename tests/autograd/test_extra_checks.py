@@ -482,7 +482,7 @@ def test_out_of_time_pairs_are_said_to_be_not_checked() -> None:
 
 
 def test_pairs_that_were_done_in_time_keep_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug._progress import OutOfTime, Pace
+    from tapedebug._progress import OutOfTime, Progress
     from tapedebug.autograd.checks.deadline import check_pairs_of
 
     a, b = k.vector([1.0, 2.0]), k.vector([3.0, 4.0])
@@ -500,7 +500,7 @@ def test_pairs_that_were_done_in_time_keep_their_results(monkeypatch: pytest.Mon
         ("a", "AGREE", ""),
         ("b", "UNDECIDABLE", "not checked: time was up (max_seconds=100)"),
     ]
-    assert Pace(max_seconds=100).max_seconds == 100
+    assert Progress(max_seconds=100).max_seconds == 100
 
 
 @wp.kernel

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tapedebug import autograd, diagnose
-from tapedebug._process_state import settings_kept
+from tapedebug._process_state import preserve_process_state
 
 CHECKS = [
     autograd.check_pairs,
@@ -42,7 +42,7 @@ def interrupted_without_collections() -> None:
 def test_after_an_interrupt(work: Callable[[], None]) -> None:
     before = np.geterr()
     with pytest.raises(KeyboardInterrupt):
-        settings_kept(work)()
+        preserve_process_state(work)()
     assert np.geterr() == before
     assert gc.isenabled()
 
@@ -50,7 +50,7 @@ def test_after_an_interrupt(work: Callable[[], None]) -> None:
 def test_who_collects_no_garbage_does_not_afterwards() -> None:
     gc.disable()
     try:
-        assert settings_kept(lambda *args, **named: (args, named))(1, two=2) == ((1,), {"two": 2})
+        assert preserve_process_state(lambda *args, **named: (args, named))(1, two=2) == ((1,), {"two": 2})
         assert not gc.isenabled()
     finally:
         gc.enable()

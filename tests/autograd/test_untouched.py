@@ -13,7 +13,7 @@ import tapedebug as wp
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
 from tapedebug.autograd.subjects.isolation import isolated, uninterrupted
 from tapedebug.runtime.memory.buffer import _REGISTRY
-from tapedebug.runtime.replay.batch import Several
+from tapedebug.runtime.replay.batch import BatchedReplay
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.state import state
 from tapedebug.runtime.tape_observers import observers
@@ -116,7 +116,7 @@ class Interrupter:
         self.error = error
         for owner, names in (
             (Shadow, ("forward", "backward", "push", "set", "values", "gradient", "tangent")),
-            (Several, ("forward", "backward", "push", "_run", "_empty")),
+            (BatchedReplay, ("forward", "backward", "push", "_run", "_empty")),
             (wp.Tape, ("__enter__", "__exit__")),
         ):
             for name in names:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug._tape_retention import Recorder
+from tapedebug._tape_retention import TapeRetention
 from tapedebug.cli import main
 from tapedebug.diagnose import Diagnosis, diagnose
 from tapedebug.trace import load_trace
@@ -415,7 +415,7 @@ def test_a_long_loop_over_the_same_buffers_leaves_nothing_on_the_tapes_that_are_
     halves = [x[0:2], x[2:4], x]
     loss = wp.zeros(1, dtype=float, requires_grad=True)
     sizes = []
-    with Recorder() as recorder:
+    with TapeRetention() as recorder:
         tape = wp.Tape()
         for step in range(300):
             with tape:

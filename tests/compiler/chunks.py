@@ -13,7 +13,7 @@ import tapedebug as wp
 from tapedebug.compiler import pipeline
 from tapedebug.lang import types as t
 from tapedebug.runtime.parallel import cost_model, partition
-from tapedebug.runtime.parallel.parallel_entry import Large
+from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
 from tests.compiler.harness import run, twin
 
 THREADS = (1, 2, 3, 8)
@@ -61,7 +61,7 @@ def compare(kernel: Any, n: int, args: list[Any], seed: int) -> None:
         found = {}
         for threads in THREADS:
             wp.config.num_threads = threads
-            found[threads] = results(kind, lambda entry: Large(entry, kernel))
+            found[threads] = results(kind, lambda entry: ParallelEntry(entry, kernel))
         for threads in THREADS[1:]:
             for one, other in zip(found[1], found[threads], strict=True):
                 assert one.tobytes() == other.tobytes(), f"{kind} on {threads} threads"

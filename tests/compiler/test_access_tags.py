@@ -27,7 +27,7 @@ from tapedebug.compiler.access_tags import (
     site_of,
     words_of,
 )
-from tapedebug.runtime.launch.print_buffer import Journal
+from tapedebug.runtime.launch.print_buffer import PrintBuffer
 from tests.compiler.generator import program
 from tests.compiler.test_generated import THREADS, Trial, arguments, load
 
@@ -126,7 +126,7 @@ def track(
         else:
             slots += np.atleast_1d(value).tolist()
     packed = kernel.layout.struct.pack(*slots, *[0] * len(params))
-    journal = Journal()
+    journal = PrintBuffer()
     journal.open(20_000)
     pointers = [stamps[p].ctypes.data for p in sorted(params)]
     tail = kernel.layout.tracked.pack(journal.address, EPOCH << EPOCH_SHIFT, *pointers)

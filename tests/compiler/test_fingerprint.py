@@ -145,7 +145,7 @@ def kernel_of(source: str, folder: Path) -> Kernel:
 
 
 def digest(source: str, folder: Path) -> str:
-    found = fingerprint.identity_of(kernel_of(source, folder))
+    found = fingerprint.fingerprint_of(kernel_of(source, folder))
     assert found is not None
     return found.digest
 
@@ -177,10 +177,10 @@ def kernel(x: wp.array(dtype=float)):
 """
     kernel = kernel_of(source, tmp_path)
     module = sys.modules["constants_of_identity"]
-    found = [fingerprint.identity_of(kernel)]
+    found = [fingerprint.fingerprint_of(kernel)]
     for name in ("OTHER", "K"):
         setattr(module, name, 7.0)
-        found.append(fingerprint.identity_of(kernel))
+        found.append(fingerprint.fingerprint_of(kernel))
     digests = [each.digest for each in found if each is not None]
     assert digests[0] == digests[1] != digests[2] and len(digests) == 3
 
@@ -226,7 +226,7 @@ def kernel(x: wp.array(dtype=float)):
     x[wp.tid()] = {UNIDENTIFIED[what]} * 0.0 + 1.0
 """
     kernel = kernel_of(source, tmp_path)
-    assert fingerprint.identity_of(kernel) is None
+    assert fingerprint.fingerprint_of(kernel) is None
     x = np.zeros(2, np.float32)
     run(kernel, 2, [x])
     assert x.tolist() == [1.0, 1.0]
@@ -479,7 +479,7 @@ def kernel(x: wp.array(dtype=Any)):
             assert x.numpy()[0] == 4.0
         if number == 0:
             never_lowered()
-    digests = {found.digest for k in kernel.instances.values() if (found := fingerprint.identity_of(k))}
+    digests = {found.digest for k in kernel.instances.values() if (found := fingerprint.fingerprint_of(k))}
     assert len(digests) == 2
 
 
@@ -514,4 +514,4 @@ def f(x: float) -> float: ...
 def kernel(x: wp.array(dtype=float)):
     x[0] = f(x[0])
 """
-    assert fingerprint.identity_of(kernel_of(source, tmp_path)) is None
+    assert fingerprint.fingerprint_of(kernel_of(source, tmp_path)) is None

@@ -11,7 +11,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.compiler.effects import differentiable
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.compiler.lazy_entry import LateEntry
+from tapedebug.compiler.lazy_entry import LazyEntry
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.variant import Variant
 
@@ -106,8 +106,8 @@ def test_without_lanes_there_is_one_of_each(
 
 def test_an_entry_becomes_what_it_stands_for(fresh: Kernel, compiled: list[Variant]) -> None:
     late = fresh.forward(late=True)
-    assert type(late) is LateEntry and compiled == []
-    assert fresh.forward(late=True) is late and type(late) is LateEntry
+    assert type(late) is LazyEntry and compiled == []
+    assert fresh.forward(late=True) is late and type(late) is LazyEntry
     assert fresh.variant_of(late) == Variant("forward")
     now = fresh.forward()
     assert now is late and type(late) is Entry and len(compiled) == 1
@@ -134,7 +134,7 @@ def test_what_fails_may_be_tried_again(fresh: Kernel, monkeypatch: pytest.Monkey
         patch.setattr(Kernel, "compiled", interrupted)
         with pytest.raises(KeyboardInterrupt):
             late(0, 0, 0)
-    assert type(late) is LateEntry
+    assert type(late) is LazyEntry
     late(0, 0, 0)
     assert type(late) is Entry
 
@@ -183,6 +183,6 @@ def test_launches_keep_what_they_were_recorded_with(tmp_path: Path, monkeypatch:
     def of_twice(x: float, adj_result: float):
         wp.adjoint[x] += 100.0 * adj_result
 
-    assert type(late) is LateEntry and doubled._lowered is not analysed
+    assert type(late) is LazyEntry and doubled._lowered is not analysed
     assert late.kernel is not doubled and late.kernel._lowered is analysed
     assert late.address and doubled.forward(late=True) is not late

@@ -7,7 +7,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.compiler import pipeline
 from tapedebug.compiler.diagnostics import PRINT
-from tapedebug.compiler.passes.memory_regions import Pair, cells, in_lanes, pairs
+from tapedebug.compiler.passes.memory_regions import Pair, in_lanes, memory_regions, pairs
 
 Floats = wp.array(dtype=float)
 Grid = wp.array(dtype=float, ndim=2)
@@ -182,31 +182,31 @@ def test_who_speaks_is_heard_in_order():
 
 
 def test_accesses_and_axes():
-    found = cells(swapped._lowered.function)
+    found = memory_regions(swapped._lowered.function)
     assert {place: cell.does for place, cell in found.items()} == {
         ("value", X): {"load"},
         ("value", Y): {"load", "store"},
     }
     assert found["value", X].at == ({0}, {1})
     assert found["value", Y].at == ({1}, {0})
-    assert cells(half_swapped._lowered.function)["value", Y].at == (set(), set())
-    assert cells(one_axis._lowered.function)["value", Y].at == ({0}, set())
+    assert memory_regions(half_swapped._lowered.function)["value", Y].at == (set(), set())
+    assert memory_regions(one_axis._lowered.function)["value", Y].at == ({0}, set())
 
 
 def test_used_atomics_read_and_write():
-    assert cells(counted._lowered.function)["value", Y].does == {"load", "store"}
-    assert cells(total._lowered.function)["value", Y].does == {"add"}
+    assert memory_regions(counted._lowered.function)["value", Y].does == {"load", "store"}
+    assert memory_regions(total._lowered.function)["value", Y].does == {"add"}
 
 
 def test_loops_of_accesses():
-    (store,) = (a for a in cells(rows._lowered.function)["value", Y].accesses if a.how == "store")
+    (store,) = (a for a in memory_regions(rows._lowered.function)["value", Y].accesses if a.how == "store")
     assert store.looped
-    assert not any(a.looped for a in cells(mapped._lowered.function)["value", Y].accesses)
+    assert not any(a.looped for a in memory_regions(mapped._lowered.function)["value", Y].accesses)
 
 
 def test_cells_of_an_adjoint():
-    found = cells(adjoint(stencil))
-    assert {place: (cell.does, cell.apart) for place, cell in found.items()} == {
+    found = memory_regions(adjoint(stencil))
+    assert {place: (cell.does, cell.thread_private) for place, cell in found.items()} == {
         ("adjoint", Y): ({"load", "store"}, True),
         ("adjoint", X): ({"add"}, False),
     }

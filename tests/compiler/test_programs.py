@@ -63,25 +63,25 @@ def test_programs_have_everything() -> None:
 
 def sentinel(patch: pytest.MonkeyPatch) -> None:
     """A sum over lanes is dropped where its place is negative, which was to say that there is none."""
-    whole = reductions.LaneSums._value
+    whole = reductions.Reductions._value
 
     def value(self: Any, kind: str, text: str) -> Any:
         return whole(self, kind, re.sub(r"^icmp ne i64 (\S+), -1$", r"icmp sge i64 \1, 0", text))
 
     patch.setattr(reductions, "NOWHERE", "-1")
-    patch.setattr(reductions.LaneSums, "_value", value)
+    patch.setattr(reductions.Reductions, "_value", value)
 
 
 def stretch(patch: pytest.MonkeyPatch) -> None:
     """Of private copies only the numbers that are side by side are added up."""
-    whole = partition._Cutter._part
+    whole = partition._Partitioner._part
 
     def part(self: Any, share: Any) -> Any:
         found = whole(self, share)
         lie = partition.Runs(found.runs.low, found.runs.run, ())
         return partition._Part(found.share, found.before, lie, found.size)
 
-    patch.setattr(partition._Cutter, "_part", part)
+    patch.setattr(partition._Partitioner, "_part", part)
 
 
 def hunted(fault: Any, first: int, folder: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from tapedebug.compiler.diagnostics import BOUNDS
 from tapedebug.compiler.variant import Variant
-from tapedebug.runtime.launch.print_buffer import JOURNAL
+from tapedebug.runtime.launch.print_buffer import PRINT_BUFFER
 from tests.compiler.harness import twin
 from tests.compiler.test_generated import THREADS, Trial
 
@@ -30,7 +30,7 @@ def packed(kernel: Any, args: list[Any], adjoints: dict[int, np.ndarray]) -> cty
         slots += [value.ctypes.data, *value.shape[:ndim], *strides]
         pointers.append(adjoints[param.index].ctypes.data if param.index in adjoints else 0)
     memory = ctypes.create_string_buffer(kernel.layout.speaking.size)
-    kernel.layout.speaking.pack_into(memory, 0, *slots, *pointers, JOURNAL.address)
+    kernel.layout.speaking.pack_into(memory, 0, *slots, *pointers, PRINT_BUFFER.address)
     return memory
 
 
@@ -41,10 +41,10 @@ def result(trial: Trial, kind: str, **options: Any) -> list[np.ndarray]:
     active = frozenset(adjoints)
     replay = kernel.adjoint_info(active).replay if adjoints else frozenset()
     entry = kernel._interpreted(Variant(kind, active, replay, f64=True, **options))
-    with JOURNAL.lock, np.errstate(all="ignore"):
-        JOURNAL.open()
+    with PRINT_BUFFER.lock, np.errstate(all="ignore"):
+        PRINT_BUFFER.open()
         entry(0, THREADS, ctypes.addressof(packed(kernel, args, adjoints)))
-        assert JOURNAL.failure() is None
+        assert PRINT_BUFFER.failure() is None
     return [a for a in args if isinstance(a, np.ndarray)] + list(adjoints.values())
 
 
@@ -53,10 +53,10 @@ def result(trial: Trial, kind: str, **options: Any) -> list[np.ndarray]:
 def test_a_checked_program_computes_the_same(seed, crossing):
     trial = Trial.of(seed + 40, crossing=crossing)
     for kind in ("forward", "adjoint"):
-        plain, checked = result(trial, kind), result(trial, kind, heard=CHECKED)
+        plain, checked = result(trial, kind), result(trial, kind, diagnostics=CHECKED)
         for one, two in zip(plain, checked, strict=True):
             np.testing.assert_array_equal(one, two)
-        assert "fail(journal" in trial.kernel._text(Variant("forward", heard=CHECKED)).code
+        assert "fail(journal" in trial.kernel._text(Variant("forward", diagnostics=CHECKED)).code
 
 
 @pytest.mark.parametrize("custom", [False, True])

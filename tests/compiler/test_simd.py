@@ -369,7 +369,7 @@ def many_instructions(x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float), z: w
 def fetches(kernel: Any) -> list[int]:
     """How many bytes ahead of what is accessed, in order."""
     text = kernel._text(Variant("forward", lanes=True))
-    assembly = translator.in_lanes(text.code, "entry", replace(text.lanes, bits=512))
+    assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=512))
     calls = re.findall(r"call void @llvm.prefetch.p0\(ptr (%ahead\d+),", assembly)
     return [int(re.search(rf"{re.escape(call)} = .* i64 (\d+)", assembly)[1]) for call in calls]
 

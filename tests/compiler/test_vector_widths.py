@@ -58,7 +58,7 @@ def of_rows(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
 def lanes(kernel: Any, bits: int) -> int:
     """How many threads run together where vectors have so many bits."""
     text = kernel._text(Variant("forward", lanes=True))
-    assembly = translator.in_lanes(text.code, "entry", replace(text.lanes, bits=bits))
+    assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=bits))
     return int(re.findall(r"and i64 %\S+, -(\d+)", assembly)[0])
 
 

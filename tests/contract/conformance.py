@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from tapedebug._source import Span
     from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.replay.shadow import Shadow
-    from tapedebug.runtime.tape.buffer_versions import Outside
+    from tapedebug.runtime.tape.buffer_versions import UntrackedWrite
     from tapedebug.runtime.tape.record import Record
     from tapedebug.runtime.tape.scopes import BackwardCall, Scope
     from tapedebug.runtime.tape.tape import Tape
 
-    def recorded(tape: Tape, record: Record, write: Outside, call: BackwardCall, scope: Scope) -> None:
+    def recorded(tape: Tape, record: Record, write: UntrackedWrite, call: BackwardCall, scope: Scope) -> None:
         """Assign what our tapes hold to the protocols."""
         _tape: contract.RecordedTape = tape
         _operation: contract.Operation = record

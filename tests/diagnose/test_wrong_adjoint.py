@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug._progress import Pace
+from tapedebug._progress import Progress
 from tapedebug.diagnose._diagnose import _case
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.runtime.launch.plan import KernelPlan
@@ -80,7 +80,7 @@ def chain(kernel: Any, at: int, length: int = 20) -> tuple[Any, Any]:
 
 def blamed(tape: Any) -> list[Any]:
     """What the rule says by itself: functions written by hand are looked at by others before it."""
-    case = _case(tape, None, None, Pace(False))
+    case = _case(tape, None, None, Progress(False))
     findings = wrong_adjoint.find(case)
     assert case.trace.verdict == "WRONG" or not findings
     return findings

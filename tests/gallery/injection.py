@@ -21,7 +21,7 @@ from tapedebug.autograd import GradcheckResult, gradcheck
 from tapedebug.compiler import analysis_cache
 from tapedebug.compiler.passes import adjoint, tangent
 from tapedebug.lang import types as t
-from tapedebug.lang.rules import COMPOSITES, RULES, Expr, Gate, Quantity, Rule
+from tapedebug.lang.rules import COMPOSITES, RULES, Expr, Quantity, Rule, Select
 from tests.lang import cases
 from tests.lang.cases import Case
 
@@ -181,7 +181,7 @@ def off_rule(rule: Rule, place: int) -> Rule:
 
     def off(*exprs: Expr) -> Any:
         found = right(*exprs)
-        if isinstance(found, Gate):
+        if isinstance(found, Select):
             return found.condition.select(1.0 + ERROR, exprs[-1].lift(0.0))
         return found * (1.0 + ERROR)
 

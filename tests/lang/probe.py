@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tapedebug.lang import types as t
-from tapedebug.lang.numpy_eval import HOST, Number
+from tapedebug.lang.numpy_eval import NUMPY_EVAL, Number
 from tapedebug.lang.rules import COMPOSITES, RULES, Expr, Quantity, RuleError
 
 LENGTHS = (2, 3, 4, 6)
@@ -37,7 +37,7 @@ def _members(scalar: type[t.Scalar]) -> list[tuple[str, Any]]:
 @functools.cache
 def _value(kind: Any) -> Quantity:
     scalar = t.scalar_of(kind)
-    one = Expr(HOST, Number(scalar.numpy.type(1), scalar))
+    one = Expr(NUMPY_EVAL, Number(scalar.numpy.type(1), scalar))
     return Quantity(kind, (one,) * t.components(kind))
 
 

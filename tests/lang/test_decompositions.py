@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.lang.numpy_eval import HOST, Number
+from tapedebug.lang.numpy_eval import NUMPY_EVAL, Number
 from tapedebug.lang.rules import RULES, Expr
 from tests.compiler.harness import check_gradient, run
 
@@ -204,6 +204,6 @@ def test_gradients_are_finite_where_vectors_are_free(name: str) -> None:
 
 
 def test_a_held_number_passes_no_derivative() -> None:
-    x = Expr(HOST, Number(np.float32(2), wp.float32))
-    assert x.held().value.number == 2
-    assert not RULES["hold"].differentiable
+    x = Expr(NUMPY_EVAL, Number(np.float32(2), wp.float32))
+    assert x.stop_gradient().value.number == 2
+    assert not RULES["stop_gradient"].differentiable

@@ -7,16 +7,22 @@ import itertools
 import numpy as np
 import pytest
 
-from tapedebug.runtime.memory.alias_spans import Memory, arrangement, contiguous, meetings, memory
+from tapedebug.runtime.memory.alias_spans import (
+    AliasSpan,
+    alias_span,
+    arrangement,
+    contiguous,
+    overlapping_pairs,
+)
 
 
-def of(array: np.ndarray, name: int = 0, item: int = 0) -> Memory:
+def of(array: np.ndarray, name: int = 0, item: int = 0) -> AliasSpan:
     """The memory of a NumPy array; with `item`, of that many bytes an element."""
-    return memory(("value", name), array.ctypes.data, array.shape, array.strides, item or array.itemsize)
+    return alias_span(("value", name), array.ctypes.data, array.shape, array.strides, item or array.itemsize)
 
 
-def meet(one: Memory, other: Memory) -> bool:
-    return bool(list(meetings([one, other])))
+def meet(one: AliasSpan, other: AliasSpan) -> bool:
+    return bool(list(overlapping_pairs([one, other])))
 
 
 @pytest.mark.parametrize(
@@ -64,9 +70,12 @@ def test_fields_of_structs():
     kind = np.dtype([("a", np.float32), ("b", np.float32, 3), ("c", np.int32)])
     many = np.zeros((4, 5), kind)
     fields = [of(many["a"], 0), of(many["b"][..., 0], 1, item=12), of(many["c"], 2)]
-    assert not list(meetings(fields))
+    assert not list(overlapping_pairs(fields))
     wide = of(many["b"][..., 0], 3, item=16)
-    assert {tuple(sorted((a.place[1], b.place[1]))) for a, b in meetings([*fields, wide])} == {(1, 3), (2, 3)}
+    assert {tuple(sorted((a.place[1], b.place[1]))) for a, b in overlapping_pairs([*fields, wide])} == {
+        (1, 3),
+        (2, 3),
+    }
 
 
 def test_elements_that_are_one():
@@ -111,5 +120,5 @@ def test_arrangements_are_told_apart():
 
 def test_what_is_not_there_meets_nothing():
     a = np.zeros(4, np.float32)
-    absent = memory(("value", 1), 0, (2**40,), (4,), 4)
+    absent = alias_span(("value", 1), 0, (2**40,), (4,), 4)
     assert not meet(of(a), absent)

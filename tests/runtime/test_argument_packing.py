@@ -148,13 +148,13 @@ def test_no_plan_outlives_the_settings_that_it_was_made_for():
 
 
 def test_which_plan_was_used_last_is_no_part_of_a_kernel():
-    from tapedebug.compiler.fingerprint import identity_of
+    from tapedebug.compiler.fingerprint import fingerprint_of
 
     x, y = wp.ones(2), wp.zeros(2)
     found = set()
     for factor in (2.0, 2.0, 3, 3):
         wp.launch(scale, 2, [x, y, factor])
-        identity = identity_of(scale)
+        identity = fingerprint_of(scale)
         assert identity is not None
         found.add(identity.digest)
     assert len(found) == 1

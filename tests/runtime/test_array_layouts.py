@@ -405,13 +405,13 @@ def test_runs_say_where_elements_are() -> None:
 
 def test_a_private_block_that_is_written_beside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The guards see the fault that they are for: a block that ends too early."""
-    whole = partition._Cutter._part
+    whole = partition._Partitioner._part
 
     def short(self: Any, share: Any) -> Any:
         part = whole(self, share)
         return part if share.param == 1 else partition._Part(part.share, part.before, part.runs, 0)
 
-    monkeypatch.setattr(partition._Cutter, "_part", short)
+    monkeypatch.setattr(partition._Partitioner, "_part", short)
     n = 30_011  # no other test has launched so many, and knows how
     x, v, second = Guarded((n,)), Guarded((12,)), Guarded((9,))
     with pytest.raises(AssertionError, match="beside a private block"), Blocks():

@@ -15,7 +15,7 @@ from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.memory.array import make
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.reverse import backward_pass, backward_plan_cache
-from tapedebug.runtime.reverse.backward_plan_cache import Outlines
+from tapedebug.runtime.reverse.backward_plan_cache import BackwardPlanCache
 from tests.runtime.kernels import cube_in_place, scale, square, total
 
 N = 6
@@ -34,9 +34,9 @@ def mute(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 
 @pytest.fixture(autouse=True)
-def outlines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Outlines]:
+def outlines(monkeypatch: pytest.MonkeyPatch) -> Iterator[BackwardPlanCache]:
     """No outline of another test."""
-    found = Outlines()
+    found = BackwardPlanCache()
     monkeypatch.setattr(backward_pass, "outlines", found)
     yield found
 
@@ -245,7 +245,7 @@ CLOSE = [kept, in_place, not_recorded, idle]
 
 
 @pytest.mark.parametrize("more", CLOSE, ids=lambda more: more.__name__)
-def test_tapes_that_need_a_closer_look_share_nothing(more: Any, outlines: Outlines) -> None:
+def test_tapes_that_need_a_closer_look_share_nothing(more: Any, outlines: BackwardPlanCache) -> None:
     fit, found = Fit(), []
     for _ in range(4):
         fit.x.assign(np.linspace(0.5, 1.5, N, dtype=np.float32))
@@ -260,7 +260,7 @@ def test_tapes_that_need_a_closer_look_share_nothing(more: Any, outlines: Outlin
     assert not outlines._known
 
 
-def test_a_memory_budget_shares_nothing(outlines: Outlines) -> None:
+def test_a_memory_budget_shares_nothing(outlines: BackwardPlanCache) -> None:
     fit = Fit()
     for _ in range(4):
         fit.step(memory_budget="1 MB")
@@ -277,7 +277,7 @@ def test_a_kernel_without_an_adjoint_is_told_of_each_time() -> None:
             tape.backward(grads={fit.y: np.ones(N, np.float32)})
 
 
-def test_two_gradients_of_one_memory_share_nothing(outlines: Outlines) -> None:
+def test_two_gradients_of_one_memory_share_nothing(outlines: BackwardPlanCache) -> None:
     """Addresses do not say then which array is meant."""
     fit = Fit()
     own = Buffer.at(fit.y.ptr, fit.y.buffer.nbytes, fit.y, private=True)
@@ -311,7 +311,9 @@ def test_seeds_that_are_lent_end_the_sharing() -> None:
         assert (x.grad.numpy() == 2 * value).all()
 
 
-def test_what_was_interrupted_is_worked_out_anew(outlines: Outlines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_interrupted_is_worked_out_anew(
+    outlines: BackwardPlanCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Numbers were put in, or were not: nobody knows."""
     fit = Fit()
     for _ in range(3):
@@ -333,7 +335,7 @@ def test_what_was_interrupted_is_worked_out_anew(outlines: Outlines, monkeypatch
         assert fit.is_right(rate)
 
 
-def test_long_tapes_share_nothing(outlines: Outlines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_tapes_share_nothing(outlines: BackwardPlanCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backward_plan_cache, "LONGEST", 2)
     fit = Fit()
     for _ in range(4):
@@ -344,7 +346,7 @@ def test_long_tapes_share_nothing(outlines: Outlines, monkeypatch: pytest.Monkey
 # What an outline keeps --------------------------------------------------------------------------------------
 
 
-def test_an_outline_keeps_no_array_alive_and_goes_with_the_first(outlines: Outlines) -> None:
+def test_an_outline_keeps_no_array_alive_and_goes_with_the_first(outlines: BackwardPlanCache) -> None:
     fit = Fit()
     for _ in range(4):
         fit.step()
@@ -361,7 +363,7 @@ def test_an_outline_keeps_no_array_alive_and_goes_with_the_first(outlines: Outli
         gc.enable()
 
 
-def test_no_more_than_a_few_are_kept(outlines: Outlines) -> None:
+def test_no_more_than_a_few_are_kept(outlines: BackwardPlanCache) -> None:
     fits = [Fit() for _ in range(40)]
     for fit in fits:
         for _ in range(3):

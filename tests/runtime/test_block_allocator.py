@@ -13,13 +13,13 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.runtime.memory import block_allocator
-from tapedebug.runtime.memory.block_allocator import ALIGNMENT, KEPT, LEAST, MOST, Blocks, memory
+from tapedebug.runtime.memory.block_allocator import ALIGNMENT, KEPT, LEAST, MOST, BlockAllocator, memory
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocks]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockAllocator]:
     """Blocks of the test's own."""
-    made = Blocks(KEPT)
+    made = BlockAllocator(KEPT)
     monkeypatch.setattr(block_allocator, "kept", made)
     yield made
 
@@ -66,7 +66,7 @@ def test_nothing_is_given_back_while_a_view_is_alive() -> None:
     assert where in {other.ptr for other in [wp.zeros(50_000, dtype=float) for _ in range(3)]}
 
 
-def test_new_memory_takes_the_place_of_what_is_kept(kept: Blocks) -> None:
+def test_new_memory_takes_the_place_of_what_is_kept(kept: BlockAllocator) -> None:
     """Whoever goes from one size to another holds no more memory than before."""
     many = [memory(100_000) for _ in range(8)]
     del many
@@ -83,7 +83,7 @@ def test_new_memory_takes_the_place_of_what_is_kept(kept: Blocks) -> None:
 
 
 def test_no_more_than_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = Blocks(250_000)
+    few = BlockAllocator(250_000)
     monkeypatch.setattr(block_allocator, "kept", few)
     many = [memory(100_000) for _ in range(8)]
     del many
@@ -119,7 +119,7 @@ def test_the_end_of_a_process_is_quiet() -> None:
     assert found.stderr == ""
 
 
-def test_a_recording_that_is_made_again_takes_no_new_memory(kept: Blocks) -> None:
+def test_a_recording_that_is_made_again_takes_no_new_memory(kept: BlockAllocator) -> None:
     @wp.kernel
     def doubled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
         i = wp.tid()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime.reverse.borrowed_seed import Lent
+from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed
 
 N = 40_000
 
@@ -57,7 +57,7 @@ def test_a_seed_is_copied_when_it_is_about_to_change(way: str) -> None:
     tape, x, y = taped()
     g = wp.array(seed(), dtype=float)
     tape.backward(grads={y: g})
-    assert isinstance(held(tape), Lent)
+    assert isinstance(held(tape), BorrowedSeed)
     assert held(tape).nbytes == 0
     np.testing.assert_array_equal(tape.backward_calls[-1].seeds[y], seed())
     WAYS[way](g)

@@ -310,7 +310,7 @@ def test_kernels_and_modules_choose_for_themselves():
             wp.launch(shift, 3, [floats(1, 2, 3), floats(0, 0, 0), 1])
     finally:
         wp.config.mode = "release"
-    assert BOUNDS not in shift.heard
+    assert BOUNDS not in shift.diagnostics
 
 
 def test_plain_python_checks_as_well(monkeypatch):

@@ -14,7 +14,7 @@ import tapedebug as wp
 from tapedebug.compiler.objects import Entry
 from tapedebug.runtime.launch import call_list
 from tapedebug.runtime.launch.call_list import CallList, Times
-from tapedebug.runtime.parallel.parallel_entry import Large
+from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
 from tapedebug.runtime.replay.shadow import Shadow
 from tests.runtime.kernels import move, scale, square
 
@@ -137,7 +137,7 @@ def test_launches_of_many_threads_are_in_the_table_where_they_run_in_one_piece()
         record.elapsed = record.threads * 1e-8
     tape.backward(grads={xs[1]: np.ones(1000, np.float32), xs[3]: np.ones(1 << 18, np.float32)})
     kinds = [type(run) for run, _, _ in tape._prepared.calls]
-    assert kinds == [Large, *[Entry] * 5]
+    assert kinds == [ParallelEntry, *[Entry] * 5]
     assert xs[0].grad.numpy().tolist() == [2] * 1000
     assert xs[2].grad.numpy().tolist() == [2] * (1 << 18)
 

@@ -18,9 +18,9 @@ import tapedebug as wp
 from tapedebug._config import debugging, is_debugging
 from tapedebug.compiler.bounds import ALL, UNKNOWN
 from tapedebug.compiler.diagnostics import BOUNDS
-from tapedebug.compiler.lazy_entry import LateEntry
+from tapedebug.compiler.lazy_entry import LazyEntry
 from tapedebug.compiler.variant import Variant
-from tapedebug.runtime.launch.bounds_precheck import Checked
+from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
 from tapedebug.runtime.replay.shadow import Shadow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
@@ -363,9 +363,9 @@ def test_conditions_bound_what_they_guard(kernel: Any, args: Any, dim: int) -> N
     """Such a launch is inside by its shapes: neither a probe nor a checked variant is compiled."""
     wp.launch(kernel, dim, args())
     wp.launch(kernel, dim, args())
-    compiled = [variant for variant, entry in kernel._entries.items() if type(entry) is not LateEntry]
+    compiled = [variant for variant, entry in kernel._entries.items() if type(entry) is not LazyEntry]
     assert compiled
-    assert not any(variant.heard or variant.probes for variant in compiled)
+    assert not any(variant.diagnostics or variant.probes for variant in compiled)
 
 
 def test_a_condition_on_something_else_bounds_nothing() -> None:
@@ -453,15 +453,15 @@ def test_a_replay_and_a_tangent_touch_nothing_outside() -> None:
 
 def test_a_debugger_checks_unless_it_is_told_not_to() -> None:
     wp.config.check_bounds = None
-    assert BOUNDS not in own.heard
+    assert BOUNDS not in own.diagnostics
     with debugging():
-        assert BOUNDS in own.heard
+        assert BOUNDS in own.diagnostics
         with pytest.raises(wp.BoundsError):
             wp.launch(own, 5, [floats(1, 2, 3), zeros()])
         wp.config.check_bounds = False
-        assert BOUNDS not in own.heard
+        assert BOUNDS not in own.diagnostics
     wp.config.check_bounds = None
-    assert BOUNDS not in own.heard
+    assert BOUNDS not in own.diagnostics
 
 
 def test_checked_launches_are_compiled_as_others_are() -> None:
@@ -469,7 +469,7 @@ def test_checked_launches_are_compiled_as_others_are() -> None:
     wp.launch(own, N, [floats(1, 2, 3), zeros()])
     plan = own.latest
     assert not plan.watched
-    assert not isinstance(plan.large, Checked)
+    assert not isinstance(plan.large, BoundsPrecheck)
 
 
 @pytest.mark.parametrize("at", range(1, 12))
@@ -495,6 +495,6 @@ def test_an_interrupt_leaves_no_debugger_behind(at: int) -> None:
     finally:
         sys.setprofile(None)
     assert not is_debugging()
-    assert BOUNDS not in own.heard
+    assert BOUNDS not in own.diagnostics
     part = floats(*range(9))[0:3]
     wp.launch(own, 4, [part, part])  # not checked, and within the memory

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from tapedebug.runtime.parallel import cost_model
-from tapedebug.runtime.parallel.cost_model import AWAKE, AWAKE_EVEN, BREAK_EVEN, PATIENCE, SOON, SURE, Pace
+from tapedebug.runtime.parallel.cost_model import (
+    AWAKE,
+    AWAKE_EVEN,
+    BREAK_EVEN,
+    PATIENCE,
+    SOON,
+    SURE,
+    CostModel,
+)
 
 
 class Clock:
@@ -27,22 +35,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     yield made
 
 
-def known(seconds: float) -> Pace:
+def known(seconds: float) -> CostModel:
     """Of launches that took so long twice."""
-    pace = Pace()
+    pace = CostModel()
     pace.ran_alone(seconds)
     pace.ran_alone(seconds)
     return pace
 
 
 def test_the_first_launches_run_alone_unless_they_take_very_long() -> None:
-    pace = Pace()
+    pace = CostModel()
     assert not pace.together()
     pace.ran_alone(2 * BREAK_EVEN)
     assert not pace.together(), "what it took may have been memory that was new"
     pace.ran_alone(2 * BREAK_EVEN)
     assert pace.together()
-    long = Pace()
+    long = CostModel()
     long.ran_alone(2 * SURE)
     assert long.together()
 

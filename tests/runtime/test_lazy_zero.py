@@ -10,7 +10,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.runtime.memory import block_allocator, lazy_zero
-from tapedebug.runtime.memory.block_allocator import KEPT, Blocks
+from tapedebug.runtime.memory.block_allocator import KEPT, BlockAllocator
 
 N = 30_000
 Floats = wp.array(dtype=float)
@@ -19,7 +19,7 @@ Floats = wp.array(dtype=float)
 @pytest.fixture(autouse=True)
 def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """There is memory for some arrays, and in it what others have left."""
-    monkeypatch.setattr(block_allocator, "kept", Blocks(KEPT))
+    monkeypatch.setattr(block_allocator, "kept", BlockAllocator(KEPT))
     others = [wp.full(N, 9.0) for _ in range(12)]
     del others
     yield
@@ -32,7 +32,7 @@ def cleared(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     plain = lazy_zero.settle
 
     def settle(buffer: Any, *, clear: bool = True) -> None:
-        if buffer.owed is not None:
+        if buffer.deferred_zero is not None:
             found.append(clear)
         plain(buffer, clear=clear)
 
@@ -89,9 +89,9 @@ def copied(a: Any) -> Any:
 @pytest.mark.parametrize("look", LOOKS)
 def test_whoever_looks_sees_zeros(look: str) -> None:
     a = wp.zeros(N)
-    assert a.buffer.owed is not None, "else this tests nothing"
+    assert a.buffer.deferred_zero is not None, "else this tests nothing"
     assert not np.any(LOOKS[look](a))
-    assert a.buffer.owed is None
+    assert a.buffer.deferred_zero is None
 
 
 def test_some_zeros_are_overwritten_and_others_seen() -> None:
@@ -236,4 +236,4 @@ def test_unknown_attributes_are_what_they_are_elsewhere() -> None:
         _ = a.pointer
     with pytest.raises(AttributeError, match="^'Buffer' object has no attribute 'pointer'$"):
         _ = a.buffer.pointer
-    assert a.buffer.owed is not None
+    assert a.buffer.deferred_zero is not None

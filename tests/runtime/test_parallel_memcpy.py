@@ -16,16 +16,16 @@ PART = 1 << 12
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Several threads work at small stretches, too; how many parts each job had."""
     seen: list[int] = []
-    run = thread_pool.Pool.run
+    run = thread_pool.ThreadPool.run
 
-    def counted(self: thread_pool.Pool, job: object, count: int, threads: int) -> bool:
+    def counted(self: thread_pool.ThreadPool, job: object, count: int, threads: int) -> bool:
         seen.append(count)
         return run(self, job, count, threads)
 
     monkeypatch.setattr(parallel_memcpy, "LARGE", 4 * PART)
     monkeypatch.setattr(parallel_memcpy, "PART", PART)
     monkeypatch.setattr(parallel_memcpy, "_paces", {})
-    monkeypatch.setattr(thread_pool.Pool, "run", counted)
+    monkeypatch.setattr(thread_pool.ThreadPool, "run", counted)
     monkeypatch.setattr(wp.config, "num_threads", 2)
     return seen
 

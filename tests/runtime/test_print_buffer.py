@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.kernel import SILENT
-from tapedebug.runtime.launch.print_buffer import JOURNAL, Listener
+from tapedebug.runtime.launch.print_buffer import PRINT_BUFFER, Listener
 
 SCALE = "scale"
 
@@ -194,7 +194,7 @@ def wide(m: wp.array(dtype=wp.mat44)):
 
 def test_room_is_bounded_too(capsys, few_lines):
     wp.launch(wide, 3, [wp.zeros(3, dtype=wp.mat44)])
-    assert JOURNAL.words.size < 300
+    assert PRINT_BUFFER.words.size < 300
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 2
     assert shown[0].count("mat44") == 4
@@ -227,7 +227,7 @@ def test_kernels_that_say_nothing_know_nothing_of_it():
     assert plan.tail[:8] == bytes(8)  # one adjoint pointer; the address of the journal is for replays
     assert "journal_at" not in quiet.source() + quiet.source("adjoint")
     assert not quiet.watched
-    assert quiet.forward() is quiet.forward(heard=SILENT)
+    assert quiet.forward() is quiet.forward(diagnostics=SILENT)
 
 
 # Assertions ------------------------------------------------------------------------------------------------

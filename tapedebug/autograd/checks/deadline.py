@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tapedebug._progress import OutOfTime, Pace
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison, check_pairs_of
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.program import Pairs, Port, Program
@@ -30,7 +30,7 @@ def unchecked(
 
 
 def check_in_time(
-    program: Program, pairs: Pairs, plan: CheckPlan, pace: Pace, kept: list[Comparison] | None = None
+    program: Program, pairs: Pairs, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
 ) -> list[PairResult]:
     """`check_pairs_of`; input by input where time is limited, so that what is done keeps its results."""
     if pace.max_seconds is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from tapedebug._progress import OutOfTime, Pace
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.checks.complex_results import as_complex, in_parts
 from tapedebug.autograd.checks.deadline import check_in_time
@@ -20,7 +20,7 @@ from tapedebug.autograd.subjects.subject import Subject
 
 
 def run_checks(
-    subject: Subject, plan: CheckPlan, pace: Pace, kept: list[Comparison] | None = None
+    subject: Subject, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
 ) -> tuple[list[PairResult], DotProduct | None]:
     """The results of all pairs, and the dot-product test where there was one."""
     program, chosen, options = subject.program, subject.pairs.chosen, plan.options

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.runtime.launch.plan import KernelPlan
-from tapedebug.runtime.tape.array_names import Names
-from tapedebug.runtime.tape.buffer_versions import Ledger, LiveIn, Need, RangeState
+from tapedebug.runtime.tape.array_names import ArrayNames
+from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput, RangeState, SavedValue
 from tapedebug.runtime.tape.builtin_plans import COPY, FILL
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
@@ -55,7 +55,7 @@ def _recorded_again(tape: Tape, plan_of: Callable[[Record], Any], stop: int | No
     tracker = found.tracker = _Unkept(tape.on_overwrite, dry=True)
     tracker.settled = True  # it has been told, or refused, once
     found.records = tracker.records
-    found._names = Names(dict(tape.array_names))
+    found._names = ArrayNames(dict(tape.array_names))
     found._prepared, found._leftovers, found._spare = None, {}, {}
     outside = list(tape.tracker.outside)
     count = len(tape.records) if stop is None else stop
@@ -88,13 +88,13 @@ def _write_outside(tracker: Any, outside: list[Any], at: int) -> None:
 class _Unkept(Tracker):
     """The tracker of launches that ran long ago: shadows find again what they overwrote."""
 
-    def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
+    def _keep_need(self, need: SavedValue, buffer: Buffer, live: ExternalInput | None) -> None:
         pass
 
-    def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
+    def _keep_livein(self, live: ExternalInput, buffer: Buffer, need: SavedValue | None = None) -> None:
         pass
 
-    def _guard(self, state: RangeState, ledger: Ledger) -> None:
+    def _guard(self, state: RangeState, ledger: BufferVersions) -> None:
         pass
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import float64, numpy_dtype
-from tapedebug.runtime.replay.batch import Several
+from tapedebug.runtime.replay.batch import BatchedReplay
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.single_launch import one_launch
 
@@ -54,7 +54,7 @@ class ShadowProgram:
         # from.
         self._shadows: dict[Use, Shadow] = {}
         self._at: dict[Use, Mapping[Port, Floats]] = {}
-        self._several: dict[Use, Several | None] = {}
+        self._several: dict[Use, BatchedReplay | None] = {}
         self._values: dict[Port, Floats] = {}
         self._rounded: Shadow | None = None
         self.one_by_one: dict[str, str] = {}
@@ -167,12 +167,12 @@ class ShadowProgram:
             )
         return _named(self.outputs, several.push(_by_array(tangents), _arrays(self.outputs), dtype))
 
-    def _several_for(self, use: Use, given: Mapping[Port, Floats]) -> Several | None:
+    def _several_for(self, use: Use, given: Mapping[Port, Floats]) -> BatchedReplay | None:
         """What runs all rows at once; None where they run one by one."""
         if not given or len(next(iter(given.values()))) < 2:
             return None
         if use not in self._several:
-            several = Several(self._shadow(use))
+            several = BatchedReplay(self._shadow(use))
             reason = several.obstacle(back=use[0] == "backward", moving=use[0] == "push", consume=use[2])
             self._several[use] = None if reason else several
             self.one_by_one.update({use[0]: reason} if reason else {})

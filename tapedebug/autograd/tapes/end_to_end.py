@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._display import renderer
-from tapedebug._process_state import settings_kept
+from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
@@ -75,7 +75,7 @@ class EndToEnd:
         return "\n".join(lines)
 
 
-@settings_kept
+@preserve_process_state
 def end_to_end(
     tape: Any,
     loss: Any = None,

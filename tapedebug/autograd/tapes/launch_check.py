@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tapedebug._progress import Pace
+from tapedebug._progress import Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.checks.run_checks import run_checks
 from tapedebug.autograd.finite_diff.comparison import Comparison
@@ -57,11 +57,11 @@ class LaunchCheck:
 
 def check_launch(work: LaunchWork) -> LaunchCheck:
     """Check one launch, as a worker does."""
-    return check_in_sight(work, work.subject(), Pace(False))
+    return check_in_sight(work, work.subject(), Progress(False))
 
 
 def check_in_sight(
-    work: LaunchWork, subject: Subject, pace: Pace, kept: list[Comparison] | None = None
+    work: LaunchWork, subject: Subject, pace: Progress, kept: list[Comparison] | None = None
 ) -> LaunchCheck:
     """Check one launch where somebody can see how far it is.
 

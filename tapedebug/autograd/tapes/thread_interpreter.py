@@ -322,19 +322,19 @@ def thread_of(
 def _shares(step: Step, incoming: Any) -> list[Any]:
     """What the adjoint of a result gives to each operand; None for nothing."""
     from tapedebug.lang import numpy_eval
-    from tapedebug.lang.rules import RULES, Expr, Gate
+    from tapedebug.lang.rules import RULES, Expr, Select
 
     rule = RULES[step.op.kind]
     if isinstance(rule.partials, str) or step.result is None:
         return [None] * len(step.args)
     known = (*step.args, step.result)
-    operands = [Expr(numpy_eval.HOST, numpy_eval.Number(arg.value, arg.type)) for arg in known]
+    operands = [Expr(numpy_eval.NUMPY_EVAL, numpy_eval.Number(arg.value, arg.type)) for arg in known]
     shares: list[Any] = []
     for partial in rule.partials:
         slope = None if partial is None else partial(*operands)
         if slope is None:
             shares.append(None)
-        elif isinstance(slope, Gate):
+        elif isinstance(slope, Select):
             shares.append(incoming if slope.condition.value.number else incoming * 0)
         else:
             shares.append(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._progress import OutOfTime, Pace
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.finite_diff.verdict import worst
 from tapedebug.autograd.results.gradcheck_result import (
@@ -50,7 +50,7 @@ class WholeCheck:
     loss: Any
     inputs: Any
     check_plan: CheckPlan
-    pace: Pace
+    pace: Progress
     pairs: list[PairResult] = field(default_factory=list)
     scripts: dict[int, Callable[[], str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

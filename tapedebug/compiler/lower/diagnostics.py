@@ -15,8 +15,8 @@ from tapedebug.compiler.diagnostics import (
     PAUSE,
     PRINT,
     PRINTF,
+    Diagnostic,
     Piece,
-    Remark,
     Shown,
 )
 from tapedebug.compiler.ir import Value
@@ -54,7 +54,7 @@ def _print(ctx: Context, node: ast.Call) -> None:
             message = f"`{keyword.arg}` of print() is text that is known when the kernel is compiled"
             ctx.type_error(keyword.value, message, f'write {keyword.arg}="…"')
         options[str(keyword.arg)] = text
-    remark = Remark(
+    remark = Diagnostic(
         PRINT,
         ctx.span(node),
         arguments,
@@ -62,7 +62,7 @@ def _print(ctx: Context, node: ast.Call) -> None:
         separator=options["sep"],
         end=options["end"],
     )
-    _tell(ctx, node, "tell", remark, values)
+    _tell(ctx, node, "print", remark, values)
 
 
 def _pieces(ctx: Context, node: ast.expr, values: list[Value]) -> list[Piece]:
@@ -159,8 +159,8 @@ def _printf(ctx: Context, node: ast.Call) -> None:
     if given:
         message = f"printf() has {counted(len(given), 'value')} more than its format has conversions"
         ctx.type_error(given[0], message, "add a conversion such as %d or %g, or leave the value out")
-    remark = Remark(PRINTF, ctx.span(node), (tuple(shown),), text=text, notes=tuple(ctx.notes()))
-    _tell(ctx, node, "tell", remark, values)
+    remark = Diagnostic(PRINTF, ctx.span(node), (tuple(shown),), text=text, notes=tuple(ctx.notes()))
+    _tell(ctx, node, "print", remark, values)
 
 
 def _percent(text: str) -> str:
@@ -195,8 +195,8 @@ def assertion(ctx: Context, node: ast.Assert) -> None:
     message = () if node.msg is None else (tuple(_pieces(ctx, node.msg, values)),)
     operands = _operands(ctx, node.test, values)
     span = ctx.span(node.test)
-    remark = Remark(ASSERT, span, message, operands, notes=tuple(ctx.notes()), end="")
-    _tell(ctx, node, "require", remark, [condition, *values])
+    remark = Diagnostic(ASSERT, span, message, operands, notes=tuple(ctx.notes()), end="")
+    _tell(ctx, node, "assert", remark, [condition, *values])
 
 
 def _operands(ctx: Context, node: ast.expr, values: list[Value]) -> tuple[Shown, ...]:
@@ -290,15 +290,15 @@ def _expect(ctx: Context, node: ast.Call, holds: Value, quantities: Any, text: s
     named = [(n, q) for n, q, known in zip(names, quantities, literal, strict=False) if not known]
     operands = tuple(Shown(q.type, name) for name, q in named)
     values = [part.value for _, q in named for part in q.parts]
-    remark = Remark(EXPECT, ctx.span(node), operands=operands, text=text, notes=tuple(ctx.notes()))
-    _tell(ctx, node, "require", remark, [holds, *values])
+    remark = Diagnostic(EXPECT, ctx.span(node), operands=operands, text=text, notes=tuple(ctx.notes()))
+    _tell(ctx, node, "assert", remark, [holds, *values])
 
 
 def pause(ctx: Context, node: ast.Call) -> Items:
     """`breakpoint()`: where plain Python runs, a debugger stops here, and once more on the way back."""
     if node.args or node.keywords:
         ctx.type_error(node, "breakpoint() takes no arguments in a kernel", "write breakpoint()")
-    ctx.builder.effect("pause", (), (Remark(PAUSE, ctx.span(node), notes=tuple(ctx.notes())),))
+    ctx.builder.effect("pause", (), (Diagnostic(PAUSE, ctx.span(node), notes=tuple(ctx.notes())),))
     return Items(())
 
 
@@ -318,12 +318,12 @@ SAYING = {
 def within(ctx: Context, node: ast.AST, index: Value, length: Value, what: str) -> None:
     """In checked variants, an index (int64) of what is not a whole array ends the launch if it is outside."""
     shown = (Shown(t.int64, "index"), Shown(t.int64, "length"))
-    remark = Remark(BOUNDS, ctx.span(node), operands=shown, text=what, notes=tuple(ctx.notes()))
+    remark = Diagnostic(BOUNDS, ctx.span(node), operands=shown, text=what, notes=tuple(ctx.notes()))
     ctx.at(node)
-    ctx.builder.effect("within", (index, length), (remark,))
+    ctx.builder.effect("bounds_check", (index, length), (remark,))
 
 
-def _tell(ctx: Context, node: ast.AST, kind: str, remark: Remark, values: list[Value]) -> None:
+def _tell(ctx: Context, node: ast.AST, kind: str, remark: Diagnostic, values: list[Value]) -> None:
     if len(values) > MOST:
         message = f"this says {len(values)} numbers at once; {MOST} fit"
         ctx.syntax_error(node, message, "split it into several statements")

@@ -145,7 +145,7 @@ class _Varied(_Reached):
             varied = self._from_native(op)
         elif op.kind == "restore":
             varied = op.data in self.kept
-        elif op.kind == "recall":
+        elif op.kind == "log_load":
             varied = True  # a log is not told apart
         else:
             rule = RULES.get(op.kind)

@@ -14,8 +14,8 @@ from collections.abc import Collection
 from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
+    DIAGNOSTICS,
     NATIVE,
-    REMARKS,
     Block,
     Custom,
     For,
@@ -32,7 +32,7 @@ from tapedebug.compiler.passes import custom, native
 from tapedebug.compiler.passes.activity import active_values
 from tapedebug.compiler.passes.adjoint_loops import Loops, Record, Values
 from tapedebug.lang import types as t
-from tapedebug.lang.rules import RULES, Expr, Gate
+from tapedebug.lang.rules import RULES, Expr, Select
 
 
 def adjoint_of(
@@ -140,13 +140,13 @@ class Transform(Loops):
 
     def _forward_op(self, op: Op, known: Values, first: bool) -> None:
         b = self.builder
-        if op.kind == "note":
+        if op.kind == "log_push":
             self._forward_note(op, known, first)
             return
         if op.kind in NATIVE or op.kind == "native_result":
             native.forward(self, op, known, first)
             return
-        if op.kind in REMARKS:
+        if op.kind in DIAGNOSTICS:
             if op.kind != "pause" or self.after:  # else it comes on the way back
                 b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
             return
@@ -182,9 +182,9 @@ class Transform(Loops):
     def _forward_note(self, op: Op, known: Values, first: bool) -> None:
         place = self.value(known, op.args[0])
         if first:
-            self.builder.effect("note", (place, known[op.args[1]]))
+            self.builder.effect("log_push", (place, known[op.args[1]]))
         else:
-            known[op.args[1]] = self.builder.emit("recall", (place,), op.args[1].type)
+            known[op.args[1]] = self.builder.emit("log_load", (place,), op.args[1].type)
 
     def _forward_if(self, node: If, known: Values, first: bool) -> None:
         blocks = []
@@ -318,13 +318,13 @@ def _reversed(op: Op) -> Collection[int]:
 
 
 def pulled_back(
-    partial: Expr | float | Gate, seed: Expr, type: object, *, strong_zero: bool = False
+    partial: Expr | float | Select, seed: Expr, type: object, *, strong_zero: bool = False
 ) -> Value:
     """The contribution `partial · seed` to an operand's adjoint, in the operand's type.
 
     With `strong_zero`, a seed of zero contributes zero, also where the partial is infinite or NaN.
     """
-    if isinstance(partial, Gate):
+    if isinstance(partial, Select):
         value = partial.condition.select(seed, seed.lift(0.0))
     elif isinstance(partial, Expr):
         value = partial * seed if constant_of(partial.value) != 0 else seed.lift(0.0)

@@ -41,7 +41,7 @@ class _AdjointTangents(Tangents):
     def _effect(self, op: Op, args: tuple[Value, ...], known: Values, dots: Values) -> None:
         if op.kind in KEEPING:
             self._keep(op, args, known, dots)
-        elif op.kind in ("note", "recall"):
+        elif op.kind in ("log_push", "log_load"):
             self._log(op, args, known, dots)
         elif op.result is not None:
             self._read(op, args, known, dots)
@@ -106,11 +106,11 @@ class _AdjointTangents(Tangents):
         place = b.apply("add", args[0], args[0])
         beside = b.apply("add", place, b.constant(1, t.int64))
         moved = op.result or op.args[1]
-        if op.kind == "note":
-            b.effect("note", (place, args[1]))
+        if op.kind == "log_push":
+            b.effect("log_push", (place, args[1]))
             if moved.type in t.FLOATS:
-                b.effect("note", (beside, self._dot(dots, moved)))
+                b.effect("log_push", (beside, self._dot(dots, moved)))
             return
-        known[moved] = b.emit("recall", (place,), moved.type)
+        known[moved] = b.emit("log_load", (place,), moved.type)
         if moved.type in t.FLOATS:
-            dots[moved] = b.emit("recall", (beside,), moved.type)
+            dots[moved] = b.emit("log_load", (beside,), moved.type)

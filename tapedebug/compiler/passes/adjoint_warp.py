@@ -26,7 +26,7 @@ from collections.abc import Iterable
 
 from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import (
-    REMARKS,
+    DIAGNOSTICS,
     Block,
     Custom,
     For,
@@ -116,7 +116,7 @@ class _Warp(Forward):
                 self._reverse_rule(op, known, adj, adj.pop(root))
         elif op.kind in ("load", "store", "atomic_add") and op.data[0] in self.active:
             self._reverse_memory(op, known, adj)
-        elif op.kind not in REMARKS:
+        elif op.kind not in DIAGNOSTICS:
             super()._reverse_op(op, known, adj)
 
     def _reverse_assigned(self, op: Op, adj: Values, root: Value) -> None:

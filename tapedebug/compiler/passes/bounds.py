@@ -16,10 +16,10 @@ from typing import Any
 
 from tapedebug.compiler.bounds import ALL, UNKNOWN, Reach, Reaches
 from tapedebug.compiler.ir import (
+    DIAGNOSTICS,
     FREE,
     MEMORY,
     NATIVE,
-    REMARKS,
     Block,
     For,
     Function,
@@ -38,13 +38,13 @@ from tapedebug.compiler.passes.ranges import DEPTH, Range, Ranges, combined
 from tapedebug.compiler.passes.rewriting import Rewriter
 from tapedebug.lang import types as t
 
-ORDERED = frozenset({"note", "recall", "trace"})
+ORDERED = frozenset({"log_push", "log_load", "trace"})
 """Operations that tie threads to each other, so that there is no probe."""
 COUNTING = (t.int32, t.int64)
 """Integers that do not wrap within `sharing.LIMIT`."""
 EXACT = frozenset(
     {"add", "sub", "mul", "div", "neg", "abs", "sign", "sign0", "min", "max", "floor", "ceil", "trunc"}
-    | {"where", "hold", "lt", "le", "gt", "ge", "eq", "ne", "isnan", "isfinite", "isinf", "sqrt"}
+    | {"where", "stop_gradient", "lt", "le", "gt", "ge", "eq", "ne", "isnan", "isfinite", "isinf", "sqrt"}
 )
 """Functions of floats that give the same number however they are compiled; vector functions may not."""
 MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
@@ -202,7 +202,7 @@ class _Finder:
     def _block(self, block: Block) -> None:
         for node in block.ops:
             match node:
-                case Op(kind="offset" | "within"):
+                case Op(kind="offset" | "bounds_check"):
                     self._op(node)
                 case If():
                     for inner, holds in ((node.then, True), (node.orelse, False)):
@@ -235,7 +235,7 @@ class _Finder:
             whole = made.args[1].op
             if op.kind == "offset" and (whole is None or (whole.kind, *whole.data) != length):
                 return None
-            if op.kind == "within" and made.args[1] is not op.args[1]:
+            if op.kind == "bounds_check" and made.args[1] is not op.args[1]:
                 return None
             index, wraps = made.args[0], True
         found = self.ranges.of(index)
@@ -284,10 +284,10 @@ class _Prober(Rewriter):
         return made
 
     def instead(self, op: Op) -> list[Node]:
-        if op.kind in ("offset", "within"):
+        if op.kind in ("offset", "bounds_check"):
             tests = self._tests(op) if self.tested is None or id(op) in self.tested else []
             return [*tests, op] if op.kind == "offset" else tests
-        if op.kind in REMARKS:
+        if op.kind in DIAGNOSTICS:
             return []
         if op.kind == "native":
             return [replace(op, kind="native_value")]

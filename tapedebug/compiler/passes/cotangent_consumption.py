@@ -11,7 +11,7 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.ir import ADJOINT, NATIVE, Block, Function, Node, Op, blocks_of
-from tapedebug.compiler.passes.memory_regions import Cell, cells
+from tapedebug.compiler.passes.memory_regions import MemoryRegion, memory_regions
 from tapedebug.compiler.passes.rewriting import Rewriter
 
 Taken = frozenset[tuple[Any, ...]]
@@ -22,7 +22,11 @@ def taken_once(adjoint: Function) -> frozenset[int]:
     """The parameters whose adjoint an adjoint only takes, no element more than once."""
     if any(op.kind in NATIVE for op in adjoint.ops()):
         return frozenset()
-    found = {cell.param for cell in cells(adjoint).values() if cell.side == "adjoint" and _only_taken(cell)}
+    found = {
+        cell.param
+        for cell in memory_regions(adjoint).values()
+        if cell.side == "adjoint" and _only_taken(cell)
+    }
     again: set[int] = set()
     _take(adjoint.body, frozenset(), again)
     return frozenset(found - again)
@@ -35,9 +39,9 @@ def changed(adjoint: Function, active: frozenset[int]) -> frozenset[int]:
     return frozenset(op.data[0] for op in adjoint.ops() if op.kind in ADJOINT and op.kind != "load_adjoint")
 
 
-def _only_taken(cell: Cell) -> bool:
+def _only_taken(cell: MemoryRegion) -> bool:
     return (
-        cell.apart
+        cell.thread_private
         and "store" in cell.does
         and "add" not in cell.does
         and not any(access.looped for access in cell.accesses)

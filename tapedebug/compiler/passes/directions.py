@@ -157,8 +157,8 @@ class _Directions(Adder):
         square = length.op.args[0]
         value = self._renamed(op, result)
         away = b.apply("gt", length, b.constant(0, length.type))
-        moved = b.apply("sub", square, b.apply("hold", square))
-        at_zero = b.apply("add", b.apply("hold", value), b.apply("mul", moved, half))
+        moved = b.apply("sub", square, b.apply("stop_gradient", square))
+        at_zero = b.apply("add", b.apply("stop_gradient", value), b.apply("mul", moved, half))
         b.append(Op("where", (away, value, at_zero), result, op.span))
         return True
 

@@ -14,10 +14,10 @@ from itertools import combinations
 from tapedebug.compiler.ir import (
     ADJOINT,
     ADJOINT_DOT,
+    DIAGNOSTICS,
     DOT,
     MEMORY,
     NATIVE,
-    REMARKS,
     Block,
     For,
     Function,
@@ -31,7 +31,7 @@ from tapedebug.compiler.ir import (
 from tapedebug.compiler.parallel_info import Pair, Place
 from tapedebug.lang import types as t
 
-BARRED = NATIVE | REMARKS | {"native_result", "trace", "note", "recall"}
+BARRED = NATIVE | DIAGNOSTICS | {"native_result", "trace", "log_push", "log_load"}
 """What ties threads to their order, or may."""
 
 
@@ -56,7 +56,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MemoryRegion:
     """What a function does to one memory of one array.
 
     Attributes:
@@ -82,7 +82,7 @@ class Cell:
         return frozenset(access.how for access in self.accesses)
 
     @property
-    def apart(self) -> bool:
+    def thread_private(self) -> bool:
         """Whether no other thread can access an element that a thread accesses."""
         return bool(self.at) and all(self.at)
 
@@ -98,7 +98,7 @@ class Cell:
         )
 
 
-def cells(function: Function) -> dict[Place, Cell]:
+def memory_regions(function: Function) -> dict[Place, MemoryRegion]:
     """The memory cells that a function accesses."""
     used = _used(function)
     found: dict[Place, list[Access]] = {}
@@ -107,7 +107,7 @@ def cells(function: Function) -> dict[Place, Cell]:
             for how in _how(op, used):
                 found.setdefault((side_of(op), op.data[0]), []).append(Access(how, op, looped))
     return {
-        place: Cell(*place, tuple(accesses), own_axes(function.axes, (a.indices for a in accesses)))
+        place: MemoryRegion(*place, tuple(accesses), own_axes(function.axes, (a.indices for a in accesses)))
         for place, accesses in found.items()
     }
 
@@ -121,19 +121,22 @@ def in_lanes(function: Function) -> bool:
     """
     if not unordered(function):
         return False
-    return all(cell.does in _HARMLESS or cell.apart or cell.once for cell in cells(function).values())
+    return all(
+        cell.does in _HARMLESS or cell.thread_private or cell.once
+        for cell in memory_regions(function).values()
+    )
 
 
 def pairs(function: Function) -> tuple[Pair, ...]:
     """The cells of which two must not share memory for `in_lanes` to hold."""
     found = []
-    for one, other in combinations(cells(function).values(), 2):
+    for one, other in combinations(memory_regions(function).values(), 2):
         both = one.does | other.does
         elements = [_element(function, cell.param) for cell in (one, other)]
         same = elements[0] == elements[1]
         if both == {"load"} or (both == {"add"} and same):
             continue
-        meet = same and one.apart and other.apart
+        meet = same and one.thread_private and other.thread_private
         alike = meet and all(a & b for a, b in zip(one.at, other.at, strict=True))
         found.append(Pair(one.place, other.place, alike))
     return tuple(found)

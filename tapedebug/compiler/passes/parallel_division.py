@@ -17,14 +17,21 @@ from collections.abc import Iterable
 
 from tapedebug.compiler.ir import Block, For, Function, Op, Value, While, blocks_of
 from tapedebug.compiler.parallel_info import NEAR, OWN, READ, SUM, Bound, Division, Share
-from tapedebug.compiler.passes.memory_regions import Access, Cell, cells, in_lanes, pairs, unordered
+from tapedebug.compiler.passes.memory_regions import (
+    Access,
+    MemoryRegion,
+    in_lanes,
+    memory_regions,
+    pairs,
+    unordered,
+)
 from tapedebug.compiler.passes.ranges import Ranges, combined
 from tapedebug.lang import types as t
 
 
 def divided(function: Function) -> Division:
     """How a function's launches may be divided."""
-    found = cells(function)
+    found = memory_regions(function)
     along = [_shares(found.values(), function, axis) for axis in range(max(function.axes, 1))]
     return Division(
         axes=function.axes,
@@ -57,7 +64,7 @@ def _work(block: Block, ranges: Ranges) -> Bound:
     return work
 
 
-def _shares(found: Iterable[Cell], function: Function, axis: int) -> tuple[Share, ...] | None:
+def _shares(found: Iterable[MemoryRegion], function: Function, axis: int) -> tuple[Share, ...] | None:
     """What chunks along a thread axis do to memory; None where it cannot be cut there."""
     if not unordered(function):
         return None
@@ -67,7 +74,7 @@ def _shares(found: Iterable[Cell], function: Function, axis: int) -> tuple[Share
     return known if len(known) == len(shares) else None
 
 
-def _share(cell: Cell, ranges: Ranges, function: Function) -> Share | None:
+def _share(cell: MemoryRegion, ranges: Ranges, function: Function) -> Share | None:
     does, (side, param) = cell.does, cell.place
     rows = cell.at[ranges.axis] if cell.at else frozenset()
     if does == {"load"}:

@@ -34,7 +34,7 @@ def values_alone(function: Function) -> Function:
 
 class _ValuesAlone(Rewriter):
     def instead(self, op: Op) -> list[Node]:
-        return [replace(op, kind="hold", args=op.args[:1])] if op.kind == JOINED else [op]
+        return [replace(op, kind="stop_gradient", args=op.args[:1])] if op.kind == JOINED else [op]
 
 
 def smoothed(function: Function) -> Function:

@@ -33,7 +33,7 @@ from tapedebug.compiler.passes.copying import copied
 from tapedebug.lang import types as t
 
 
-def keep_log(function: Function, replay: frozenset[int], *, everywhere: bool = False) -> Function:
+def spill_to_log(function: Function, replay: frozenset[int], *, everywhere: bool = False) -> Function:
     """The function with a `note` after each nested operation whose value is not repeatable.
 
     Args:
@@ -99,7 +99,7 @@ class _Keeper:
                 result.ops.append(node)
                 if nested and isinstance(node, Op) and self._volatile(node):
                     assert node.result is not None
-                    result.ops.append(Op("note", (place, node.result), None, node.span))
+                    result.ops.append(Op("log_push", (place, node.result), None, node.span))
                     place = self._after(result, place, node.span)
                 continue
             new, place = self._nested(result, node, place, nested)

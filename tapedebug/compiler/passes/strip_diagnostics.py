@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tapedebug.compiler.ir import REMARKS, Block, Custom, For, Function, If, Node, Op, While, ops_of
+from tapedebug.compiler.ir import DIAGNOSTICS, Block, Custom, For, Function, If, Node, Op, While, ops_of
 
 NONE: frozenset[str] = frozenset()
 
 
-def silenced(function: Function, heard: frozenset[str] = NONE, *, gradients: bool = True) -> Function:
+def strip_diagnostics(
+    function: Function, diagnostics: frozenset[str] = NONE, *, gradients: bool = True
+) -> Function:
     """The function without its remarks.
 
     Args:
         function: A kernel in IR.
-        heard: Kinds of remarks that stay.
+        diagnostics: Kinds of remarks that stay.
         gradients: Whether remarks in gradients of the user's go, too.
     """
-    if not any(op.kind in REMARKS for op in ops_of(function.body)):
+    if not any(op.kind in DIAGNOSTICS for op in ops_of(function.body)):
         return function
-    return replace(function, body=_Silence(heard, gradients).block(function.body))
+    return replace(function, body=_Silence(diagnostics, gradients).block(function.body))
 
 
 class _Silence:
-    def __init__(self, heard: frozenset[str], gradients: bool) -> None:
-        self.heard = heard
+    def __init__(self, diagnostics: frozenset[str], gradients: bool) -> None:
+        self.diagnostics = diagnostics
         self.gradients = gradients
 
     def block(self, block: Block) -> Block:
         return Block([self._node(n) for n in block.ops if self._stays(n)], list(block.yields))
 
     def _stays(self, node: Node) -> bool:
-        return not isinstance(node, Op) or node.kind not in REMARKS or node.data[0].kind in self.heard
+        return (
+            not isinstance(node, Op) or node.kind not in DIAGNOSTICS or node.data[0].kind in self.diagnostics
+        )
 
     def _node(self, node: Node) -> Node:
         match node:
@@ -48,6 +52,6 @@ class _Silence:
         return node
 
 
-def remarks_of(block: Block) -> frozenset[str]:
+def diagnostics_of(block: Block) -> frozenset[str]:
     """The kinds of remarks in a block."""
-    return frozenset(op.data[0].kind for op in ops_of(block) if op.kind in REMARKS)
+    return frozenset(op.data[0].kind for op in ops_of(block) if op.kind in DIAGNOSTICS)

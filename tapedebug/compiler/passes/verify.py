@@ -113,9 +113,9 @@ def _op(function: Function, op: Op) -> None:
         assert moved is not None
         _require(moved.type is element, function, op, "an element has the wrong type")
         _require(op.args[0].type is t.int64, function, op, "an offset is not int64")
-    if op.kind in ("require", "within", "inside"):
-        wanted = [t.bool] if op.kind == "require" else [t.int64, t.int64]
+    if op.kind in ("assert", "bounds_check", "inside"):
+        wanted = [t.bool] if op.kind == "assert" else [t.int64, t.int64]
         found = [a.type for a in op.args[: len(wanted)]]
         _require(found == wanted, function, op, "a remark has operands of the wrong types")
-    if op.kind not in KEEPING and op.kind not in ("note", "recall"):
+    if op.kind not in KEEPING and op.kind not in ("log_push", "log_load"):
         _require(op.span is not None, function, op, "an operation has no span")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import (
-    REMARKS,
+    DIAGNOSTICS,
     Block,
     Custom,
     For,
@@ -80,7 +80,7 @@ class Forward(Transform):
     # Forward sweep
 
     def _forward_op(self, op: Op, known: Values, first: bool) -> None:
-        if op.kind in REMARKS or op.kind == "store":
+        if op.kind in DIAGNOSTICS or op.kind == "store":
             return
         if op.kind == "atomic_add":
             if op.result is not None:

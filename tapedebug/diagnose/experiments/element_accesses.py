@@ -115,7 +115,7 @@ class ElementAccesses:
         self._look()
 
     def _look(self) -> None:
-        from tapedebug.runtime.launch.print_buffer import Journal
+        from tapedebug.runtime.launch.print_buffer import PrintBuffer
         from tapedebug.runtime.tape.element_tracking import Tracking
 
         tracking = Tracking(self.tracker, report=True)
@@ -125,7 +125,7 @@ class ElementAccesses:
         if not suspects:
             return
         last = max(suspects)
-        shadow, journal = self.replay._shadow(), Journal()
+        shadow, journal = self.replay._shadow(), PrintBuffer()
         shadow.forward(stop=0)
         for record in self.records[: last + 1]:
             index = record.index
@@ -168,13 +168,13 @@ class ElementAccesses:
                 if told & RACED:
                     kinds.setdefault((plan, "tracked"), []).append(record.index)
                 continue
-            raced, unset = surroundings(plan, record.args, tracking.fresh)
+            race_checked, unset = surroundings(plan, record.args, tracking.fresh)
             if unset:
                 fresh[record.index] = False
-            inside = BOUNDS in plan.heard or surely_inside(record)
-            if raced or not inside:
+            inside = BOUNDS in plan.diagnostics or surely_inside(record)
+            if race_checked or not inside:
                 shapes = tuple(record.args[p].shape for p in plan.touched)
-                kinds.setdefault((plan, raced, record.dim, shapes), []).append(record.index)
+                kinds.setdefault((plan, race_checked, record.dim, shapes), []).append(record.index)
         if known and fresh:
             fresh = {r.index: False for r in self.records if self._meets_fresh(tracking, r)}
         return fresh | dict.fromkeys(self._sampled(kinds.values()), True)

@@ -10,8 +10,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
-    from tapedebug.compiler.loop_storage import Kept
-    from tapedebug.compiler.warp_divergence import Limit
+    from tapedebug.compiler.loop_storage import LoopStorage
+    from tapedebug.compiler.warp_divergence import WarpDivergence
     from tapedebug.runtime.tape.record import Stack
     from tapedebug.trace import Location
 
@@ -150,7 +150,7 @@ class Experiment(Protocol):
         """A copy of what the user's array holds now."""
         ...
 
-    def warp_limits(self) -> Mapping[int, tuple[Limit, ...]]:
+    def warp_limits(self) -> Mapping[int, tuple[WarpDivergence, ...]]:
         """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
         ...
 
@@ -162,7 +162,7 @@ class Experiment(Protocol):
         """Gradients of the leaves with Warp's reverse of some launches; None where that is not known."""
         ...
 
-    def kept(self) -> Mapping[int, list[Kept]]:
+    def kept(self) -> Mapping[int, list[LoopStorage]]:
         """For each launch whose adjoint keeps values of loops of known length, these loops."""
         ...
 

@@ -8,19 +8,19 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Value
-    from tapedebug.compiler.loop_storage import Kept
+    from tapedebug.compiler.loop_storage import LoopStorage
     from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.runtime.tape.record import Record
 
 
-def loop_storage(replay: Replay) -> dict[int, list[Kept]]:
+def loop_storage(replay: Replay) -> dict[int, list[LoopStorage]]:
     """For each launch whose adjoint keeps values of loops of known length, these loops."""
     from tapedebug.compiler.kernel_queries import adjoint_with_loops
-    from tapedebug.compiler.loop_storage import kept_of
+    from tapedebug.compiler.loop_storage import loop_storage_of
 
-    found: dict[int, list[Kept]] = {}
+    found: dict[int, list[LoopStorage]] = {}
     adjoints: dict[Any, Any] = {}
-    known: dict[Any, list[Kept]] = {}
+    known: dict[Any, list[LoopStorage]] = {}
     for record in replay.records:
         if record.kernel is None or record.info is None:
             continue
@@ -32,7 +32,7 @@ def loop_storage(replay: Replay) -> dict[int, list[Kept]]:
         numbers = _Numbers(record)
         same = (*key, record.dim, numbers.key)
         if same not in known:
-            known[same] = kept_of(adjoints[key], numbers.of)
+            known[same] = loop_storage_of(adjoints[key], numbers.of)
         if known[same]:
             found[record.index] = known[same]
     return found

@@ -70,10 +70,10 @@ def _is_plain(kernel: Any) -> bool:
 def _masks(replay: Replay, wanted: dict[int, list[tuple[int, int]]]) -> dict[tuple[int, int, int], Mask]:
     """For (launch, array, 0 for writes and 1 for reads) the elements, each launch with stamps of its own."""
     from tapedebug.runtime.launch.access_tags import epoch_of
-    from tapedebug.runtime.launch.print_buffer import Journal
+    from tapedebug.runtime.launch.print_buffer import PrintBuffer
     from tapedebug.runtime.tape.element_tracking import Tracking, run_private
 
-    shadow, journal = replay._shadow(), Journal()
+    shadow, journal = replay._shadow(), PrintBuffer()
     found: dict[tuple[int, int, int], Mask] = {}
     shadow.forward(stop=0)
     for index in sorted(wanted):

@@ -27,8 +27,8 @@ from tapedebug.trace import Location
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
-    from tapedebug.compiler.loop_storage import Kept
-    from tapedebug.compiler.warp_divergence import Limit
+    from tapedebug.compiler.loop_storage import LoopStorage
+    from tapedebug.compiler.warp_divergence import WarpDivergence
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.record import Record
     from tapedebug.trace.recording import TraceBinding
@@ -73,8 +73,8 @@ class Replay:
         self.fix: Callable[[Shadow], None] | None = None
         self._single: Shadow | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
-        self._limits: dict[int, tuple[Limit, ...]] | None = None
-        self._kept: dict[int, list[Kept]] | None = None
+        self._limits: dict[int, tuple[WarpDivergence, ...]] | None = None
+        self._kept: dict[int, list[LoopStorage]] | None = None
 
     def fixed(self, fix: Callable[[Shadow], None]) -> Replay:
         """Return the experiment on the same tape with each of its runs fixed."""
@@ -207,7 +207,7 @@ class Replay:
         """See `Experiment`."""
         return struct_replay.gradients_with(self, launches)
 
-    def warp_limits(self) -> dict[int, tuple[Limit, ...]]:
+    def warp_limits(self) -> dict[int, tuple[WarpDivergence, ...]]:
         """See `Experiment`."""
         if self._limits is None:
             self._limits = warp_reverse.limits(self)
@@ -221,7 +221,7 @@ class Replay:
         """See `Experiment`."""
         return warp_reverse.measured(self, semantics)
 
-    def kept(self) -> dict[int, list[Kept]]:
+    def kept(self) -> dict[int, list[LoopStorage]]:
         """See `Experiment`."""
         if self._kept is None:
             self._kept = loop_storage.loop_storage(self)

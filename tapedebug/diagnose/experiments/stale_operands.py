@@ -12,7 +12,7 @@ from tapedebug.diagnose.experiments.unpreserved_reads import see
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.runtime.replay.shadow import Shadow
-    from tapedebug.runtime.tape.buffer_versions import Need, Outside
+    from tapedebug.runtime.tape.buffer_versions import SavedValue, UntrackedWrite
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class OffTapeWrite:
     clock: int
     at: int
     how: str
-    event: Outside = field(repr=False)
+    event: UntrackedWrite = field(repr=False)
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -40,11 +40,11 @@ def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
     from tapedebug.runtime.tape.buffer_versions import RangeState
 
     found: dict[int, OffTapeWrite] = {}
-    events: dict[int, list[Outside]] = {}
+    events: dict[int, list[UntrackedWrite]] = {}
     for event in replay.recorded.tape.tracker.outside:
         events.setdefault(event.at, []).append(event)
 
-    def taker(need: Need, a: Any) -> Outside | None:
+    def taker(need: SavedValue, a: Any) -> UntrackedWrite | None:
         state = RangeState(-1, a)
         return next(
             (

@@ -11,7 +11,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose.experiments.experiment import Semantics, Values
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.warp_divergence import Limit
+    from tapedebug.compiler.warp_divergence import WarpDivergence
     from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.record import Record
@@ -20,18 +20,18 @@ MOST = 1 << 31
 """Bytes of values that are kept, at most, for the reverse of launches whose arrays are written over later."""
 
 
-def limits(replay: Replay) -> dict[int, tuple[Limit, ...]]:
+def limits(replay: Replay) -> dict[int, tuple[WarpDivergence, ...]]:
     """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
-    from tapedebug.compiler.kernel_queries import warp_limits
+    from tapedebug.compiler.kernel_queries import warp_divergences_of
 
-    known: dict[Any, tuple[Limit, ...]] = {}
-    found: dict[int, tuple[Limit, ...]] = {}
+    known: dict[Any, tuple[WarpDivergence, ...]] = {}
+    found: dict[int, tuple[WarpDivergence, ...]] = {}
     for record in replay.records:
         if record.kernel is None or record.info is None:
             continue
         key = (record.kernel, record.active)
         if key not in known:
-            known[key] = warp_limits(record.kernel, record.active)
+            known[key] = warp_divergences_of(record.kernel, record.active)
         if known[key]:
             found[record.index] = known[key]
     return found

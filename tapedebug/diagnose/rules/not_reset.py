@@ -25,7 +25,7 @@ from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.tape.earlier_recordings import Recording
+    from tapedebug.runtime.tape.earlier_recordings import EarlierRecording
 
 RULE = "not-reset"
 LARGEST = 1 << 22
@@ -66,7 +66,7 @@ def find(case: RuleContext) -> list[Finding]:
     return [*findings, *_inputs(case, replay)]
 
 
-def _left(replay: Replay, array: int) -> Recording | None:
+def _left(replay: Replay, array: int) -> EarlierRecording | None:
     """The recording of the same launches that wrote what this one found in an array, if there is one."""
     from tapedebug.runtime.tape.earlier_recordings import left_by
 
@@ -86,7 +86,7 @@ def _content(replay: Replay, array: int) -> bytes | None:
     return np.asarray(replay._shadow().forward(stop=0).values(a)).tobytes()
 
 
-def _why(case: RuleContext, replay: Replay, loss: int, left: Recording) -> Why | None:
+def _why(case: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -> Why | None:
     """Why two recordings are taken for two runs that should begin alike; None if they are not."""
     now = replay.recorded.tape.tracker.recording
     assert now is not None
@@ -110,7 +110,7 @@ def _found(case: RuleContext) -> list[Version]:
     return [version for version in case.trace.versions if version.version == 0 and version.reads]
 
 
-def _unchanged(replay: Replay, array: int, left: Recording) -> bool:
+def _unchanged(replay: Replay, array: int, left: EarlierRecording) -> bool:
     """True if an array held the same when the earlier recording began."""
     buffer = replay.arrays[array].region
     ledger = replay.recorded.tape.tracker.ledgers[buffer]
@@ -118,7 +118,7 @@ def _unchanged(replay: Replay, array: int, left: Recording) -> bool:
     return fresh or (not left.wrote(buffer) and left.left(buffer, ledger))
 
 
-def _updated(case: RuleContext, replay: Replay, array: int, left: Recording) -> bool:
+def _updated(case: RuleContext, replay: Replay, array: int, left: EarlierRecording) -> bool:
     """True if an optimiser's step, and not other data, came between the recordings."""
     if array not in replay.leaves:
         return False

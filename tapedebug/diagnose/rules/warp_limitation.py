@@ -22,7 +22,7 @@ from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.warp_divergence import Limit
+    from tapedebug.compiler.warp_divergence import WarpDivergence
 
 RULE = "warp-limitation"
 DUST = 1e-6
@@ -36,7 +36,7 @@ class Group:
     """Launches of one kernel, and what in it Warp may reverse wrongly."""
 
     launches: list[int]
-    limits: list[Limit]
+    limits: list[WarpDivergence]
     parts: bool = True
     """Whether components are assigned as in Warp, too."""
     functions: bool = False
@@ -45,7 +45,7 @@ class Group:
     gradients: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def first(self) -> Limit:
+    def first(self) -> WarpDivergence:
         """The construct that the message is about."""
         return next((item for item in self.limits if item.needed or item.kind != "loop"), self.limits[0])
 
@@ -231,7 +231,7 @@ def _finding(case: RuleContext, group: Group, severity: Severity) -> Finding:
     )
 
 
-def _loop(limit: Limit, location: Location) -> tuple[str, str]:
+def _loop(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     names = words.listed(limit.variables)
     one = len(limit.variables) == 1
     where = words.place(location)
@@ -254,7 +254,7 @@ def _loop(limit: Limit, location: Location) -> tuple[str, str]:
     ), f"for Warp, move the loop into a @wp.func that returns {names}"
 
 
-def _while(limit: Limit, location: Location) -> tuple[str, str]:
+def _while(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     return (
         f"the `while` at {words.place(location)} is reversed here from its last iteration to its first, with "
         "the values that each had, so the gradient is right. Warp runs through it forwards once more, and "
@@ -265,7 +265,7 @@ def _while(limit: Limit, location: Location) -> tuple[str, str]:
     )
 
 
-def _array(limit: Limit, location: Location) -> tuple[str, str]:
+def _array(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     code = kernel_source.code_at(location).strip()
     return (
         f"`{code}` at {words.place(location)} changes elements in place, and its reverse needs what they "
@@ -273,7 +273,7 @@ def _array(limit: Limit, location: Location) -> tuple[str, str]:
     ), "for Warp, write the result into an array of its own"
 
 
-def _part(limit: Limit, location: Location) -> tuple[str, str]:
+def _part(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     code = kernel_source.code_at(location).strip()
     return (
         f"`{code}` at {words.place(location)} assigns a part of a variable anew. Here that is a new value, "
@@ -282,7 +282,7 @@ def _part(limit: Limit, location: Location) -> tuple[str, str]:
     ), "for Warp, make it anew from all its components, under a name of its own"
 
 
-def _function(limit: Limit, location: Location) -> tuple[str, str]:
+def _function(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     (name, what, version), where = limit.variables, words.place(location)
     measured = f"(measured with warp-lang {version})"
     if name in ("atomic_min", "atomic_max") and what != "the result":

@@ -22,8 +22,8 @@ from tapedebug.lang.rules._table import RULES as RULES
 from tapedebug.lang.rules._table import Composite as Composite
 from tapedebug.lang.rules._table import Emitter as Emitter
 from tapedebug.lang.rules._table import Expr as Expr
-from tapedebug.lang.rules._table import Gate as Gate
 from tapedebug.lang.rules._table import Quantity as Quantity
 from tapedebug.lang.rules._table import Rule as Rule
 from tapedebug.lang.rules._table import RuleError as RuleError
+from tapedebug.lang.rules._table import Select as Select
 from tapedebug.lang.rules.random import DRAWS as DRAWS

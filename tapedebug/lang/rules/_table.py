@@ -95,9 +95,9 @@ class Expr:
     def __ge__(self, other: Expr | float) -> Expr:
         return self.apply("ge", other)
 
-    def held(self) -> Expr:
+    def stop_gradient(self) -> Expr:
         """This number without a derivative."""
-        return self.apply("hold")
+        return self.apply("stop_gradient")
 
     def differentiated_as(self, one: Expr, other: Expr | None = None) -> Expr:
         """This number, with the derivatives of another, or the mean of those of two."""
@@ -109,7 +109,7 @@ class Expr:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gate:
+class Select:
     """A partial derivative that is 1 where the condition holds, else 0.
 
     The adjoint is selected, not multiplied: a zero times an infinite adjoint would be NaN.
@@ -118,7 +118,7 @@ class Gate:
     condition: Expr
 
 
-Partial = Callable[..., "Expr | float | Gate"]
+Partial = Callable[..., "Expr | float | Select"]
 
 
 @dataclass(frozen=True, slots=True)

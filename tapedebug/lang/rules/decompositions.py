@@ -101,7 +101,7 @@ def _identity(like: Expr, size: int) -> Rows:
 
 
 def _held(rows: Rows) -> Rows:
-    return [tuple(x.held() for x in row) for row in rows]
+    return [tuple(x.stop_gradient() for x in row) for row in rows]
 
 
 def _repeated(count: int, state: list[Rows], step: Callable[[list[Rows]], list[Rows]]) -> list[Rows]:
@@ -127,7 +127,7 @@ def _scaled(a: Quantity, *, wide: bool = False) -> tuple[Rows, Expr]:
     """
     working = t.float64 if wide else _working(a)
     parts = [x.apply(f"to_{working.code}") for x in a.parts]
-    sizes = [x.held().apply("abs") for x in parts]
+    sizes = [x.stop_gradient().apply("abs") for x in parts]
     largest = reduce(lambda p, q: (p > q).select(p, q), sizes)
     scale = (largest > 0.0).select(largest, largest.lift(1.0))
     return rows_of(Quantity(a.type, tuple(x / scale for x in parts))), scale
@@ -188,7 +188,7 @@ def _larger(x: Expr, y: Expr | float) -> Expr:
 def _displaced(rows: Rows, moved: Sequence[Expr], side: float) -> Rows:
     """A matrix with numbers, as constants, added to its diagonal or (side -1) taken from it."""
     return [
-        tuple(x + side * moved[i].held() if i == j else x for j, x in enumerate(row))
+        tuple(x + side * moved[i].stop_gradient() if i == j else x for j, x in enumerate(row))
         for i, row in enumerate(rows)
     ]
 

@@ -14,8 +14,8 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules._table import (
     NOT_DIFFERENTIABLE,
     Expr,
-    Gate,
     Partial,
+    Select,
     bits,
     comparison,
     floats,
@@ -161,8 +161,8 @@ rule(
     text="select({0}, {1}, {2})",
     partials=(
         None,
-        lambda c, x, y, r: Gate(c),
-        lambda c, x, y, r: Gate(c.apply("not")),
+        lambda c, x, y, r: Select(c),
+        lambda c, x, y, r: Select(c.apply("not")),
     ),
 )
 
@@ -310,7 +310,7 @@ rule(
 )
 
 rule(
-    "hold",
+    "stop_gradient",
     "The same number, as a constant: no derivative passes.",
     result=same_type,
     text="{0}",

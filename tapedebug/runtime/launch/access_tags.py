@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._source import Span
-from tapedebug.compiler.access_tags import EPOCH_SHIFT, EPOCHS, SITES, THREAD, Site, site_of, stamp_of
+from tapedebug.compiler.access_tags import EPOCH_SHIFT, EPOCHS, SITES, THREAD, Site, site_of, tag_of
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.record import Record
@@ -25,11 +25,11 @@ LAST = EPOCHS - FIRST
 """How many records can be tracked."""
 WHOLE = SITES - 1
 """The site of a copy, a fill or a native function."""
-OUTSIDE = stamp_of(0, SITES, THREAD)
+OUTSIDE = tag_of(0, SITES, THREAD)
 """What stamps of writes that are not on the tape have beside their epoch: larger than all others of it."""
 
 
-class Stamps:
+class AccessTags:
     """The stamps of one buffer's memory, for scalars of one size: of each its last write and its last read.
 
     Args:
@@ -97,9 +97,9 @@ def surroundings(plan: Any, args: Sequence[Any], fresh: set[Any]) -> tuple[froze
     for p in plan.touched:
         groups.setdefault(args[p].buffer, []).append(p)
     native = plan.kernel.analysis.native
-    raced = [p for params in groups.values() if _may_race(plan, args, params) for p in params]
+    race_checked = [p for params in groups.values() if _may_race(plan, args, params) for p in params]
     unset = [p for buffer, params in groups.items() if buffer in fresh and not native for p in params]
-    return frozenset(raced), frozenset(unset)
+    return frozenset(race_checked), frozenset(unset)
 
 
 def _may_race(plan: Any, args: Sequence[Any], params: list[int]) -> bool:
@@ -155,16 +155,16 @@ def surely_inside(record: Record) -> bool:
     return all(inside(*index) for index in kernel.analysis.indices)
 
 
-def merge_bulk(stamps: Stamps, record: Record, param: int, site: Site, number: int) -> None:
+def merge_bulk(stamps: AccessTags, record: Record, param: int, site: Site, number: int) -> None:
     """Stamp what every thread of a launch did at its own index."""
     which = READS if site.kind == "read" else WRITES
     view = stamps.view(record.args[param], which)[..., site.component]
     region = view[tuple(slice(n) for n in thread_grid(record, view.ndim))]
-    mine = stamp_of(record.index + FIRST, number, 0) + np.arange(record.threads).reshape(region.shape)
+    mine = tag_of(record.index + FIRST, number, 0) + np.arange(record.threads).reshape(region.shape)
     np.maximum(region, mine, out=region)
 
 
-def merge_whole(stamps: Stamps, a: array, which: int, stamp: int) -> None:
+def merge_whole(stamps: AccessTags, a: array, which: int, stamp: int) -> None:
     """Stamp all of an array: a copy, a fill, a write from outside."""
     view = stamps.view(a, which)
     np.maximum(view, stamp, out=view)

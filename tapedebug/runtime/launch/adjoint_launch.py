@@ -16,9 +16,9 @@ from tapedebug.runtime.launch.launch import launch_dims, resolve
 from tapedebug.runtime.launch.plan import NOTHING, KernelPlan, Runner
 from tapedebug.runtime.memory.array import Values, array, make, new
 from tapedebug.runtime.memory.buffer import Bytes
-from tapedebug.runtime.reverse.argument_table import Table, reversing
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, reversing
 from tapedebug.runtime.reverse.live_space import LiveSpace
-from tapedebug.runtime.tape.buffer_versions import Scratch
+from tapedebug.runtime.tape.buffer_versions import InplaceSave
 from tapedebug.runtime.tape.record import Record, call_site
 from tapedebug.runtime.tape.tracker import Tracker, announce, announced
 
@@ -38,7 +38,7 @@ class _Given(LiveSpace):
         """The adjoint as a NumPy view."""
         return self.adjoints[a]._look()
 
-    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
         """The values that the launch would start from, which its adjoint takes further in a copy."""
         memory: Bytes = record.args[scratch.params[0]].buffer.data
         return memory[scratch.start : scratch.stop]
@@ -97,7 +97,7 @@ def run(
     call, address, _held = (_call_apart if apart else _call)(record, used, kept)
     for gradient in changed.values():
         announce(gradient, record.site, "launch")
-    before = Memory(list(used.values())) if plan.heard_back else None
+    before = Memory(list(used.values())) if plan.diagnostics_back else None
     try:
         call(0, threads, address)
     except TapedebugError as error:
@@ -130,7 +130,7 @@ def _call_apart(record: Record, used: dict[int, array], kept: dict[int, int]) ->
 
 def _call(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
     """The adjoint of any launch: what it overwrites of its own needs it writes again, in a copy."""
-    table = Table([record], _Given({record.args[p]: g for p, g in used.items()}))
+    table = ArgumentTable([record], _Given({record.args[p]: g for p, g in used.items()}))
     ((call,), _, (address,)) = table.steps([record])[1:]
     return table.leaving(record, kept) or call, address, table
 

@@ -20,9 +20,9 @@ from tapedebug.compiler.parallel_info import Bound, Place, evaluated
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types
 from tapedebug.runtime.launch.argument_packing import address_of
-from tapedebug.runtime.launch.print_buffer import FAILED, JOURNAL
-from tapedebug.runtime.memory.alias_spans import contiguous, memory
-from tapedebug.runtime.parallel.parallel_entry import Large
+from tapedebug.runtime.launch.print_buffer import FAILED, PRINT_BUFFER
+from tapedebug.runtime.memory.alias_spans import alias_span, contiguous
+from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
 from tapedebug.runtime.replay.shadow_memory import MARGIN
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def are_confined(records: Sequence[Record]) -> bool:
 
     As far as is known before it runs: an index that was read from memory may be anything.
     """
-    tests: dict[Any, Checked] = {}
+    tests: dict[Any, BoundsPrecheck] = {}
     for record in records:
         plan: Any = record.plan
-        if record.kind != "kernel" or BOUNDS in plan.heard:
+        if record.kind != "kernel" or BOUNDS in plan.diagnostics:
             continue
         if plan not in tests:
             variant = Variant("forward", strided=plan.strided)
-            tests[plan] = Checked(plan.kernel, variant, plan.large, plan.large)
+            tests[plan] = BoundsPrecheck(plan.kernel, variant, plan.large, plan.large)
         room = {}
         for param in plan.arrays:
             a = record.args[param]
@@ -60,7 +60,7 @@ def are_confined(records: Sequence[Record]) -> bool:
     return True
 
 
-class Checked:
+class BoundsPrecheck:
     """Runs threads of which no index is outside; else nothing is read or written there, and it raises.
 
     Args:
@@ -78,7 +78,7 @@ class Checked:
         self._reaches: Reaches | None = None
         self._words = Struct("")
         self._known: dict[Any, bool] = {}
-        self._probes: dict[str, Large] = {}
+        self._probes: dict[str, ParallelEntry] = {}
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads; `args` is the address of the packed slots.
@@ -158,11 +158,11 @@ class Checked:
     def _probed(self, kind: str, threads: int, address: int) -> bool:
         probe = self._probes.get(kind)
         if probe is None:
-            probe = self._probes[kind] = Large(self.kernel.probing(self.variant, kind), self.kernel)
-        with JOURNAL.lock:
-            JOURNAL.header[FAILED] = 0
+            probe = self._probes[kind] = ParallelEntry(self.kernel.probing(self.variant, kind), self.kernel)
+        with PRINT_BUFFER.lock:
+            PRINT_BUFFER.header[FAILED] = 0
             probe(0, threads, address)
-            return not JOURNAL.header[FAILED]
+            return not PRINT_BUFFER.header[FAILED]
 
     def _look(self, threads: int, words: memoryview) -> Callable[[str, int, int], int]:
         layout, rest = self.kernel.layout, prod(words[1 : max(1, self.kernel.axes)])
@@ -246,7 +246,7 @@ class Checked:
         layout = self.kernel.layout
         slot = (layout.values if side == "value" else layout.adjoints)[param]
         shape, strides, item = self._form(place, words)
-        found = memory(place, words[slot], shape, strides, item)
+        found = alias_span(place, words[slot], shape, strides, item)
         return found.start, found.stop
 
     def _form(self, place: Place, words: memoryview) -> tuple[tuple[int, ...], tuple[int, ...], int]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.compiler.objects import Entry
-from tapedebug.runtime.launch.bounds_precheck import Checked
+from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
 from tapedebug.runtime.launch.plan import Runner
-from tapedebug.runtime.parallel.parallel_entry import Large
+from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
 
 if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
@@ -93,10 +93,10 @@ class CallList:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
         for number, (run, threads, at) in enumerate(self):
-            if type(run) is Checked and at is not None and run.is_shown(threads, at):
+            if type(run) is BoundsPrecheck and at is not None and run.is_shown(threads, at):
                 self._runs[number] = run.plain
         self._runs = [
-            self._resolved(number, run) if type(run) is Large else run
+            self._resolved(number, run) if type(run) is ParallelEntry else run
             for number, run in enumerate(self._runs)
         ]
         if calls < FEW:  # each is a part, whatever it is
@@ -122,7 +122,7 @@ class CallList:
             self._starts.append(other)
             start = other + 1
 
-    def _resolved(self, number: int, run: Large) -> Runner:
+    def _resolved(self, number: int, run: ParallelEntry) -> Runner:
         """What a call does: of a launch of many threads that follows from its arguments, packed by now."""
         threads, at = self._threads[number], self._addresses[number]
         if threads < run.least:

@@ -14,7 +14,7 @@ from tapedebug.compiler.diagnostics import FATAL
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch import argument_checks
 from tapedebug.runtime.launch.access_tags import surely_inside
-from tapedebug.runtime.launch.finite_check import Finite
+from tapedebug.runtime.launch.finite_check import FiniteCheck
 from tapedebug.runtime.launch.plan import KernelPlan
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
@@ -70,7 +70,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     def run() -> None:
         plan.large(0, threads, address_of(packed))
 
-    fails = bool(plan.heard & FATAL or config.verify_fp)
+    fails = bool(plan.diagnostics & FATAL or config.verify_fp)
     if tape is not None and tape.tracking is not None and record is not None:
         run = tape.tracking.prepared(record)
         fails = fails or not surely_inside(record)
@@ -78,7 +78,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     if before is None:
         _noted(written, run, tape, record)
         return
-    finite = Finite(array._look) if config.verify_fp else None
+    finite = FiniteCheck(array._look) if config.verify_fp else None
     start = perf_counter()
     try:
         if finite is not None:

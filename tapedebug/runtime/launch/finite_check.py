@@ -9,14 +9,14 @@ import numpy as np
 
 from tapedebug._errors import NonFiniteError
 from tapedebug.lang import types
-from tapedebug.runtime.launch.plan import Plan
+from tapedebug.runtime.launch.plan import LaunchPlan
 from tapedebug.runtime.memory.array import array
 
 Values = np.ndarray[Any, Any]
 Arguments = tuple[Any, ...]
 
 
-class Finite:
+class FiniteCheck:
     """Looks at what a launch writes (or its adjoint), before and after it.
 
     Args:
@@ -28,12 +28,12 @@ class Finite:
         self.back = look is not array._look
         self.fine: dict[int, Values | None] = {}
 
-    def before(self, plan: Plan, args: Arguments) -> None:
+    def before(self, plan: LaunchPlan, args: Arguments) -> None:
         """Remember what is finite now; None where all of it is."""
         chosen = plan.active if self.back else plan.written
         self.fine = {p: self._where(args[p]) for p in chosen if types.is_float(args[p].dtype)}
 
-    def after(self, plan: Plan, args: Arguments) -> None:
+    def after(self, plan: LaunchPlan, args: Arguments) -> None:
         """Refuse numbers that were finite and are not.
 
         Raises:
@@ -51,7 +51,7 @@ class Finite:
         found: Values = np.isfinite(self.look(a))
         return None if found.all() else found
 
-    def _error(self, plan: Plan, args: Arguments, param: int, born: Values) -> NonFiniteError:
+    def _error(self, plan: LaunchPlan, args: Arguments, param: int, born: Values) -> NonFiniteError:
         a = args[param]
         place = tuple(int(k) for k in np.argwhere(born)[0])
         count = int(born.sum())
@@ -71,7 +71,7 @@ class Finite:
             hint="set config.verify_fp = False, record a tape, and let wp.diagnose(tape) find the operation",
         )
 
-    def _read(self, plan: Plan, args: Arguments, param: int) -> list[str]:
+    def _read(self, plan: LaunchPlan, args: Arguments, param: int) -> list[str]:
         """Whether what the launch reads is finite: else the cause lies before it."""
         notes = []
         for p in sorted(plan.reads - {param}):
@@ -83,7 +83,7 @@ class Finite:
         return notes
 
 
-def _name(plan: Plan) -> str:
+def _name(plan: LaunchPlan) -> str:
     return f"kernel `{plan.kernel.__name__}`" if plan.kernel is not None else plan.name
 
 

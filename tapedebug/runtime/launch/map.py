@@ -24,11 +24,11 @@ from tapedebug.runtime.tape.buffer_versions import share_elements
 from tapedebug.runtime.tape.record import call_site, site_span
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.elementwise import Mapped, Operand
+    from tapedebug.compiler.elementwise import ElementwiseKernel, Operand
 
 Arrays = array | indexedarray
 
-_MADE: dict[Any, Mapped] = {}
+_MADE: dict[Any, ElementwiseKernel] = {}
 """The kernels, by function and kind of arguments."""
 
 
@@ -187,9 +187,9 @@ def _kernel(
     declared: Sequence[Any],
     shape: Shape,
     in_place: bool,
-) -> Mapped:
+) -> ElementwiseKernel:
     """The kernel for arguments of these kinds, made when it is first asked for."""
-    from tapedebug.compiler.elementwise import Operand, mapped
+    from tapedebug.compiler.elementwise import Operand, elementwise_kernel
 
     dtypes = [a.dtype for a in args if isinstance(a, array | indexedarray)]
     scalars = {types.scalar_of(dtype) for dtype in dtypes if not types.is_struct(dtype)}
@@ -208,7 +208,9 @@ def _kernel(
     if found is None:
         place = site_span(call_site())
         try:
-            found = _MADE[key] = mapped(name, function, template, operands, len(shape), place, in_place)
+            found = _MADE[key] = elementwise_kernel(
+                name, function, template, operands, len(shape), place, in_place
+            )
         except TapedebugError as error:
             raise error.with_traceback(None) from None
     return found

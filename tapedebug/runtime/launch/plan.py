@@ -20,10 +20,10 @@ from tapedebug.contract import Kind
 from tapedebug.lang import types
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.argument_packing import Packer, packing
-from tapedebug.runtime.launch.bounds_precheck import Checked
-from tapedebug.runtime.launch.print_buffer import JOURNAL, Listener
+from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
+from tapedebug.runtime.launch.print_buffer import PRINT_BUFFER, Listener
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.parallel.parallel_entry import Large, least_of
+from tapedebug.runtime.parallel.parallel_entry import ParallelEntry, least_of
 from tapedebug.runtime.tape.gradient_history import is_gradient
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def has_gradient(a: array) -> bool:
     return a.requires_grad and types.is_float(a.dtype)
 
 
-class Plan:
+class LaunchPlan:
     """The shared facts of a kind of record.
 
     Attributes:
@@ -66,7 +66,7 @@ class Plan:
             see what others wrote. The third says whether that is so even if both are the same view.
         arrays: All array parameters of a kernel.
         idle: Those of them that it never accesses.
-        heard_back: The kinds of remarks that the reverse pass makes.
+        diagnostics_back: The kinds of remarks that the reverse pass makes.
         value_slots: Where the pointers of the arrays are packed.
         adjoint_slots: Where those of the active ones' adjoints are.
         needed_slots: Where those of the needed ones are.
@@ -79,12 +79,12 @@ class Plan:
         "arrays",
         "atomic",
         "covers",
+        "diagnostics_back",
         "early",
         "exposed",
         "found",
         "fresh",
         "gradients",
-        "heard_back",
         "idle",
         "info",
         "kernel",
@@ -126,7 +126,7 @@ class Plan:
         self.arrays: tuple[int, ...] = ()
         self.gradients: tuple[int, ...] = ()
         self.idle: tuple[int, ...] = ()
-        self.heard_back = NOTHING_SAID
+        self.diagnostics_back = NOTHING_SAID
         self.value_slots: Slots = ()
         self.adjoint_slots: Slots = ()
         self.needed_slots: Slots = ()
@@ -183,7 +183,7 @@ class Plan:
         raise NotImplementedError(self.kind)
 
 
-class KernelPlan(Plan):
+class KernelPlan(LaunchPlan):
     """A plan that can run: packs arguments and knows the compiled entry.
 
     Attributes:
@@ -197,16 +197,16 @@ class KernelPlan(Plan):
         tested: The same; raises where bounds are checked and an index of the launch would be outside.
         fitted: The same as that, and None where arguments are of other kinds.
         tail: Zeros for the adjoint pointers, and the address of the journal.
-        heard: The kinds of remarks that launches make.
+        diagnostics: The kinds of remarks that launches make.
         watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
     """
 
     __slots__ = (
         "adjoints",
+        "diagnostics",
         "differentiates",
         "fitted",
         "floats",
-        "heard",
         "large",
         "least",
         "packed",
@@ -260,26 +260,28 @@ class KernelPlan(Plan):
         self.adjoint_slots = tuple((p, adjoints[p]) for p in sorted(active))
         self.needed_slots = tuple((p, values[p]) for p in self.needed)
         self.packers = packers
-        self.heard, self.heard_back = kernel.speech(), kernel.speech(back=True)
+        self.diagnostics, self.diagnostics_back = kernel.speech(), kernel.speech(back=True)
         self.exposed = tuple(
             (p, q, bool({p, q} & analysis.elsewhere))
             for p in self.written
             for q in self.touched
             if p != q and {p, q} <= active
         )
-        journal = JOURNAL.address.to_bytes(8, sys.byteorder)
+        journal = PRINT_BUFFER.address.to_bytes(8, sys.byteorder)
         self.tail = bytes(8 * len(arrays)) + journal
         self.packed, self.fitted = packing(packers, args, self.tail)
-        entry = kernel.forward(strided=self.strided, heard=self.heard, late=True)
-        self.large, self.least = runner(entry, kernel, self.heard), least_of(kernel)
-        before = isinstance(self.large, Checked) and self.heard == CHECKED
-        self.watched = bool(self.heard and not before) or config.verify_fp
+        entry = kernel.forward(strided=self.strided, diagnostics=self.diagnostics, late=True)
+        self.large, self.least = runner(entry, kernel, self.diagnostics), least_of(kernel)
+        before = isinstance(self.large, BoundsPrecheck) and self.diagnostics == CHECKED
+        self.watched = bool(self.diagnostics and not before) or config.verify_fp
         self.tested = self.packed
-        if not self.watched and isinstance(self.large, Checked):
+        if not self.watched and isinstance(self.large, BoundsPrecheck):
             tests, self.large = self.large, self.large.plain
             self.tested = tests.packing(self.packed, self.written)
             self.fitted = tests.packing(self.fitted, self.written)
-        self.run = self.large.entry if type(self.large) is Large else self.large  # compiled when it is called
+        self.run = (
+            self.large.entry if type(self.large) is ParallelEntry else self.large
+        )  # compiled when it is called
         self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
@@ -287,13 +289,13 @@ class KernelPlan(Plan):
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for); both print nothing."""
-        heard, holds = self._checks
-        if not (f64 or heard or self.heard):
+        diagnostics, holds = self._checks
+        if not (f64 or diagnostics or self.diagnostics):
             return self.large
-        key = f64, heard, holds
+        key = f64, diagnostics, holds
         if key not in self.twins:
-            entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard, late=True)
-            self.twins[key] = runner(entry, self.kernel, heard, holds=holds)
+            entry = self.kernel.forward(f64=f64, strided=self.strided, diagnostics=diagnostics, late=True)
+            self.twins[key] = runner(entry, self.kernel, diagnostics, holds=holds)
         return self.twins[key]
 
     @property
@@ -304,14 +306,16 @@ class KernelPlan(Plan):
         """
         if self.kernel.demands_bounds:
             return CHECKED, False
-        if BOUNDS in self.heard:
+        if BOUNDS in self.diagnostics:
             return CHECKED, True
         return (CHECKED, is_shown()) if self.kernel.check_bounds else (NOTHING_SAID, False)
 
     def asserted_run(self) -> Runner:
         """The forward entry with the assertions of a launch, which prints nothing."""
-        heard = self.heard & FATAL
-        return runner(self.kernel.forward(strided=self.strided, heard=heard), self.kernel, heard)
+        diagnostics = self.diagnostics & FATAL
+        return runner(
+            self.kernel.forward(strided=self.strided, diagnostics=diagnostics), self.kernel, diagnostics
+        )
 
     def adjoint_run(
         self,
@@ -331,16 +335,16 @@ class KernelPlan(Plan):
         adjoints of `kept` stay as they are. With `shared`, the parameters of `replay` are different views
         that overlap.
         """
-        heard, holds = self._checks if not live and not guarded else (NOTHING_SAID, False)
+        diagnostics, holds = self._checks if not live and not guarded else (NOTHING_SAID, False)
         if live:
-            heard = self.heard_back
+            diagnostics = self.diagnostics_back
         key = (
             replay,
             memory,
             f64,
             guarded,
             config.strong_zero,
-            heard,
+            diagnostics,
             config.interpreted,
             rounded,
             kept,
@@ -357,13 +361,13 @@ class KernelPlan(Plan):
                 memory=memory,
                 guarded=guarded,
                 strong_zero=config.strong_zero,
-                heard=heard,
+                diagnostics=diagnostics,
                 rounded=rounded,
                 kept=kept,
                 late=True,
                 shared=shared,
             )
-            found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint", holds=holds)
+            found = self.adjoints[key] = runner(entry, self.kernel, diagnostics, "adjoint", holds=holds)
         return found
 
     def warp_run(self, retained: frozenset[int]) -> Runner | None:
@@ -371,13 +375,13 @@ class KernelPlan(Plan):
 
         The arrays of `retained` keep the adjoints of what they lost.
         """
-        from tapedebug.compiler.kernel_queries import warp_adjoint, warp_limits
+        from tapedebug.compiler.kernel_queries import warp_adjoint, warp_divergences_of
         from tapedebug.compiler.passes.warp_forward import NotEmulated
 
         key = (retained, config.interpreted)
         if key not in self.warps:
             self.warps[key] = None
-            if retained or warp_limits(self.kernel, self.active):
+            if retained or warp_divergences_of(self.kernel, self.active):
                 with contextlib.suppress(NotEmulated):
                     entry = warp_adjoint(self.kernel, self.active, strided=self.strided, retained=retained)
                     self.warps[key] = runner(entry, self.kernel)
@@ -395,15 +399,20 @@ class KernelPlan(Plan):
 
     def tangent_run(self, f64: bool, detached: bool) -> Runner:
         """The tangent entry (compiled when first asked for)."""
-        heard, holds = self._checks
-        key = (f64, detached, config.strong_zero, config.interpreted, heard, holds)
+        diagnostics, holds = self._checks
+        key = (f64, detached, config.strong_zero, config.interpreted, diagnostics, holds)
         found = self.tangents.get(key)
         if found is None:
             active = frozenset(p for p, _ in self.dotted(detached))
             entry = self.kernel.tangent(
-                active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard, late=True
+                active,
+                f64=f64,
+                strided=self.strided,
+                strong_zero=config.strong_zero,
+                diagnostics=diagnostics,
+                late=True,
             )
-            found = self.tangents[key] = runner(entry, self.kernel, heard, "tangent", holds=holds)
+            found = self.tangents[key] = runner(entry, self.kernel, diagnostics, "tangent", holds=holds)
         return found
 
     def adjoint_tangent_run(self, replay: frozenset[int], f64: bool, shared: bool = False) -> Runner:
@@ -424,30 +433,32 @@ class KernelPlan(Plan):
 
 
 def runner(
-    entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: str = "", *, holds: bool = False
+    entry: Any, kernel: Any, diagnostics: frozenset[str] = NOTHING_SAID, of: str = "", *, holds: bool = False
 ) -> Runner:
     """How an entry runs over its threads: many of them on several processors.
 
-    A kernel that says something is heard in the order of its threads, and what it does without saying it is
+    A kernel with diagnostics runs in the order of its threads, and what it does without saying it is
     the same to the last bit.
 
     Args:
         entry: Compiled code.
         kernel: Its kernel.
-        heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
+        diagnostics: The kinds that it emits: output is shown when it has run, failures raise.
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
         holds: An index that is outside raises nothing: it is held inside.
     """
-    if heard - {PAUSE}:
+    if diagnostics - {PAUSE}:
         listener = Listener(kernel, entry, of)
-        variant = kernel.variant_of(entry) if BOUNDS in heard and isinstance(entry, Entry) else None
+        variant = kernel.variant_of(entry) if BOUNDS in diagnostics and isinstance(entry, Entry) else None
         if variant is None:
             return listener
-        plain = runner(kernel.unchecked(variant), kernel, heard - CHECKED, of)
-        otherwise = runner(kernel.held(variant), kernel, heard - CHECKED, of) if holds else listener
-        return Checked(kernel, replace(variant, heard=variant.heard - CHECKED), plain, otherwise)
+        plain = runner(kernel.unchecked(variant), kernel, diagnostics - CHECKED, of)
+        otherwise = runner(kernel.held(variant), kernel, diagnostics - CHECKED, of) if holds else listener
+        return BoundsPrecheck(
+            kernel, replace(variant, diagnostics=variant.diagnostics - CHECKED), plain, otherwise
+        )
     says = kernel.speech(back=of == "adjoint") - {PAUSE, BOUNDS}
     if isinstance(entry, Entry):
-        return entry.settled() if says else Large(entry, kernel)
+        return entry.settled() if says else ParallelEntry(entry, kernel)
     run: Runner = entry
     return run

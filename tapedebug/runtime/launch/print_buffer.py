@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import BoundsError, KernelAssertionError, TapedebugError
-from tapedebug.compiler.diagnostics import BOUNDS, EXPECT, MOST, Remark
+from tapedebug.compiler.diagnostics import BOUNDS, EXPECT, MOST, Diagnostic
 from tapedebug.compiler.layout import DIMS
 from tapedebug.runtime.config import config
 
@@ -28,8 +28,8 @@ ADDRESS, CAPACITY, USED, LINES, LIMIT, DROPPED, FAILED, THREAD = range(8)
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Journal:
-    """A journal; `JOURNAL` is that of launches, checks may have their own.
+class PrintBuffer:
+    """A journal; `PRINT_BUFFER` is that of launches, checks may have their own.
 
     Attributes:
         address: Of its header, which never moves.
@@ -67,7 +67,7 @@ class Journal:
         return int(self.header[FAILED]) - 1, int(self.header[THREAD]), self.words[start : start + MOST].copy()
 
 
-JOURNAL = Journal()
+PRINT_BUFFER = PrintBuffer()
 
 
 class Listener:
@@ -93,12 +93,12 @@ class Listener:
             KernelAssertionError: An assertion failed.
             BoundsError: An index was outside its array.
         """
-        with JOURNAL.lock:
-            JOURNAL.open()
+        with PRINT_BUFFER.lock:
+            PRINT_BUFFER.open()
             self.entry(lo, hi, args)
-            entries, failure = JOURNAL.entries(), JOURNAL.failure()
-            dropped = int(JOURNAL.header[DROPPED])
-        remarks: tuple[Remark, ...] = self.entry.remarks
+            entries, failure = PRINT_BUFFER.entries(), PRINT_BUFFER.failure()
+            dropped = int(PRINT_BUFFER.header[DROPPED])
+        remarks: tuple[Diagnostic, ...] = self.entry.remarks
         grid = ctypes.cast(args, ctypes.POINTER(ctypes.c_int64))[:DIMS]
         inner = grid[1 : self.kernel.axes]
         dims = (-(-hi // max(1, math.prod(inner))), *inner)  # a launch may have more axes than are asked for
@@ -111,7 +111,7 @@ class Listener:
             number, thread, words = failure
             raise self._error(remarks[number], thread, words, dims, grid)
 
-    def _line(self, remark: Remark, thread: int, words: Words, dims: tuple[int, ...]) -> str:
+    def _line(self, remark: Diagnostic, thread: int, words: Words, dims: tuple[int, ...]) -> str:
         if remark.kind != EXPECT:
             return remark.said(words)
         where = f"{remark.text} in thread {thread_name(thread, dims)}: {', '.join(remark.seen(words))}"
@@ -127,7 +127,7 @@ class Listener:
         return f"{self.of} of kernel `{self.kernel.__name__}`".removeprefix(" of ")
 
     def _error(
-        self, remark: Remark, number: int, words: Words, dims: tuple[int, ...], grid: list[int]
+        self, remark: Diagnostic, number: int, words: Words, dims: tuple[int, ...], grid: list[int]
     ) -> TapedebugError:
         thread = thread_name(number, dims)
         undone = "the reverse pass" if self.of == "adjoint" else "the launch"
@@ -150,7 +150,7 @@ class Listener:
         )
 
 
-def _fitting(remark: Remark, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:
+def _fitting(remark: Diagnostic, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:
     """Hint for an index that is outside: if it is the thread's own, the launch is too large."""
     array = re.fullmatch(r"axis \d of (`.*`)", remark.text)
     own = [axis for axis, place in enumerate(thread) if place == index and grid[axis] > length]

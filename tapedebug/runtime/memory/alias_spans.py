@@ -11,7 +11,7 @@ from tapedebug.compiler.parallel_info import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class AliasSpan:
     """The elements of one cell.
 
     Attributes:
@@ -32,7 +32,7 @@ class Memory:
     strides: tuple[int, ...]
     item: int
 
-    def same(self, other: Memory) -> bool:
+    def same(self, other: AliasSpan) -> bool:
         """Whether both are the very same view."""
         return (self.first, self.shape, self.strides, self.item) == (
             other.first,
@@ -57,7 +57,9 @@ def folds(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
     return False
 
 
-def memory(place: Place, first: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Memory:
+def alias_span(
+    place: Place, first: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int
+) -> AliasSpan:
     """The elements of a cell."""
     start, stop = first, first + item
     for length, stride in zip(shape, strides, strict=True):
@@ -67,7 +69,7 @@ def memory(place: Place, first: int, shape: tuple[int, ...], strides: tuple[int,
             stop += (length - 1) * stride
     if 0 in shape:
         stop = start = first
-    return Memory(place, first, start, stop, shape, strides, item)
+    return AliasSpan(place, first, start, stop, shape, strides, item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,10 @@ def arrangement(firsts: Sequence[int], spans: Sequence[tuple[int, int]]) -> tupl
     return tuple(sorted(found))
 
 
-def meetings(memories: list[Memory]) -> Iterator[tuple[Memory, Memory]]:
+def overlapping_pairs(memories: list[AliasSpan]) -> Iterator[tuple[AliasSpan, AliasSpan]]:
     """The pairs that may share elements."""
     ordered = sorted((m for m in memories if m.first and m.start < m.stop), key=lambda m: m.start)
-    reached: list[Memory] = []
+    reached: list[AliasSpan] = []
     for one in ordered:
         reached = [other for other in reached if other.stop > one.start]
         for other in reached:
@@ -168,7 +170,7 @@ def meetings(memories: list[Memory]) -> Iterator[tuple[Memory, Memory]]:
         reached.append(one)
 
 
-def _interleaved(one: Memory, other: Memory) -> bool:
+def _interleaved(one: AliasSpan, other: AliasSpan) -> bool:
     """Whether the elements of one lie between those of the other, as the fields of structs do."""
     step = gcd(*(s for m in (one, other) for s, n in zip(m.strides, m.shape, strict=True) if n > 1))
     after = (other.first - one.first) % step if step else 0

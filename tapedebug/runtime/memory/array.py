@@ -19,7 +19,7 @@ from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime.device import CPU, Device, get_device
 from tapedebug.runtime.memory import convert
-from tapedebug.runtime.memory.array_protocols import Exchange
+from tapedebug.runtime.memory.array_protocols import ArrayProtocols
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.memory.operators import Arithmetic
 from tapedebug.runtime.state import here
@@ -33,7 +33,7 @@ KINDS: dict[tuple[Any, int, bool, bool, bool], int] = {}
 """Small numbers for (dtype, ndim, contiguous, has a gradient, is one): what `launch` keys its plans with."""
 
 
-class array(Exchange, Arithmetic):
+class array(ArrayProtocols, Arithmetic):
     """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
 
     `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of
@@ -455,10 +455,10 @@ def new(shape: Shape, dtype: Any, *, zeroed: bool = False, requires_grad: bool =
     """A contiguous array in new memory."""
     nbytes, strides, size, words = _layout(shape, dtype)
     buffer = Buffer.allocate(nbytes, zeroed=zeroed)
-    a: array = object.__new__(array if buffer.owed is None else _Late)
+    a: array = object.__new__(array if buffer.deferred_zero is None else _Late)
     a.buffer, a.dtype, a.shape, a.strides = buffer, dtype, shape, strides
     a.ndim, a.size, a.is_contiguous, a.start, a.stop = len(shape), size, True, 0, nbytes
-    if buffer.owed is None:
+    if buffer.deferred_zero is None:
         a.ptr = ptr = buffer.address
         a._packed = _SLOTS[0].pack(ptr) + words
     a._grad = a._fields = None

@@ -21,7 +21,7 @@ _HOST = (1, 0)
 """DLPack's name of the CPU: (kDLCPU, device 0)."""
 
 
-class Exchange:
+class ArrayProtocols:
     """The methods by which other libraries read and share the memory of an array.
 
     Whoever shares memory can write it behind the tape's back. As long as such a view lives, its buffer counts
@@ -163,7 +163,7 @@ def _rebuilt(
     retain: bool,
     gradient: Values | None,
 ) -> array:
-    """The array of `Exchange.__reduce__`."""
+    """The array of `ArrayProtocols.__reduce__`."""
     from tapedebug.runtime.memory.array import new
 
     dtype = spelled if types.is_struct(spelled) else from_words(*spelled)

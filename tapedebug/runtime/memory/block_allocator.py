@@ -27,7 +27,7 @@ KEPT = 256 << 20
 """Bytes that are kept at most."""
 
 
-class Blocks:
+class BlockAllocator:
     """Blocks by their size, the sizes that came first at first.
 
     Args:
@@ -67,7 +67,7 @@ class Blocks:
         self.nbytes = sum(length * len(blocks) for length, blocks in list(self.blocks.items()))
 
 
-kept = Blocks(KEPT)
+kept = BlockAllocator(KEPT)
 """Those of this process."""
 
 

@@ -18,12 +18,12 @@ import numpy as np
 from tapedebug._errors import TapedebugWarning
 from tapedebug.runtime.memory.block_allocator import ALIGNMENT as ALIGNMENT
 from tapedebug.runtime.memory.block_allocator import uncleared
-from tapedebug.runtime.memory.lazy_zero import LEAST, Uncleared, settle
+from tapedebug.runtime.memory.lazy_zero import LEAST, DeferredZero, settle
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.tape.gradient_history import History, window_opened
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.tape.buffer_versions import Ledger
+    from tapedebug.runtime.tape.buffer_versions import BufferVersions
     from tapedebug.runtime.tape.tracker import Tracker
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -74,7 +74,7 @@ class Buffer:
         held: What must live as long as the buffer.
         number: Tells it from all other buffers of the process, also from those that are gone.
         views: How many NumPy views of it were opened so far.
-        owed: Its memory, where that should hold zeros and is not cleared yet; `data` and `address` clear it.
+        deferred_zero: Memory that should hold zeros but is not cleared yet; `data` and `address` clear it.
         undefined: Its content was undefined when it was made, and nobody could write it unseen since.
         handed_over: It is memory of another library that the caller made the gradient of an array.
     """
@@ -84,13 +84,13 @@ class Buffer:
         "address",
         "adjoint",
         "data",
+        "deferred_zero",
         "fill",
         "handed_over",
         "held",
         "history",
         "nbytes",
         "number",
-        "owed",
         "undefined",
         "views",
         "watch",
@@ -109,7 +109,7 @@ class Buffer:
         known: bool = True,
         late: bool = False,
     ) -> None:
-        self.owed: Uncleared | None = None
+        self.deferred_zero: DeferredZero | None = None
         self.nbytes: int = data.nbytes
         self.adjoint: Buffer | None = None
         self.fill = fill
@@ -121,14 +121,14 @@ class Buffer:
         self.held: list[object] = []
         self.undefined = self.handed_over = False
         if late:
-            self.owed = Uncleared(data)
+            self.deferred_zero = DeferredZero(data)
             self.__class__ = _LateBuffer
         else:
             self.place(data, known=known)
 
     def place(self, data: Bytes, *, known: bool = True) -> None:
         """Take memory."""
-        if known and self.owed is not None:
+        if known and self.deferred_zero is not None:
             self.__class__ = Buffer
         self.data = data
         self.address = data.__array_interface__["data"][0] if data.size else 0
@@ -229,7 +229,7 @@ class Buffer:
         """True if the memory belongs to another library."""
         return isinstance(self.data.base, _Foreign)
 
-    def watchers(self) -> list[tuple[Ledger, Tracker]]:
+    def watchers(self) -> list[tuple[BufferVersions, Tracker]]:
         """The ledgers of live tapes that use this buffer, with their trackers."""
         trackers = [tracker for ref in self.watch if (tracker := ref()) is not None]
         return [(tracker.ledgers[self], tracker) for tracker in trackers]

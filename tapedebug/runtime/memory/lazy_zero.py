@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.runtime.parallel import parallel_memcpy
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.launch.plan import Plan
+    from tapedebug.runtime.launch.plan import LaunchPlan
     from tapedebug.runtime.memory.block_allocator import Bytes
     from tapedebug.runtime.memory.buffer import Buffer
 
@@ -38,7 +38,7 @@ waiting = _Count()
 _lock = threading.RLock()
 
 
-class Uncleared:
+class DeferredZero:
     """Memory of a buffer that should hold zeros."""
 
     __slots__ = ("block", "count")
@@ -54,21 +54,25 @@ class Uncleared:
 def settle(buffer: Buffer, *, clear: bool = True) -> None:
     """Give a buffer its memory, with zeros in it unless it is overwritten at once."""
     with _lock:
-        owed = buffer.owed
-        if owed is None:
+        deferred_zero = buffer.deferred_zero
+        if deferred_zero is None:
             return
         if clear:
-            parallel_memcpy.clear(owed.block)
-        buffer.place(owed.block)
-        buffer.owed = None
+            parallel_memcpy.clear(deferred_zero.block)
+        buffer.place(deferred_zero.block)
+        buffer.deferred_zero = None
 
 
-def covered(plan: Plan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
+def covered(plan: LaunchPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
     """Of the buffers that are not cleared, those that a launch overwrites wholly: they have memory now."""
     found = []
     for p in plan.covers:
         a = args[p]
-        if a.buffer.owed is not None and a.shape == sizes and sum([a is other for other in args]) == 1:
+        if (
+            a.buffer.deferred_zero is not None
+            and a.shape == sizes
+            and sum([a is other for other in args]) == 1
+        ):
             settle(a.buffer, clear=False)
             found.append(a.buffer)
     return found

@@ -11,7 +11,7 @@ import numpy as np
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime.device import get_device
-from tapedebug.runtime.launch.plan import Plan, has_gradient
+from tapedebug.runtime.launch.plan import LaunchPlan, has_gradient
 from tapedebug.runtime.memory import convert, struct_fields
 from tapedebug.runtime.memory.array import array, new
 from tapedebug.runtime.memory.buffer import ZERO
@@ -164,7 +164,7 @@ def mark(a: array, *, writes: bool) -> None:
         tape.tracker.before(probe)
 
 
-def _begin(plan: Plan, args: tuple[array, ...], how: str, written: array) -> Record | None:
+def _begin(plan: LaunchPlan, args: tuple[array, ...], how: str, written: array) -> Record | None:
     """Announce a write; the record that is to be committed after it, on an active tape."""
     tape = state.tape
     if tape is None:

@@ -31,7 +31,7 @@ class _Last:
 _last = _Last()
 
 
-class Pace:
+class CostModel:
     """How long launches of one size take, alone and together: which is tried next."""
 
     __slots__ = ("alone", "patience", "runs", "waits", "wakes")

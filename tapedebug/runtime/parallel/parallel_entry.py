@@ -6,7 +6,7 @@ from ctypes import string_at
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.parallel.schedule import Course, Survey
+    from tapedebug.runtime.parallel.schedule import LaunchSchedule, Scheduler
 
 LARGE = 256
 """Threads from which a launch is looked at more closely."""
@@ -19,7 +19,7 @@ def least_of(kernel: Any) -> int:
     return LOOPING if kernel.analysis.loops else LARGE
 
 
-class Large:
+class ParallelEntry:
     """Runs threads `lo … hi-1` with the packed arguments at an address, as an entry does.
 
     Attributes:
@@ -31,8 +31,8 @@ class Large:
 
     def __init__(self, entry: Any, kernel: Any) -> None:
         self.entry, self.kernel, self.least = entry, kernel, least_of(kernel)
-        self.survey: Survey | None = None
-        self._last: tuple[int, bytes, Course | None] = (0, b"", None)
+        self.survey: Scheduler | None = None
+        self._last: tuple[int, bytes, LaunchSchedule | None] = (0, b"", None)
 
     @property
     def address(self) -> int:
@@ -71,21 +71,21 @@ class Large:
         course = survey.course(threads, string_at(args, survey.size))
         return course.entry.settled() if course.is_short(seconds) else None
 
-    def _survey(self) -> Survey | None:
+    def _survey(self) -> Scheduler | None:
         """What is known of the entry; None where the kernel was compiled anew, and is another now."""
-        from tapedebug.runtime.parallel.schedule import Survey  # small programs do without
+        from tapedebug.runtime.parallel.schedule import Scheduler  # small programs do without
 
         variant = self.kernel.variant_of(self.entry)
         if variant is not None:
-            self.survey = Survey(self.kernel, variant, self.entry)
+            self.survey = Scheduler(self.kernel, variant, self.entry)
         return self.survey
 
 
 def entry_of(run: Any) -> Any:
     """What runs the same over few threads."""
-    return run.entry.settled() if type(run) is Large else run
+    return run.entry.settled() if type(run) is ParallelEntry else run
 
 
 def sized(run: Any, threads: int) -> Any:
     """What runs the same over so many threads: over few, the entry itself."""
-    return run.entry.settled() if type(run) is Large and threads < run.least else run
+    return run.entry.settled() if type(run) is ParallelEntry and threads < run.least else run

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug._lazy_module import later
-from tapedebug.runtime.parallel.cost_model import Pace
+from tapedebug._lazy_module import lazy_module
+from tapedebug.runtime.parallel.cost_model import CostModel
 
 if TYPE_CHECKING:
     from tapedebug.compiler import work_queue
     from tapedebug.runtime.parallel import thread_pool
 else:  # small programs do without
     work_queue, thread_pool = (
-        later("tapedebug.compiler.work_queue"),
-        later("tapedebug.runtime.parallel.thread_pool"),
+        lazy_module("tapedebug.compiler.work_queue"),
+        lazy_module("tapedebug.runtime.parallel.thread_pool"),
     )
 
 Values = np.ndarray[Any, Any]
@@ -29,7 +29,7 @@ PART = 1 << 18
 MOST = 64
 """Parts."""
 
-_paces: dict[tuple[bool, int], Pace] = {}
+_paces: dict[tuple[bool, int], CostModel] = {}
 
 
 def copy(into: Values, values: Values) -> None:
@@ -59,7 +59,7 @@ def clear(memory: Values) -> None:
 def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> None:
     """Copy from the second place to the first, or zero what is at the only one."""
     copies = len(places) == 2
-    pace = _paces.setdefault((copies, nbytes.bit_length()), Pace())
+    pace = _paces.setdefault((copies, nbytes.bit_length()), CostModel())
     helpers = thread_pool.available() if pace.together() else 1
     start = perf_counter()
     if helpers > 1:

@@ -11,12 +11,12 @@ import numpy as np
 from tapedebug.compiler.parallel_info import NEAR, SUM, Place, Share, evaluated
 from tapedebug.compiler.work_queue import CALL, HEAD, SUMMED, adder
 from tapedebug.lang import types
-from tapedebug.runtime.memory.alias_spans import Memory, Runs, runs
+from tapedebug.runtime.memory.alias_spans import AliasSpan, Runs, runs
 from tapedebug.runtime.memory.block_allocator import memory as memory_of
 from tapedebug.runtime.parallel.thread_pool import address_of
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.parallel.schedule import Survey
+    from tapedebug.runtime.parallel.schedule import Scheduler
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -131,8 +131,8 @@ class _Made:
         self.base, self.where = address_of(self.private), address_of(self.packed)
 
 
-def cut(
-    survey: Survey, words: memoryview, memories: list[Memory], entry: Any, threads: int, axis: int = 0
+def partition(
+    survey: Scheduler, words: memoryview, memories: list[AliasSpan], entry: Any, threads: int, axis: int = 0
 ) -> Jobs | None:
     """The chunks of a launch; None where it runs in one.
 
@@ -144,7 +144,7 @@ def cut(
         threads: How many threads there are.
         axis: The thread axis that is cut: there is one row on those before.
     """
-    return _Cutter(survey, words, memories, threads, axis).run(entry)
+    return _Partitioner(survey, words, memories, threads, axis).run(entry)
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ class _Part:
     size: int
 
 
-class _Cutter:
+class _Partitioner:
     def __init__(
-        self, survey: Survey, words: memoryview, memories: list[Memory], threads: int, axis: int
+        self, survey: Scheduler, words: memoryview, memories: list[AliasSpan], threads: int, axis: int
     ) -> None:
         self.survey, self.words, self.threads, self.axis = survey, words, threads, axis
         self.memories = {m.place: m for m in memories}

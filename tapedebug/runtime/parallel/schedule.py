@@ -15,10 +15,16 @@ from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.parallel_info import NEAR, OWN, READ, SUM, Division, Place, Share
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types
-from tapedebug.runtime.memory.alias_spans import Memory, arrangement, contiguous, meetings, memory
+from tapedebug.runtime.memory.alias_spans import (
+    AliasSpan,
+    alias_span,
+    arrangement,
+    contiguous,
+    overlapping_pairs,
+)
 from tapedebug.runtime.parallel import thread_pool
-from tapedebug.runtime.parallel.cost_model import BREAK_EVEN, Pace
-from tapedebug.runtime.parallel.partition import Jobs, cut
+from tapedebug.runtime.parallel.cost_model import BREAK_EVEN, CostModel
+from tapedebug.runtime.parallel.partition import Jobs, partition
 
 NARROW = 8
 """Shorter rows of threads do not run in lanes: most of these would be empty."""
@@ -26,7 +32,7 @@ REMEMBERED = 256
 """Launches of one entry, and sizes of launches, of which is kept how they go."""
 
 
-class Course:
+class LaunchSchedule:
     """A launch as it is run, for all with arguments of the same sizes that lie alike.
 
     Attributes:
@@ -37,7 +43,7 @@ class Course:
 
     __slots__ = ("entry", "jobs", "pace", "threads")
 
-    def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: Pace) -> None:
+    def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: CostModel) -> None:
         self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
 
     def is_short(self, seconds: float) -> bool:
@@ -74,7 +80,7 @@ class Course:
         pace.ran_alone(perf_counter() - start)
 
 
-class Survey:
+class Scheduler:
     """What is known of an entry, and the courses of its launches so far."""
 
     def __init__(self, kernel: Any, variant: Variant, entry: Any) -> None:
@@ -89,9 +95,9 @@ class Survey:
         self.shares = [shares and {share.place: share for share in shares} for shares in along]
         self.pairs = {frozenset((p.first, p.second)): p.alike for p in self.division.pairs}
         self.sizes, self.firsts = self._selection(), self._selected(set(self.slots.values()))
-        self.launches: dict[Any, Course] = {}
-        self.courses: dict[Any, tuple[list[tuple[int, int]], dict[Any, Course]]] = {}
-        self.paces: dict[int, Pace] = {}
+        self.launches: dict[Any, LaunchSchedule] = {}
+        self.courses: dict[Any, tuple[list[tuple[int, int]], dict[Any, LaunchSchedule]]] = {}
+        self.paces: dict[int, CostModel] = {}
 
     def _slot(self, place: Place) -> int:
         side, param = place
@@ -132,7 +138,7 @@ class Survey:
                 for inner in bounds:
                     yield from self._words(inner)
 
-    def course(self, threads: int, raw: bytes) -> Course:
+    def course(self, threads: int, raw: bytes) -> LaunchSchedule:
         """How a launch with these arguments goes."""
         sizes, firsts = (threads, self.sizes.unpack(raw)), self.firsts.unpack(raw)
         found = self.launches.get((sizes, firsts))
@@ -140,7 +146,7 @@ class Survey:
             found = _bounded(self.launches)[sizes, firsts] = self._found(sizes, firsts, raw)
         return found
 
-    def _found(self, sizes: tuple[int, Any], firsts: tuple[int, ...], raw: bytes) -> Course:
+    def _found(self, sizes: tuple[int, Any], firsts: tuple[int, ...], raw: bytes) -> LaunchSchedule:
         """That of launches of these sizes whose arrays are arranged alike."""
         known = self.courses.get(sizes)
         if known is None:
@@ -154,13 +160,13 @@ class Survey:
             found = _bounded(courses)[arranged] = self._course(sizes[0], raw)
         return found
 
-    def _memories(self, raw: bytes) -> list[Memory]:
+    def _memories(self, raw: bytes) -> list[AliasSpan]:
         words = memoryview(raw).cast("q")
         return [self._memory(place, slot, words) for place, slot in self.slots.items()]
 
-    def _course(self, threads: int, raw: bytes) -> Course:
+    def _course(self, threads: int, raw: bytes) -> LaunchSchedule:
         memories = self._memories(raw)
-        met = list(meetings(memories))
+        met = list(overlapping_pairs(memories))
         words, axes = memoryview(raw).cast("q"), self.division.axes
         # Threads are cut on the first axis on which there are several.
         axis = next((k for k in range(axes - 1) if words[k] > 1), max(axes - 1, 0))
@@ -173,10 +179,10 @@ class Survey:
         entry = self.entry if folds_or_narrow else self._entry(met)
         jobs = None
         if shares is not None and not folded and all(_may_meet(shares, *pair) for pair in met):
-            jobs = cut(self, words, memories, entry, threads, axis)
-        return Course(entry, threads, jobs, self.paces.setdefault(threads, Pace()))
+            jobs = partition(self, words, memories, entry, threads, axis)
+        return LaunchSchedule(entry, threads, jobs, self.paces.setdefault(threads, CostModel()))
 
-    def _memory(self, place: Place, slot: int, words: memoryview) -> Memory:
+    def _memory(self, place: Place, slot: int, words: memoryview) -> AliasSpan:
         param = place[1]
         kind = self.kernel.params[param].type
         scalar = self.scalar(param)
@@ -187,7 +193,7 @@ class Survey:
             strides = tuple(s * scalar for s in words[first + kind.ndim : first + 2 * kind.ndim])
         else:
             strides = contiguous(shape, item)
-        return memory(place, words[slot], shape, strides, item)
+        return alias_span(place, words[slot], shape, strides, item)
 
     def scalar(self, param: int) -> int:
         """Bytes of a number of an array."""
@@ -195,7 +201,7 @@ class Survey:
         size: int = types.numpy_dtype(kind).itemsize
         return 8 if self.variant.f64 and types.is_float(kind) else size
 
-    def _entry(self, met: list[tuple[Memory, Memory]]) -> Any:
+    def _entry(self, met: list[tuple[AliasSpan, AliasSpan]]) -> Any:
         """What runs threads in lockstep, where they may run so."""
         if not self.division.lanes:
             return self.entry
@@ -206,7 +212,7 @@ class Survey:
         return self.kernel.in_lanes(self.variant)
 
 
-def _may_meet(shares: dict[Place, Share], one: Memory, other: Memory) -> bool:
+def _may_meet(shares: dict[Place, Share], one: AliasSpan, other: AliasSpan) -> bool:
     """Whether chunks do the same whenever they run, though two cells share memory."""
     a, b = shares[one.place], shares[other.place]
     hows = {a.how, b.how}

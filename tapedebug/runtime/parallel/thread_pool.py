@@ -56,7 +56,7 @@ def _count() -> int:
 _processors = _count()
 
 
-class Pool:
+class ThreadPool:
     """Helpers, and the one job at which they work.
 
     The job's memory lives as long as they do: a helper that wakes late looks there, finds that no call is
@@ -131,14 +131,14 @@ def address_of(memory: Any) -> int:
     return ctypes.addressof(_CHAR.from_buffer(memory))
 
 
-pool = Pool()
+pool = ThreadPool()
 """The pool of this process."""
 
 
 def _begin_again() -> None:
     """A forked process has none of the helpers, and perhaps half a job."""
     global pool
-    pool = Pool()
+    pool = ThreadPool()
 
 
 if hasattr(os, "register_at_fork"):

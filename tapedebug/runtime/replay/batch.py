@@ -19,7 +19,13 @@ from tapedebug.runtime.launch.call_list import Call, CallList
 from tapedebug.runtime.launch.plan import Runner
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer
-from tapedebug.runtime.replay.batch_memory import Rows, RowSpace, RowTable, Words, stride_of
+from tapedebug.runtime.replay.batch_memory import (
+    BatchAddressSpace,
+    BatchArgumentTable,
+    BatchMemory,
+    Words,
+    stride_of,
+)
 from tapedebug.runtime.replay.shadow import Consume, Shadow, Values
 from tapedebug.runtime.replay.tangents import forward_special, tangent_special
 from tapedebug.runtime.tape.record import Record
@@ -33,7 +39,7 @@ Matrices = Mapping[array, Values]
 """For each array what it has in all rows: (count, …), components last."""
 
 
-class Several:
+class BatchedReplay:
     """Runs a shadow for many rows at once.
 
     Its methods take and give matrices, one row for each run. They need what `obstacle` says nothing against.
@@ -134,7 +140,7 @@ class _Batch:
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
-        self.space = RowSpace(shadow.space)
+        self.space = BatchAddressSpace(shadow.space)
         self.capacity = 1
         self.full = False
         self.calls: CallList
@@ -144,8 +150,8 @@ class _Batch:
         return self.full or count <= self.capacity
 
     def _allocate(
-        self, wanted: Sequence[tuple[dict[Buffer, Rows], Iterable[Buffer]]], count: int
-    ) -> RowTable:
+        self, wanted: Sequence[tuple[dict[Buffer, BatchMemory], Iterable[Buffer]]], count: int
+    ) -> BatchArgumentTable:
         """Rows of memory for buffers, and the table of arguments."""
         buffers, records = self.shadow._buffers, self.shadow.records
         sizes = [buffers[b].data.size for _, several in wanted for b in several]
@@ -153,14 +159,14 @@ class _Batch:
         most = max(1, ROOM // (words + sum(map(stride_of, sizes)) + 1))
         self.capacity, self.full = min(count, most), count >= most
         for memory, several in wanted:
-            memory.update({b: Rows(buffers[b].data.size, self.capacity) for b in several})
-        return RowTable(records, self.space, self.capacity)
+            memory.update({b: BatchMemory(buffers[b].data.size, self.capacity) for b in several})
+        return BatchArgumentTable(records, self.space, self.capacity)
 
-    def _view(self, memory: Mapping[Buffer, Rows], a: array) -> Values | int:
+    def _view(self, memory: Mapping[Buffer, BatchMemory], a: array) -> Values | int:
         rows = memory.get(a.buffer)
         return 0 if rows is None else rows.view(self.shadow._buffers[a.buffer], a, self.space.count)
 
-    def _fill(self, memory: Mapping[Buffer, Rows], given: Matrices) -> None:
+    def _fill(self, memory: Mapping[Buffer, BatchMemory], given: Matrices) -> None:
         """Put a matrix where each array is, with zeros around."""
         whole = _filled(given)
         for buffer, rows in memory.items():
@@ -168,7 +174,7 @@ class _Batch:
                 rows.clear(self.space.count)
         self._put(memory, given)
 
-    def _put(self, memory: Mapping[Buffer, Rows], given: Matrices) -> None:
+    def _put(self, memory: Mapping[Buffer, BatchMemory], given: Matrices) -> None:
         for a, values in given.items():
             view = self._view(memory, a)
             assert isinstance(view, np.ndarray)

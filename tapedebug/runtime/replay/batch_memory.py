@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.runtime.launch.plan import Plan, Runner
+from tapedebug.runtime.launch.plan import LaunchPlan, Runner
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.replay.shadow_memory import MARGIN, ShadowBuffer, Values, aligned
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
-from tapedebug.runtime.reverse.argument_table import Columns, Table
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Columns
 from tapedebug.runtime.reverse.inplace_saves import shares_views
-from tapedebug.runtime.tape.buffer_versions import Scratch
+from tapedebug.runtime.tape.buffer_versions import InplaceSave
 from tapedebug.runtime.tape.record import Record
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-class Rows:
+class BatchMemory:
     """As many bytes as some memory has, once for each row.
 
     Attributes:
@@ -50,7 +50,7 @@ def stride_of(nbytes: int) -> int:
     return -(-(nbytes + MARGIN) // ALIGNMENT) * ALIGNMENT
 
 
-class RowSpace(ShadowSpace):
+class BatchAddressSpace(ShadowSpace):
     """Where a batch finds values, adjoints and tangents: those of the first row, and how far on the next is.
 
     Args:
@@ -63,9 +63,9 @@ class RowSpace(ShadowSpace):
 
     def __init__(self, space: ShadowSpace) -> None:
         vars(self).update(vars(space))
-        self.values: dict[Buffer, Rows] = {}
-        self.adjoints: dict[Buffer, Rows] = {}
-        self.dots: dict[Buffer, Rows] = {}
+        self.values: dict[Buffer, BatchMemory] = {}
+        self.adjoints: dict[Buffer, BatchMemory] = {}
+        self.dots: dict[Buffer, BatchMemory] = {}
         self.count = 1
 
     def value(self, a: array) -> int:
@@ -103,7 +103,7 @@ class RowSpace(ShadowSpace):
         return (a.ptr - a.buffer.address) * self.buffers[a.buffer].scale
 
 
-class RowTable(Table):
+class BatchArgumentTable(ArgumentTable):
     """Packed arguments for the first row, and what must be added to them for each further one.
 
     Attributes:
@@ -114,12 +114,12 @@ class RowTable(Table):
 
     alone = False
 
-    def __init__(self, records: list[Record], space: RowSpace, capacity: int) -> None:
+    def __init__(self, records: list[Record], space: BatchAddressSpace, capacity: int) -> None:
         self.rows = space
         self.capacity = capacity
         super().__init__(records, space)
         self.shift: Words = np.zeros_like(self.memory)
-        self.fresh: list[tuple[Rows, Scratch]] = []
+        self.fresh: list[tuple[BatchMemory, InplaceSave]] = []
 
     def forward(self, record: Record) -> int:
         """The address of a record's packed arguments in the first row, for a forward run."""
@@ -141,7 +141,7 @@ class RowTable(Table):
         """Which of the words is at an address."""
         return (address - self.start) // 8
 
-    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+    def _fill(self, plan: LaunchPlan, records: list[Record], columns: Columns) -> None:
         super()._fill(plan, records, columns)
         begin = np.array([self.base[r.index] for r in records])
         for p, slot in plan.adjoint_slots:
@@ -153,7 +153,7 @@ class RowTable(Table):
         for scratch in record.scratch:
             if memory.issuperset(scratch.params):
                 continue
-            rows = Rows(self.rows.scratches[scratch].size, self.capacity)
+            rows = BatchMemory(self.rows.scratches[scratch].size, self.capacity)
             self.fresh.append((rows, scratch))
             for p in scratch.params:
                 self.words[base + slots[p]] = rows.address + self.rows.offset(record.args[p], scratch.start)

@@ -7,13 +7,13 @@ from typing import Any
 
 from tapedebug.contract import A, Array
 from tapedebug.runtime.launch.call_list import CallList
-from tapedebug.runtime.launch.plan import Plan, Runner
+from tapedebug.runtime.launch.plan import LaunchPlan, Runner
 from tapedebug.runtime.memory.buffer import Bytes
 from tapedebug.runtime.replay.shadow import Shadow, Values
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
-from tapedebug.runtime.reverse.argument_table import Columns, Table, address_of, reverse_special
-from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Columns, address_of, reverse_special
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
 
@@ -31,8 +31,8 @@ class SecondShadow(Shadow):
 
     def __init__(self, tracker: Tracker, dtype: Any = None) -> None:
         super().__init__(tracker, dtype)
-        self._dot_copies: dict[Need, Bytes] = {}
-        self._dot_scratches: dict[Scratch, Bytes] = {}
+        self._dot_copies: dict[SavedValue, Bytes] = {}
+        self._dot_scratches: dict[InplaceSave, Bytes] = {}
 
     def pull(self, seeds: Mapping[A, Any]) -> SecondShadow:
         """Run the adjoints of all records that ran, with their tangents, after `push(…, detached=True)`.
@@ -61,19 +61,19 @@ class SecondShadow(Shadow):
         a = self._own(a)
         return self._buffer(a).adjoint_dots(a).copy()
 
-    def _keep(self, need: Need, buffer: ShadowBuffer) -> None:
+    def _keep(self, need: SavedValue, buffer: ShadowBuffer) -> None:
         super()._keep(need, buffer)
         if buffer.tangent is not None:
             self._dot_copies[need] = buffer.range(need.start, need.stop, buffer.tangent).copy()
 
-    def _keep_scratch(self, record: Record, scratch: Scratch) -> None:
+    def _keep_scratch(self, record: Record, scratch: InplaceSave) -> None:
         super()._keep_scratch(record, scratch)
         buffer = self._buffers[record.args[scratch.params[0]].buffer]
         if buffer.tangent is not None:
             self._dot_scratches[scratch] = buffer.range(scratch.start, scratch.stop, buffer.tangent).copy()
 
 
-class _SecondTable(Table):
+class _SecondTable(ArgumentTable):
     """The packed arguments of a reverse pass with tangents: each record has two more pointers an array."""
 
     alone = False
@@ -82,8 +82,8 @@ class _SecondTable(Table):
         self,
         records: list[Record],
         space: ShadowSpace,
-        copies: dict[Need, Bytes],
-        scratches: dict[Scratch, Bytes],
+        copies: dict[SavedValue, Bytes],
+        scratches: dict[InplaceSave, Bytes],
     ) -> None:
         self.shadow = space
         self.dot_copies = copies
@@ -95,7 +95,7 @@ class _SecondTable(Table):
         return record.packed[: layout.size] + bytes(16 * layout.arrays)  # without the journal's address
 
     def _entry(
-        self, plan: Plan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
+        self, plan: LaunchPlan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
     ) -> Runner:
         return plan.adjoint_tangent_run(replay, self.space.f64, shared)
 
@@ -111,12 +111,12 @@ class _SecondTable(Table):
 
         return both
 
-    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+    def _fill(self, plan: LaunchPlan, records: list[Record], columns: Columns) -> None:
         super()._fill(plan, records, columns)
         for record in records:
             self._dot(plan, record)
 
-    def _dot(self, plan: Plan, record: Record) -> None:
+    def _dot(self, plan: LaunchPlan, record: Record) -> None:
         layout, base = plan.kernel.layout, self.base[record.index]
         for p, _ in plan.adjoint_slots:
             a = record.args[p]

@@ -20,19 +20,19 @@ from tapedebug.contract import Consume as Consume
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
-from tapedebug.runtime.replay.shadow_state import Held
+from tapedebug.runtime.replay.shadow_state import ShadowState
 from tapedebug.runtime.replay.shadow_state import Values as Values
 from tapedebug.runtime.replay.single_launch import one_launch
 from tapedebug.runtime.replay.tangents import Calls, forward_special, tangent_calls
-from tapedebug.runtime.reverse.argument_table import Reversal, Table
-from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Reversal
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
 
 OnLaunch = Callable[[Record], Any]
 
 
-class Shadow(Held):
+class Shadow(ShadowState):
     """A private copy of everything that a tape touches, which runs the tape's records.
 
     A new shadow stands before the first record (`position` 0), with the values that the tape found. Shadows
@@ -317,16 +317,16 @@ class Shadow(Held):
         else:
             self.lost.append(f"record {record.index} is a custom function ({record.name})")
 
-    def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[Need, ShadowBuffer]]]:
+    def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[SavedValue, ShadowBuffer]]]:
         """Before which record which needed values must be kept."""
-        saves: dict[int, list[tuple[Need, ShadowBuffer]]] = {}
+        saves: dict[int, list[tuple[SavedValue, ShadowBuffer]]] = {}
         for buffer, ledger in tracker.ledgers.items():
             for need in ledger.needs:
                 if need.clobber is not None and need.clobber < len(self.records):
                     saves.setdefault(need.clobber, []).append((need, self._buffers[buffer]))
         return saves
 
-    def _keep(self, need: Need, buffer: ShadowBuffer) -> None:
+    def _keep(self, need: SavedValue, buffer: ShadowBuffer) -> None:
         now = buffer.range(need.start, need.stop)
         kept = self.space.copies.get(need)
         if kept is None:
@@ -334,14 +334,14 @@ class Shadow(Held):
         else:
             kept[:] = now
 
-    def _keep_scratch(self, record: Record, scratch: Scratch) -> None:
+    def _keep_scratch(self, record: Record, scratch: InplaceSave) -> None:
         buffer = self._buffers[record.args[scratch.params[0]].buffer]
         self.space.scratch(record, scratch)[:] = buffer.range(scratch.start, scratch.stop)
 
     @cached_property
     def _forward(self) -> tuple[Any, CallList]:
         """What runs each record forward, and what must be kept alive for it."""
-        table = Table(self.records, self.space)
+        table = ArgumentTable(self.records, self.space)
         calls: Calls = []
         for record in self.records:
             if record.kind == "kernel":
@@ -350,7 +350,7 @@ class Shadow(Held):
                 calls.append((forward_special(record, self.space), 0))
         return table, self._listed(table, calls)
 
-    def _listed(self, table: Table, calls: Calls) -> CallList:
+    def _listed(self, table: ArgumentTable, calls: Calls) -> CallList:
         runs, addresses = zip(*calls, strict=True) if calls else ((), ())
         threads, seconds = [r.threads for r in self.records], [r.elapsed for r in self.records]
         return CallList(runs, threads, addresses, seconds=seconds, held=table)
@@ -367,7 +367,7 @@ class Shadow(Held):
                     self._buffer(record.args[p]).gradient()
             self.space.current = consume == "current"
             self.space.position = self.position
-            table = Table(self.records, self.space)
+            table = ArgumentTable(self.records, self.space)
             self._tables = {key: Reversal(table, table.steps(self.records))}
         return self._tables[key]
 

@@ -12,7 +12,7 @@ from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.memory.convert import contiguous_strides
 from tapedebug.runtime.parallel import parallel_memcpy
-from tapedebug.runtime.tape.buffer_versions import Ledger, LiveIn, RangeState
+from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput, RangeState
 from tapedebug.runtime.tape.tracker import Tracker
 
 Values = np.ndarray[Any, Any]
@@ -46,7 +46,7 @@ class ShadowBuffer:
     """Of parameters, the content without what was asked to be changed."""
 
     def __init__(
-        self, ledger: Ledger, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
+        self, ledger: BufferVersions, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
     ) -> None:
         self._allocate(ledger.buffer, f64, used)
         if tracker.dry:
@@ -55,8 +55,8 @@ class ShadowBuffer:
         else:
             for live in reversed([live for live in ledger.liveins if not live.injected]):
                 self._load(live, live.content(self.buffer))
-        self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
-        self.late: list[tuple[LiveIn, Bytes]] = []
+        self.injections: dict[int, list[tuple[ExternalInput, Bytes]]] = {}
+        self.late: list[tuple[ExternalInput, Bytes]] = []
         for live in ledger.liveins:
             if live.injected and live.at < len(tracker.records):
                 self.injections.setdefault(live.at, []).append((live, live.content(self.buffer).copy()))
@@ -119,7 +119,7 @@ class ShadowBuffer:
             self._plain = self.data.copy()
             self.view(live.array)[changed] += change
 
-    def _is_step(self, live: LiveIn) -> bool:
+    def _is_step(self, live: ExternalInput) -> bool:
         return live.settled and self._parameters and types.is_float(live.array.dtype)
 
     def still(self, at: int) -> None:
@@ -205,7 +205,7 @@ class ShadowBuffer:
     def _seen(self, a: array, memory: Bytes) -> Values:
         return self.seen(a, memory, (), ())
 
-    def _load(self, live: LiveIn, content: Bytes) -> None:
+    def _load(self, live: ExternalInput, content: Bytes) -> None:
         """Write the elements of a live-in, and nothing between them."""
         a = live.array
         if a.is_contiguous and not self.mixed:
@@ -312,7 +312,7 @@ def _are_fields(used: list[array], scale: int) -> bool:
     return not any(RangeState(0, a).meets(RangeState(1, b)) for a, b in pairs)
 
 
-def _written(ledger: Ledger, tracker: Tracker, last: dict[int, int]) -> list[array]:
+def _written(ledger: BufferVersions, tracker: Tracker, last: dict[int, int]) -> list[array]:
     """The arrays of this buffer that the tape writes and nothing outside it wrote afterwards."""
     gone = set()
     for event in tracker.outside:

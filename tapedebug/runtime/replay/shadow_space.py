@@ -7,7 +7,7 @@ from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.replay.shadow_memory import IdleBuffer, ShadowBuffer, Values
 from tapedebug.runtime.state import refuse_at_another_time
-from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
 
@@ -48,8 +48,8 @@ class ShadowSpace:
                     idle.setdefault(a.buffer, []).append(a)
         for buffer, arrays in idle.items():
             self.buffers[buffer] = IdleBuffer(buffer, f64, arrays)
-        self.copies: dict[Need, Bytes] = {}
-        self.scratches: dict[Scratch, Bytes] = {}
+        self.copies: dict[SavedValue, Bytes] = {}
+        self.scratches: dict[InplaceSave, Bytes] = {}
         self.current = False
         self.like_warp = tracker.like_warp
         self.position = 0
@@ -87,13 +87,13 @@ class ShadowSpace:
         """The tangent as a NumPy view."""
         return self.buffers[a.buffer].dots(a)
 
-    def kept(self, record: Record, need: Need) -> Bytes | None:
+    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
         """The values that the record saw, where this replay has overwritten them since."""
         if self.current or need.clobber is None or need.clobber >= self.position:
             return None
         return self.copies.get(need)
 
-    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
         """The values that an in-place launch started from; undefined where it has not run."""
         kept = self.scratches.get(scratch)
         if kept is None:

@@ -21,7 +21,7 @@ from tapedebug.runtime.tape.tracker import Tracker
 Values = np.ndarray[Any, Any]
 
 
-class Held:
+class ShadowState:
     """The part of a `Shadow` that is its memory: what it holds can be read, and replaced.
 
     Attributes:
@@ -127,7 +127,7 @@ class Held:
             assert buffer is mine.buffer
         return True
 
-    def inner(self, other: Held) -> tuple[float, float]:
+    def inner(self, other: ShadowState) -> tuple[float, float]:
         """The inner product of all tangents here with all adjoints of another shadow of the same tape.
 
         Where `push` and `backward` stand before the same record, it is ⟨w, J v⟩ = ⟨Jᵀ w, v⟩ whatever record

@@ -8,12 +8,12 @@ from typing import Any
 from tapedebug.runtime.launch.adjoint_launch import plan_for
 from tapedebug.runtime.launch.launch import launch_dims, resolve
 from tapedebug.runtime.memory.buffer import Buffer
-from tapedebug.runtime.tape.buffer_versions import Ledger, LiveIn, Need, RangeState
+from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput, RangeState, SavedValue
 from tapedebug.runtime.tape.record import Record, call_site
 from tapedebug.runtime.tape.tracker import Tracker
 
 
-class OneLaunch(Tracker):
+class SingleLaunch(Tracker):
     """The tracker of a launch that does not run: nothing is overwritten, so nothing is copied.
 
     Shadows are made of what memory holds when they are made.
@@ -22,13 +22,13 @@ class OneLaunch(Tracker):
     def __init__(self) -> None:
         super().__init__("preserve", dry=True)
 
-    def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
+    def _keep_need(self, need: SavedValue, buffer: Buffer, live: ExternalInput | None) -> None:
         pass
 
-    def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
+    def _keep_livein(self, live: ExternalInput, buffer: Buffer, need: SavedValue | None = None) -> None:
         pass
 
-    def _guard(self, state: RangeState, ledger: Ledger) -> None:
+    def _guard(self, state: RangeState, ledger: BufferVersions) -> None:
         pass
 
 
@@ -39,7 +39,7 @@ def one_launch(
     *,
     active: frozenset[int] | None = None,
     flat: bool = False,
-) -> OneLaunch:
+) -> SingleLaunch:
     """A launch, of which any number of shadows can be made; see `Shadow.for_launch`.
 
     Raises:
@@ -49,7 +49,7 @@ def one_launch(
     if active is not None:
         plan = plan_for(plan.kernel, checked, plan, active)
     sizes, threads, slots = launch_dims(kernel, dim)
-    tracker = OneLaunch()
+    tracker = SingleLaunch()
     record = Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None)
     tracker.before(record)
     tracker.records.append(record)

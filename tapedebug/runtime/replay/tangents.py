@@ -12,7 +12,7 @@ from tapedebug.runtime.launch.plan import Runner
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Bytes
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
-from tapedebug.runtime.reverse.argument_table import Table
+from tapedebug.runtime.reverse.argument_table import ArgumentTable
 from tapedebug.runtime.tape.record import Record
 
 Calls = list[tuple[Runner, int]]
@@ -30,7 +30,7 @@ def tangent_calls(
         lost: Called with a custom function that a tangent went into.
         detached: Tangents stop where gradients do.
     """
-    table = Table(records, space)
+    table = ArgumentTable(records, space)
     calls: Calls = []
     for record in records:
         if record.kind == "kernel" and record.plan.kernel.analysis.opaque:
@@ -48,7 +48,7 @@ def tangent_calls(
 
 
 def _opaque(
-    record: Record, table: Table, space: ShadowSpace, lost: Callable[[Record], None]
+    record: Record, table: ArgumentTable, space: ShadowSpace, lost: Callable[[Record], None]
 ) -> tuple[Runner, int]:
     """A launch that calls native functions with arrays of floats: their C has no tangent."""
     run, address = record.plan.forward_run(space.f64), table.forward(record)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ORDER = ("before", "after")
 
 
-class Moment:
+class TapeSnapshot:
     """A point between two launches of a tape, for a `with` block; see `Tape.at`.
 
     Attributes:
@@ -182,7 +182,7 @@ class _Now:
 
 
 @contextlib.contextmanager
-def _swapped(shadow: Shadow, moment: Moment) -> Iterator[None]:
+def _swapped(shadow: Shadow, moment: TapeSnapshot) -> Iterator[None]:
     """Meanwhile the arrays hold what the shadow does; everything is put back, also where this fails."""
     kept: list[_Now] = []
     fresh: list[Buffer] = []

@@ -1,7 +1,7 @@
 """The reverse pass: adjoint arguments of all records packed into one table, then run backwards.
 
-The same code serves the arrays of the user and the private memory of a `Shadow`; a `Space` says where values
-and adjoints are.
+The same code serves the arrays of the user and the private memory of a `Shadow`; an `AddressSpace` says where
+values and adjoints are.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import numpy as np
 from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
 from tapedebug.runtime.launch.call_list import Call, CallList, Pulse
-from tapedebug.runtime.launch.plan import NOTHING, Plan, Runner
+from tapedebug.runtime.launch.plan import NOTHING, LaunchPlan, Runner
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.parallel.parallel_entry import sized
 from tapedebug.runtime.reverse.inplace_saves import shares_views
-from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 
 Values = np.ndarray[Any, Any]
 Columns = tuple[tuple[Any, ...], ...]
 """For each parameter the arguments of some launches."""
-Group = tuple[Plan, list[Record], Columns]
+Group = tuple[LaunchPlan, list[Record], Columns]
 """A plan, and the records that have it."""
 
 
@@ -55,7 +55,7 @@ class Steps(NamedTuple):
 
 def grouped(records: Iterable[Record]) -> list[Group]:
     """Records by plan: what is done for all launches of one plan costs little for each."""
-    members: dict[Plan, list[Record]] = {}
+    members: dict[LaunchPlan, list[Record]] = {}
     for record in records:
         known = members.get(record.plan)
         if known is None:
@@ -67,7 +67,7 @@ def grouped(records: Iterable[Record]) -> list[Group]:
     ]
 
 
-class Space(Protocol):
+class AddressSpace(Protocol):
     """Where a reverse pass finds values and adjoints."""
 
     @property
@@ -102,10 +102,10 @@ class Space(Protocol):
     def stretch(self, a: array) -> int:
         """How much further apart its elements are than in the user's memory, in scalars."""
 
-    def kept(self, record: Record, need: Need) -> Bytes | None:
+    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
         """The values that were current when `record` ran, where they are no more in place."""
 
-    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
         """The values that an in-place launch starts from."""
 
     def in_memory(self, record: Record) -> frozenset[int]:
@@ -139,7 +139,7 @@ class _Found(dict[Any, Any]):
         return found
 
 
-class Table:
+class ArgumentTable:
     """The packed arguments of a reverse pass; keeps everything alive that they point to.
 
     Attributes:
@@ -148,7 +148,7 @@ class Table:
 
     alone = True
 
-    def __init__(self, records: list[Record], space: Space) -> None:
+    def __init__(self, records: list[Record], space: AddressSpace) -> None:
         self.space = space
         chosen = [r for r in records if r.plan.kernel is not None]
         packed = [self._packed(r) for r in chosen]
@@ -176,7 +176,7 @@ class Table:
         return record.packed
 
     def _entry(
-        self, plan: Plan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
+        self, plan: LaunchPlan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
     ) -> Runner:
         """What reverses the launches of a plan."""
         return reversing(plan, self.space, replay, memory, shared=shared)
@@ -223,7 +223,7 @@ class Table:
             records: All or some of those of the table.
             groups: The same, by plan, where they are known.
         """
-        usual: dict[Plan, Runner] = {}
+        usual: dict[LaunchPlan, Runner] = {}
         own: dict[int, tuple[Runner, int, int]] = {}
         for plan, members, columns in grouped(records) if groups is None else groups:
             if not plan.active:
@@ -259,7 +259,7 @@ class Table:
                     self.words[axis] = stride // scalar * factor % 2**64
         return self.start + 8 * base
 
-    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+    def _fill(self, plan: LaunchPlan, records: list[Record], columns: Columns) -> None:
         """Pack where the adjoints of launches of one plan are, and the values that they need."""
         space, adjoints, words, base = self.space, self.adjoints, self.words, self.base
         if space.moved:
@@ -363,7 +363,7 @@ class Reversal:
         steps: In recorded order.
     """
 
-    def __init__(self, table: Table, steps: Steps) -> None:
+    def __init__(self, table: ArgumentTable, steps: Steps) -> None:
         records, runs, threads, addresses = steps.backwards()
         self.calls = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=table)
         self._order = [-r.index for r in records]
@@ -385,14 +385,14 @@ class Reversal:
 
 
 def reversing(
-    plan: Plan,
-    space: Space,
+    plan: LaunchPlan,
+    space: AddressSpace,
     replay: frozenset[int] = NOTHING,
     memory: frozenset[int] = NOTHING,
     kept: frozenset[int] = NOTHING,
     shared: bool = False,
 ) -> Runner:
-    """Return what reverses the launches of a plan in a space; the rest is as in `Plan.adjoint_run`."""
+    """Return what reverses the launches of a plan in a space; the rest is as in `LaunchPlan.adjoint_run`."""
     return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept, shared)
 
 

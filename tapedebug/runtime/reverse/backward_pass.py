@@ -14,23 +14,29 @@ from tapedebug._errors import TapedebugWarning
 from tapedebug.runtime import messages
 from tapedebug.runtime.config import config
 from tapedebug.runtime.interrupts import deferred
-from tapedebug.runtime.launch.bounds_precheck import Checked
+from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
 from tapedebug.runtime.launch.call_list import CallList, Times
-from tapedebug.runtime.launch.finite_check import Finite
-from tapedebug.runtime.launch.plan import CHECKED, Plan, Runner, has_gradient
+from tapedebug.runtime.launch.finite_check import FiniteCheck
+from tapedebug.runtime.launch.plan import CHECKED, LaunchPlan, Runner, has_gradient
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ZERO, Buffer, gradients
 from tapedebug.runtime.parallel import parallel_memcpy
-from tapedebug.runtime.reverse.argument_table import Group, Steps, Table, grouped
-from tapedebug.runtime.reverse.backward_plan_cache import Outline, key_of, outlines, settings
-from tapedebug.runtime.reverse.borrowed_seed import Lent, values_of
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Group, Steps, grouped
+from tapedebug.runtime.reverse.backward_plan_cache import BackwardPlan, key_of, outlines, settings
+from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, values_of
 from tapedebug.runtime.reverse.live_space import LiveSpace
-from tapedebug.runtime.reverse.preset_seeds import NOTHING, Found, is_nothing, outputs_of, written_arrays
+from tapedebug.runtime.reverse.preset_seeds import (
+    NOTHING,
+    PresetSeeds,
+    is_nothing,
+    outputs_of,
+    written_arrays,
+)
 from tapedebug.runtime.reverse.recompute import Recomputation
-from tapedebug.runtime.reverse.retained_grad import Retained
-from tapedebug.runtime.reverse.seed_forwarding import Lending
-from tapedebug.runtime.reverse.seeds import Held
-from tapedebug.runtime.tape.gradient_history import leaves_of, note
+from tapedebug.runtime.reverse.retained_grad import RetainedGrad
+from tapedebug.runtime.reverse.seed_forwarding import SeedForwarding
+from tapedebug.runtime.reverse.seeds import SeedMap
+from tapedebug.runtime.tape.gradient_history import input_grads_of, note
 from tapedebug.runtime.tape.record import Record, Site
 from tapedebug.runtime.tape.tracker import Tracker, announce
 
@@ -155,7 +161,7 @@ class Prepared:
         # What a memory budget let go of is reversed by other calls; who looks for NaN looks at gradients, and
         # who steps through an adjoint at the code that `source` shows.
         lendable = set() if self.first or config.verify_fp or config.interpreted else emptied
-        self.lending = Lending(records, self.table, self.calls, self.times.indices, lendable)
+        self.lending = SeedForwarding(records, self.table, self.calls, self.times.indices, lendable)
 
     def _work_out(self, tracker: Tracker) -> set[Buffer]:
         """Look through all records; gives the buffers whose gradients are zero after a pass."""
@@ -167,33 +173,33 @@ class Prepared:
         self.memories = {buffer: buffer.gradient() for buffer in touched}
         if tracker.budget is not None and self.space.preserves:
             self.first = tracker.budget.since
-        self.retained = Retained(records, groups)
-        self.table = Table(records[self.first :], self.space)
+        self.retained = RetainedGrad(records, groups)
+        self.table = ArgumentTable(records[self.first :], self.space)
         steps = self.table.steps(records[self.first :], None if self.first else groups)
         self.calls, self.times = self._calls(steps)
         self.may_raise = config.verify_fp or self._may_fail([plan for plan, _, _ in groups])
         self.fixed = sum([memory.nbytes for memory in self.memories.values()])
         self.fixed += tracker.preserved_bytes if tracker.kept else 0
         written = written_arrays(groups)
-        self.leaves = leaves_of(_leaves(tracker, written))
+        self.leaves = input_grads_of(_leaves(tracker, written))
         emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
         self.outputs = outputs_of(written)
         self.written = [a for a in written if a.buffer not in emptied]
         self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
         return emptied
 
-    def _may_fail(self, plans: Sequence[Plan]) -> bool:
+    def _may_fail(self, plans: Sequence[LaunchPlan]) -> bool:
         """True if something of a pass may raise: functions of the user's, remarks, and indices."""
-        if any(plan.kind == "func" or plan.heard_back - CHECKED for plan in plans):
+        if any(plan.kind == "func" or plan.diagnostics_back - CHECKED for plan in plans):
             return True
         if self.first or self.retained.at or config.interpreted:
-            return any(plan.heard_back for plan in plans)
+            return any(plan.diagnostics_back for plan in plans)
         return any(
-            type(run) is Checked and (at is None or not run.is_shown(threads, at))
+            type(run) is BoundsPrecheck and (at is None or not run.is_shown(threads, at))
             for run, threads, at in self.calls
         )
 
-    def _follow(self, outline: Outline, tracker: Tracker) -> set[Buffer]:
+    def _follow(self, outline: BackwardPlan, tracker: Tracker) -> set[Buffer]:
         """Take what was worked out for a tape that recorded the same, as `_work_out` does."""
         self.space, self.retained = outline.space, outline.retained
         self.table, self.calls = outline.table, outline.calls
@@ -203,7 +209,7 @@ class Prepared:
             record.times = self.times
         arrays = [*tracker.states]
         self.memories = {(buffer := arrays[place].buffer): buffer.gradient() for place in outline.buffers}
-        self.leaves = leaves_of([arrays[place] for place in outline.leaves])
+        self.leaves = input_grads_of([arrays[place] for place in outline.leaves])
         self.written = [arrays[place] for place in outline.written]
         emptied = [arrays[place] for place in outline.emptied]
         self.outputs = outputs_of([*self.written, *emptied])
@@ -221,9 +227,9 @@ class Prepared:
             and (self.outline is None or self.outline.turn == self.turn)
         )
 
-    def lend(self, seeds: Held) -> Held:
+    def lend(self, seeds: SeedMap) -> SeedMap:
         """Let launches read seeds where the caller has them; gives those that must be copied."""
-        if self.outline is not None and Lent in map(type, seeds.values()):
+        if self.outline is not None and BorrowedSeed in map(type, seeds.values()):
             outlines.forget(self.outline)  # its calls are this pass's own from now on
             self.outline = None
         return self.lending.lend(seeds)
@@ -260,7 +266,7 @@ class Prepared:
     def _calls(self, steps: Steps) -> tuple[CallList, Times]:
         """What reverses records, the last one first."""
         records, runs, threads, addresses = steps.backwards()
-        finite = Finite(self.space.adjoint_view) if config.verify_fp else None
+        finite = FiniteCheck(self.space.adjoint_view) if config.verify_fp else None
         if finite is not None or self.retained.at:
             runs = [self._looking(r, run, finite) for r, run in zip(records, runs, strict=True)]
         made = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=self.table)
@@ -269,7 +275,7 @@ class Prepared:
             record.times = times
         return made, times
 
-    def _looking(self, record: Record, run: Runner, finite: Finite | None) -> Runner:
+    def _looking(self, record: Record, run: Runner, finite: FiniteCheck | None) -> Runner:
         """A step; where somebody looks at the adjoints before or after it, also that."""
         if finite is None and record.index not in self.retained.at:
             return run
@@ -303,7 +309,7 @@ class Prepared:
         self.short = not self.may_raise and perf_counter() - began < SHORT
 
 
-def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> Ran:
+def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> Ran:
     """One reverse pass.
 
     Args:
@@ -326,7 +332,7 @@ def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> Ran:
     with undo or _Changing(memories):
         found = NOTHING
         if not is_nothing(prepared.outputs, uncertain, seeds, leftovers):
-            found = Found(prepared.outputs, uncertain, seeds, leftovers, tracker)
+            found = PresetSeeds(prepared.outputs, uncertain, seeds, leftovers, tracker)
         for memory in [*prepared.filled, *others]:
             memory.fill = None
         try:
@@ -379,7 +385,7 @@ def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
     return list(found.values())
 
 
-def _warn_of_missing_adjoints(records: list[Record], plans: list[Plan]) -> None:
+def _warn_of_missing_adjoints(records: list[Record], plans: list[LaunchPlan]) -> None:
     mute = {p for p in plans if p.kernel is not None and p.active and p.info is None}
     for kernel in {plan.kernel for plan in mute}:
         first = next(r for r in records if r.plan in mute and r.kernel is kernel)

@@ -17,9 +17,9 @@ import numpy as np
 from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
 from tapedebug.runtime.config import config
-from tapedebug.runtime.launch.plan import Plan
+from tapedebug.runtime.launch.plan import LaunchPlan
 from tapedebug.runtime.memory.buffer import Buffer
-from tapedebug.runtime.parallel.parallel_entry import Large
+from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
 
@@ -50,7 +50,7 @@ def key_of(tracker: Tracker) -> Key | None:
     return tracker.mode, settings(), arrays, tuple([record.plan for record in records])
 
 
-class Outline:
+class BackwardPlan:
     """What a reverse pass calls, and the places of its arrays among those of its tape.
 
     Attributes:
@@ -86,7 +86,7 @@ class Outline:
         self._packed = _packed(tracker.records)
         self._loose = np.zeros(len(self._packed) // 8, np.bool_)
         self._loose[[*_loose(tracker.records)]] = True
-        self._large = {n: call for n, call in enumerate(self.calls) if type(call[0]) is Large}
+        self._large = {n: call for n, call in enumerate(self.calls) if type(call[0]) is ParallelEntry}
 
     def fits(self, tracker: Tracker) -> bool:
         """Whether it is that of a tape with its key; if so, the tape has it now, with its own numbers."""
@@ -116,19 +116,19 @@ class Outline:
         return True
 
 
-class Outlines:
+class BackwardPlanCache:
     """Those of the last tapes that were not the first of their kind."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, Outline] = {}
+        self._known: dict[Key, BackwardPlan] = {}
         self._once: deque[int] = deque(maxlen=REMEMBERED)
 
-    def of(self, key: Key | None, tracker: Tracker) -> Outline | None:
+    def of(self, key: Key | None, tracker: Tracker) -> BackwardPlan | None:
         """The one of a tape, if there is one that fits it."""
         found = None if key is None else self._known.get(key)
         return found if found is not None and found.fits(tracker) else None
 
-    def enter(self, key: Key | None, tracker: Tracker, prepared: Prepared) -> Outline | None:
+    def enter(self, key: Key | None, tracker: Tracker, prepared: Prepared) -> BackwardPlan | None:
         """Keep what was worked out for a tape that is not the first one like it: most are the only ones."""
         if key is None or not _is_common(tracker, prepared):
             return None
@@ -138,22 +138,22 @@ class Outlines:
             return None
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        made = self._known[key] = Outline(key, tracker, prepared, lambda _: self._known.pop(key, None))
+        made = self._known[key] = BackwardPlan(key, tracker, prepared, lambda _: self._known.pop(key, None))
         return made
 
-    def forget(self, outline: Outline) -> None:
+    def forget(self, outline: BackwardPlan) -> None:
         """Let nobody else have an outline."""
         self._known.pop(outline.key, None)
 
 
-outlines = Outlines()
+outlines = BackwardPlanCache()
 
 
 def _is_common(tracker: Tracker, prepared: Prepared) -> bool:
     """Whether all that a pass does is done by compiled code, and follows from the key."""
     plans = {record.plan for record in tracker.records}
     return (
-        all(type(run) in (Entry, Large) for run, _, _ in prepared.calls)
+        all(type(run) in (Entry, ParallelEntry) for run, _, _ in prepared.calls)
         and not prepared.retained.at
         and not any(p.idle or (p.kernel is not None and p.active and p.info is None) for p in plans)
         # Where that is so, packed addresses say which array is meant.
@@ -172,7 +172,7 @@ def _others(records: list[Record]) -> list[int]:
 
 def _loose(records: list[Record]) -> Iterator[int]:
     """Where numbers are packed."""
-    known: dict[Plan, list[int]] = {}
+    known: dict[LaunchPlan, list[int]] = {}
     at = 0
     for record in records:
         plan = record.plan

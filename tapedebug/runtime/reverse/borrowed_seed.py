@@ -18,7 +18,7 @@ LARGE = 1 << 16
 """Bytes from which a seed is lent: a smaller one is copied faster than it is watched."""
 
 
-class Lent:
+class BorrowedSeed:
     """The values that an array had when a reverse pass began.
 
     The array is watched as a tape watches what adjoints need: what is about to overwrite it, launches, fills
@@ -58,7 +58,7 @@ class Lent:
         return self._array is a and self._need.copy is None and not a.buffer.windows and not tracker.uses(a)
 
 
-def may_be_lent(a: array, wanted: np.dtype[Any], tracker: Tracker) -> bool:
+def may_borrow(a: array, wanted: np.dtype[Any], tracker: Tracker) -> bool:
     """Whether a seed for numbers of this type may stay where it is, in a pass of this tracker's tape."""
     return (
         a.is_contiguous
@@ -70,11 +70,11 @@ def may_be_lent(a: array, wanted: np.dtype[Any], tracker: Tracker) -> bool:
     )
 
 
-def values_of(seed: Values | Lent) -> Values:
+def values_of(seed: Values | BorrowedSeed) -> Values:
     """The values of a seed, wherever they are."""
-    return seed.values if isinstance(seed, Lent) else seed
+    return seed.values if isinstance(seed, BorrowedSeed) else seed
 
 
-def same_seed(one: Values | Lent, other: Values | Lent) -> bool:
+def same_seed(one: Values | BorrowedSeed, other: Values | BorrowedSeed) -> bool:
     """Whether two seeds of an array are the same, as far as a sample of them shows."""
     return one is other or same_bits(values_of(one), values_of(other))

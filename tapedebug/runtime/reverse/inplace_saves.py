@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tapedebug.runtime.memory.alias_spans import folds
-from tapedebug.runtime.tape.buffer_versions import RangeState, Scratch
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, RangeState
 
 if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
@@ -49,7 +49,7 @@ def set_scratch(
         copy = shared = kept.get((buffer, start, stop))
         if tracker.mode != "ignore" and copy is None and not tracker.dry:
             copy = buffer.copy_range(start, stop)
-        found.append(Scratch(tuple(sorted(members)), start, stop, copy))
+        found.append(InplaceSave(tuple(sorted(members)), start, stop, copy))
         if tracker.budget is not None and copy is not None:
             tracker.budget.keep(found[-1], copy.nbytes if shared is None else 0)
     record.scratch = tuple(found)

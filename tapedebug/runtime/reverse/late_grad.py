@@ -13,9 +13,9 @@ from typing import Any
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.launch.adjoint_launch import plan_for
-from tapedebug.runtime.launch.plan import KernelPlan, Plan, has_gradient
+from tapedebug.runtime.launch.plan import KernelPlan, LaunchPlan, has_gradient
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.tape.buffer_versions import Need, RangeState
+from tapedebug.runtime.tape.buffer_versions import RangeState, SavedValue
 from tapedebug.runtime.tape.builtin_plans import COPY, FILL
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
@@ -80,7 +80,7 @@ def _activate(tracker: Tracker) -> None:
     tracker.kept += bool(changed)
 
 
-def _plan_now(record: Record) -> Plan:
+def _plan_now(record: Record) -> LaunchPlan:
     args: tuple[Any, ...] = record.args
     if record.kind == "copy":
         return COPY[has_gradient(args[0]), has_gradient(args[1])]
@@ -94,19 +94,19 @@ def _plan_now(record: Record) -> Plan:
     return plan_for(plan.kernel, args, plan, active)
 
 
-def _needs(tracker: Tracker, record: Record, plan: Plan) -> tuple[Need, ...]:
+def _needs(tracker: Tracker, record: Record, plan: LaunchPlan) -> tuple[SavedValue, ...]:
     known = dict(zip(record.plan.needed, record.needs, strict=True))
     return tuple(known[p] if p in known else _need(tracker, record, plan, p) for p in plan.needed)
 
 
-def _need(tracker: Tracker, record: Record, plan: Plan, p: int) -> Need:
+def _need(tracker: Tracker, record: Record, plan: LaunchPlan, p: int) -> SavedValue:
     """The values behind parameter `p` as the launch read them, which memory must still hold."""
     a = record.args[p]
     state = tracker.states[a]
     clobber, what = _overwritten(tracker, record, p in plan.early, state)
     if clobber is None and state.need is not None:
         return state.need
-    need = Need(state.start, state.stop, record.index, p)
+    need = SavedValue(state.start, state.stop, record.index, p)
     if clobber is None:
         return need
     if tracker.mode in {"preserve", "error"}:

@@ -9,7 +9,7 @@ import numpy as np
 from tapedebug.runtime.launch.plan import NOTHING
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Bytes
-from tapedebug.runtime.tape.buffer_versions import Need, Scratch, elements_of
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue, elements_of
 from tapedebug.runtime.tape.record import Record
 
 Values = np.ndarray[Any, Any]
@@ -47,11 +47,11 @@ class LiveSpace:
         """Elements are where they are."""
         return 1
 
-    def kept(self, record: Record, need: Need) -> Bytes | None:
+    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
         """The preserved copy, where the mode uses it."""
         return need.copy if self.preserves else None
 
-    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
         """The pre-launch values."""
         assert scratch.copy is not None
         return scratch.copy

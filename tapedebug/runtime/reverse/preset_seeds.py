@@ -47,7 +47,7 @@ def outputs_of(written: Iterable[array]) -> dict[Buffer, list[array]]:
     return found
 
 
-class Found:
+class PresetSeeds:
     """What a reverse pass finds in the gradients of the arrays that its tape writes.
 
     Args:
@@ -133,7 +133,7 @@ class Found:
         return found
 
 
-class Nothing(Found):
+class NoPresetSeeds(PresetSeeds):
     """What most passes find, which begin from a loss alone."""
 
     __slots__ = ()
@@ -142,7 +142,7 @@ class Nothing(Found):
         self._apart, self._handed_over, self.seeds, self.stale, self.touched = [], [], {}, [], False
 
 
-NOTHING: Found = Nothing()
+NOTHING: PresetSeeds = NoPresetSeeds()
 
 
 def is_nothing(

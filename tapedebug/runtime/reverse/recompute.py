@@ -21,9 +21,15 @@ from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.memory.convert import contiguous_strides
 from tapedebug.runtime.replay.tangents import forward_special
-from tapedebug.runtime.reverse.argument_table import Steps, Table
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Steps
 from tapedebug.runtime.reverse.live_space import LiveSpace
-from tapedebug.runtime.tape.buffer_versions import Ledger, LiveIn, Need, Scratch, elements_of
+from tapedebug.runtime.tape.buffer_versions import (
+    BufferVersions,
+    ExternalInput,
+    InplaceSave,
+    SavedValue,
+    elements_of,
+)
 from tapedebug.runtime.tape.memory_budget import Checkpoint, Extent
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
@@ -37,7 +43,7 @@ FEW = 64
 class _Block:
     """The part of a buffer that a tape uses: private where values change, else the user's own memory."""
 
-    def __init__(self, ledger: Ledger, changes: bool) -> None:
+    def __init__(self, ledger: BufferVersions, changes: bool) -> None:
         self.buffer = ledger.buffer
         self.liveins = [live for live in ledger.liveins if not live.injected]
         gone = any(live.copy is not None or live.fill is not None for live in self.liveins)
@@ -83,9 +89,9 @@ class _Work(LiveSpace):
     def __init__(self, tracker: Tracker, extent: Extent) -> None:
         super().__init__(tracker.mode, tracker.like_warp)
         self.blocks = {b: _Block(ledger, b in extent) for b, ledger in tracker.ledgers.items()}
-        self.injections: dict[int, list[tuple[_Block, LiveIn]]] = {}
-        self.saved: dict[Need, Bytes] = {}
-        self.scratches: dict[Scratch, Bytes] = {}
+        self.injections: dict[int, list[tuple[_Block, ExternalInput]]] = {}
+        self.saved: dict[SavedValue, Bytes] = {}
+        self.scratches: dict[InplaceSave, Bytes] = {}
         for buffer, ledger in tracker.ledgers.items():
             for live in ledger.liveins:
                 if live.injected:
@@ -96,11 +102,11 @@ class _Work(LiveSpace):
         """Its memory."""
         return sum(block.data.nbytes for block in self.blocks.values() if block.own)
 
-    def kept(self, record: Record, need: Need) -> Bytes | None:
+    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
         """The values of then, where they are not still in place."""
         return need.copy if need.copy is not None else self.saved.get(need)
 
-    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
         """The values that an in-place launch starts from."""
         return self.scratches[scratch]
 
@@ -153,11 +159,11 @@ class Recomputation:
         self.room = self.budget.nbytes // 2 - self.work.nbytes
         self.held = self.peak = 0  # bytes
         self.reran = 0
-        self._table: Table | None = None
+        self._table: ArgumentTable | None = None
 
-    def _dropped_needs(self) -> dict[int, list[tuple[Need, Buffer]]]:
+    def _dropped_needs(self) -> dict[int, list[tuple[SavedValue, Buffer]]]:
         """The needs whose values are to be saved, by the record that overwrites them."""
-        found: dict[int, list[tuple[Need, Buffer]]] = {}
+        found: dict[int, list[tuple[SavedValue, Buffer]]] = {}
         for buffer, ledger in self.tracker.ledgers.items():
             for need in ledger.needs:
                 if need.dropped and need.clobber is not None:
@@ -247,10 +253,10 @@ class Recomputation:
         table = self._table = self._run(low, high, keeps=True)  # what the steps point to lives as long
         return table.steps(self.records[low:high])
 
-    def _run(self, low: int, high: int, *, keeps: bool = False) -> Table:
+    def _run(self, low: int, high: int, *, keeps: bool = False) -> ArgumentTable:
         """Run records forward, and keep what their adjoints need if asked to."""
         records, work = self.records[low:high], self.work
-        table = Table(records, work)
+        table = ArgumentTable(records, work)
         self.reran += len(records)
         for record in records:
             kept: dict[tuple[Buffer, int, int], Bytes] = {}

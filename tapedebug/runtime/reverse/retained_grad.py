@@ -24,7 +24,7 @@ Part = tuple[array, tuple[array, ...]]
 """What a record wrote last, and the retained arrays that it is a part of; none where it is one itself."""
 
 
-class Retained:
+class RetainedGrad:
     """What a reverse pass keeps of the adjoints of retained arrays.
 
     Attributes:

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from tapedebug.runtime.launch.call_list import Call, CallList
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ZERO, Buffer
-from tapedebug.runtime.reverse.argument_table import Table
-from tapedebug.runtime.reverse.borrowed_seed import Lent
-from tapedebug.runtime.reverse.seeds import Held
+from tapedebug.runtime.reverse.argument_table import ArgumentTable
+from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed
+from tapedebug.runtime.reverse.seeds import SeedMap
 from tapedebug.runtime.tape.record import Record
 
 Taker = tuple[Record, int]
 """The only launch that uses an array, and through which parameter."""
 
 
-class Lending:
+class SeedForwarding:
     """Which launches of a pass find their incoming adjoints in seeds.
 
     Args:
@@ -33,7 +33,12 @@ class Lending:
     """
 
     def __init__(
-        self, records: list[Record], table: Table, calls: CallList, order: list[int], emptied: set[Buffer]
+        self,
+        records: list[Record],
+        table: ArgumentTable,
+        calls: CallList,
+        order: list[int],
+        emptied: set[Buffer],
     ) -> None:
         self._records, self._table, self._calls, self._order = records, table, calls, order
         self._emptied = emptied
@@ -41,18 +46,18 @@ class Lending:
         self._usual: dict[Record, Call] = {}
         self._lent: dict[Record, dict[int, int]] = {}
 
-    def lend(self, seeds: Held) -> Held:
+    def lend(self, seeds: SeedMap) -> SeedMap:
         """Let launches read seeds where they are, in the next pass; gives the seeds that must be copied."""
-        if not self._lent and Lent not in map(type, seeds.values()):
+        if not self._lent and BorrowedSeed not in map(type, seeds.values()):
             return seeds
         wanted: dict[Record, dict[int, int]] = {}
-        copied: Held = {}
+        copied: SeedMap = {}
         for a, seed in seeds.items():
-            taker = self._taker(a) if isinstance(seed, Lent) and _is_empty(a) else None
+            taker = self._taker(a) if isinstance(seed, BorrowedSeed) and _is_empty(a) else None
             if taker is None:
                 copied[a] = seed
             else:
-                assert isinstance(seed, Lent)
+                assert isinstance(seed, BorrowedSeed)
                 wanted.setdefault(taker[0], {})[taker[1]] = seed.address
         for record in {**self._lent, **wanted}:
             self._set(record, wanted.get(record, {}), self._lent.get(record, {}))

@@ -13,18 +13,18 @@ from tapedebug.runtime.launch.plan import has_gradient
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.parallel import parallel_memcpy
-from tapedebug.runtime.reverse.borrowed_seed import Lent, may_be_lent
+from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, may_borrow
 from tapedebug.runtime.tape.tracker import Tracker
 
 Values = np.ndarray[Any, Any]
 Seeds = dict[array, Values]
-Held = dict[array, Values | Lent]
+SeedMap = dict[array, Values | BorrowedSeed]
 """Seeds, of which some may be where the caller has them."""
 
 
 def checked_seeds(
-    tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Held, known: array | None = None
-) -> Held:
+    tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: SeedMap, known: array | None = None
+) -> SeedMap:
     """The incoming gradients of a reverse pass, of the arrays' own dtypes; large ones may be lent.
 
     Args:
@@ -48,7 +48,7 @@ def checked_seeds(
             f"backward: grads must be a dictionary from arrays to their adjoints; got a {given}",
             hint="pass grads={array: adjoint}",
         )
-    seeds: Held = {}
+    seeds: SeedMap = {}
     if loss is not None:
         if loss is not known or not known._requires_grad:
             _check_loss(tracker, loss)
@@ -79,7 +79,7 @@ def _by_field(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[tuple[Any,
                 yield a, part
 
 
-def _memory(a: array, shape: tuple[int, ...], spare: Held) -> Values:
+def _memory(a: array, shape: tuple[int, ...], spare: SeedMap) -> Values:
     """Memory for a copy of the seed of an array."""
     kept = spare.get(a)
     if isinstance(kept, np.ndarray) and kept.shape == shape:
@@ -87,7 +87,7 @@ def _memory(a: array, shape: tuple[int, ...], spare: Held) -> Values:
     return np.empty(shape, types.numpy_dtype(a.dtype))
 
 
-def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: Held) -> Values | Lent:
+def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> Values | BorrowedSeed:
     wanted = a.shape + types.value_shape(a.dtype)
     values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
     if values.shape != wanted or values.dtype.kind not in "fiu":
@@ -96,10 +96,10 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: Held) -> Valu
             hint=f"pass values of shape {wanted}, such as ones_like(array)",
         )
     held = spare.get(a)
-    if isinstance(gradient, array) and isinstance(held, Lent) and held.is_still(gradient, tracker):
+    if isinstance(gradient, array) and isinstance(held, BorrowedSeed) and held.is_still(gradient, tracker):
         return held
-    if isinstance(gradient, array) and may_be_lent(gradient, types.numpy_dtype(a.dtype), tracker):
-        return Lent(gradient)
+    if isinstance(gradient, array) and may_borrow(gradient, types.numpy_dtype(a.dtype), tracker):
+        return BorrowedSeed(gradient)
     kept = _memory(a, wanted, spare)
     parallel_memcpy.copy(kept, values)
     return kept

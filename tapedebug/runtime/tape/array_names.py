@@ -16,7 +16,7 @@ from tapedebug.runtime.tape.tracker import Tracker
 _plan_of = attrgetter("plan")
 
 
-class Names:
+class ArrayNames:
     """The names of a tape's arrays, as they were when its block ended.
 
     A function's variables are gone when somebody asks, and so they are looked through at once. What is kept

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._clock import clock
-from tapedebug._interval_index import Ranges, range_key
+from tapedebug._interval_index import IntervalIndex, range_key
 from tapedebug._source import Span
 from tapedebug.runtime.memory.alias_spans import folds
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
@@ -58,7 +58,7 @@ def elements_of(data: Bytes, a: array, start: int = 0) -> np.ndarray[Any, Any]:
     )
 
 
-class Need:
+class SavedValue:
     """Values of one range at one version, which adjoints of recorded launches read.
 
     Attributes:
@@ -86,7 +86,7 @@ class Need:
         self.dropped = False
 
 
-class LiveIn:
+class ExternalInput:
     """Values that the tape found in memory and did not compute itself: where a replay starts.
 
     Attributes:
@@ -120,7 +120,7 @@ class LiveIn:
         return self.copy if self.copy is not None else buffer.data[self.start : self.stop]
 
 
-class Scratch:
+class InplaceSave:
     """Pre-launch values of a range that one launch both needs and writes, through one or more parameters."""
 
     __slots__ = ("copy", "params", "start", "stop")
@@ -132,7 +132,7 @@ class Scratch:
         self.copy = copy
 
 
-class Outside:
+class UntrackedWrite:
     """A write that is not on the tape: between which records, to what, from where.
 
     Attributes:
@@ -199,8 +199,8 @@ class RangeState:
         self.exact = None if a.is_contiguous else a._look()
         self.folded = not a.is_contiguous and folds(a.shape, a.strides, a.item_size)
         self.overlaps: tuple[int, ...] = ()
-        self.need: Need | None = None
-        self.livein: LiveIn | None = None
+        self.need: SavedValue | None = None
+        self.livein: ExternalInput | None = None
         self.hot = False
         self.defined = False
 
@@ -217,7 +217,7 @@ def _differ(buffer: Buffer) -> bool:
     return all((head[step:] != head[:-step]).any() for step in (4, 8))
 
 
-class Ledger:
+class BufferVersions:
     """The ranges of one buffer that one tape uses.
 
     Attributes:
@@ -251,10 +251,10 @@ class Ledger:
         self.buffer = buffer
         self.states: list[RangeState] = []
         self._by_range: dict[Any, RangeState] | None = None
-        self._ranges: Ranges | None = None
-        self.needs: list[Need] | tuple[()] = ()
+        self._ranges: IntervalIndex | None = None
+        self.needs: list[SavedValue] | tuple[()] = ()
         self.guarded: dict[int, Bytes | None] = _UNGUARDED
-        self.liveins: list[LiveIn] | tuple[()] = ()
+        self.liveins: list[ExternalInput] | tuple[()] = ()
         self.given = not (buffer.writes or buffer.undefined) and buffer.fill is None and _differ(buffer)
         self.unwritten = buffer.undefined and buffer.unwritten
         self.opened: int | None = 0 if buffer.windows else None
@@ -295,7 +295,7 @@ class Ledger:
         """Find what a new range overlaps."""
         ranges = self._ranges
         if ranges is None:
-            ranges = self._ranges = Ranges()
+            ranges = self._ranges = IntervalIndex()
             ranges.add(self.states[0].start, self.states[0].stop, 0)
         for number in ranges.near(found.start, found.stop):
             other = self.states[number]
@@ -307,14 +307,14 @@ class Ledger:
                 found.defined = found.defined or (inside and other.defined)
         ranges.add(found.start, found.stop, found.number)
 
-    def add_need(self, need: Need) -> None:
+    def add_need(self, need: SavedValue) -> None:
         """Enter a need. A list is made for the first: thousands of ledgers have none."""
         if self.needs:
             self.needs.append(need)
         else:
             self.needs = [need]
 
-    def add_livein(self, live: LiveIn) -> None:
+    def add_livein(self, live: ExternalInput) -> None:
         """Enter a live-in."""
         if self.liveins:
             self.liveins.append(live)

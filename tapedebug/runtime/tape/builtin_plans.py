@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tapedebug.runtime.launch.plan import Plan, has_gradient
+from tapedebug.runtime.launch.plan import LaunchPlan, has_gradient
 from tapedebug.runtime.memory.array import array
 
 COPY = {
-    grads: Plan(
+    grads: LaunchPlan(
         "copy",
         "copy",
         ("dest", "src"),
@@ -20,7 +20,7 @@ COPY = {
 """Plans of copies by (dest has a gradient, src has one)."""
 
 FILL = {
-    grad: Plan(
+    grad: LaunchPlan(
         "fill",
         "fill",
         ("array",),
@@ -31,17 +31,17 @@ FILL = {
     for grad in (False, True)
 }
 
-WRITE = Plan("func", "mark_write", ("array",), writes=frozenset({0}))
+WRITE = LaunchPlan("func", "mark_write", ("array",), writes=frozenset({0}))
 """The plan of `mark_write`, which is no record: for the error where it would overwrite what is needed."""
 
-READ = Plan("func", "read", ("array",), reads=frozenset({0}))
+READ = LaunchPlan("func", "read", ("array",), reads=frozenset({0}))
 """The plan of `mark_read`: a replay starts from what was read; what an adjoint needs, `record_func` says."""
 
 
-def func_plan(arrays: tuple[array, ...]) -> Plan:
+def func_plan(arrays: tuple[array, ...]) -> LaunchPlan:
     """The plan of a custom reverse function: it may read everything it was given."""
     every = frozenset(range(len(arrays)))
-    return Plan(
+    return LaunchPlan(
         "func",
         "func",
         tuple(f"arrays[{i}]" for i in every),

@@ -22,7 +22,7 @@ from tapedebug.runtime.tape.buffer_versions import VIEWS
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.buffer import Buffer
-    from tapedebug.runtime.tape.buffer_versions import Ledger
+    from tapedebug.runtime.tape.buffer_versions import BufferVersions
     from tapedebug.runtime.tape.record import Record, Site
 
 KEPT = 32
@@ -43,7 +43,7 @@ MOST_SMALL = 16
 
 
 @dataclass(slots=True)
-class Recording:
+class EarlierRecording:
     """A recording that has ended.
 
     Attributes:
@@ -74,16 +74,16 @@ class Recording:
     execution: int | None
     cell: str | None
 
-    def repeats(self, other: Recording) -> bool:
+    def repeats(self, other: EarlierRecording) -> bool:
         """True if another recording had the same launches, on whatever arrays and values."""
         same = self.launches == other.launches and self.names == other.names
         return same and self.dims == other.dims
 
-    def has_values_of(self, other: Recording) -> bool:
+    def has_values_of(self, other: EarlierRecording) -> bool:
         """True if the arguments that are no arrays were the same, too."""
         return repr(self.values) == repr(other.values)
 
-    def runs_again(self, other: Recording) -> bool:
+    def runs_again(self, other: EarlierRecording) -> bool:
         """True if this is a later run of the notebook cell that the other recording was in.
 
         Where the client has told no ids, cells with the same code are one; code objects are equal if all but
@@ -94,7 +94,7 @@ class Recording:
         known = self.cell is not None and other.cell is not None
         return self.cell == other.cell if known else self.site == other.site
 
-    def left(self, buffer: Buffer, ledger: Ledger, content: bytes | None = None) -> bool:
+    def left(self, buffer: Buffer, ledger: BufferVersions, content: bytes | None = None) -> bool:
         """True if what a later tape found in a buffer is what this recording had left there.
 
         Args:
@@ -114,10 +114,10 @@ class Recording:
         return bool(self.counts.get(buffer.number, 0) & 1)
 
 
-_recordings: deque[Recording] = deque(maxlen=KEPT)
+_recordings: deque[EarlierRecording] = deque(maxlen=KEPT)
 
 
-def remember(records: list[Record], ledgers: Mapping[Buffer, Ledger]) -> Recording | None:
+def remember(records: list[Record], ledgers: Mapping[Buffer, BufferVersions]) -> EarlierRecording | None:
     """Remember a recording that has ended; None if it is too large."""
     if len(ledgers) > MOST_BUFFERS:
         return None
@@ -127,7 +127,7 @@ def remember(records: list[Record], ledgers: Mapping[Buffer, Ledger]) -> Recordi
         for buffer, ledger in ledgers.items()
     }
     small = [buffer for buffer in ledgers if buffer.nbytes <= SMALL and counts[buffer.number] & 1]
-    recording = Recording(
+    recording = EarlierRecording(
         clock.now,
         len(records),
         [record.plan.name for record in few],
@@ -143,7 +143,7 @@ def remember(records: list[Record], ledgers: Mapping[Buffer, Ledger]) -> Recordi
     return recording
 
 
-def left_by(buffer: Buffer, before: int) -> Recording | None:
+def left_by(buffer: Buffer, before: int) -> EarlierRecording | None:
     """Return the last recording that used a buffer and ended before a time."""
     for recording in reversed(_recordings):
         if recording.ended < before and buffer.number in recording.counts:

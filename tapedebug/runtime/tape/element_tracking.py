@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tapedebug._errors import TapeError
-from tapedebug.compiler.access_tags import RACED, THREAD, UNSET, stamp_of, words_of
+from tapedebug.compiler.access_tags import RACED, THREAD, UNSET, tag_of, words_of
 from tapedebug.lang import types
 from tapedebug.runtime.launch import access_tags
-from tapedebug.runtime.launch.access_tags import FIRST, OUTSIDE, READS, WRITES, Stamps, Variant
-from tapedebug.runtime.launch.print_buffer import JOURNAL, Journal, Listener
+from tapedebug.runtime.launch.access_tags import FIRST, OUTSIDE, READS, WRITES, AccessTags, Variant
+from tapedebug.runtime.launch.print_buffer import PRINT_BUFFER, Listener, PrintBuffer
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.tape.record import Record
@@ -44,17 +44,17 @@ class Tracking:
         self.broken = ""
         self.fresh: set[Buffer] = set()
         self._known: set[Buffer] = set()
-        self._memories: dict[tuple[Buffer, int], Stamps] = {}
+        self._memories: dict[tuple[Buffer, int], AccessTags] = {}
         self._variants: dict[Any, Variant] = {}
 
     # -- memory ---------------------------------------------------------------------------------------
 
-    def stamps(self, a: array) -> Stamps:
+    def stamps(self, a: array) -> AccessTags:
         """The stamps of the memory of an array."""
         itemsize = types.numpy_dtype(a.dtype).itemsize
         found = self._memories.get((a.buffer, itemsize))
         if found is None:
-            found = self._memories[a.buffer, itemsize] = Stamps(
+            found = self._memories[a.buffer, itemsize] = AccessTags(
                 a.buffer.nbytes, itemsize, words_of(self.report)
             )
         return found
@@ -66,7 +66,7 @@ class Tracking:
             if fresh:
                 self.fresh.add(buffer)
 
-    def settle(self, a: array, upto: int | None = None) -> Stamps:
+    def settle(self, a: array, upto: int | None = None) -> AccessTags:
         """The stamps of the memory of an array, with all that is known without having been stamped.
 
         Args:
@@ -83,11 +83,11 @@ class Tracking:
         stamps.settled = max(stamps.settled, end)
         for event in self.tracker.outside:
             if event.at <= end and event.array.buffer is a.buffer and self.stamps(event.array) is stamps:
-                stamp = stamp_of(event.at + FIRST - 1, 0, 0) + OUTSIDE
+                stamp = tag_of(event.at + FIRST - 1, 0, 0) + OUTSIDE
                 access_tags.merge_whole(stamps, event.array, WRITES, stamp)
         return stamps
 
-    def _merge(self, stamps: Stamps, record: Record, param: int) -> None:
+    def _merge(self, stamps: AccessTags, record: Record, param: int) -> None:
         if record.kind == "kernel" and param not in record.plan.kernel.analysis.native:
             variant = self.ran.get(record.index)
             for number, site in variant.bulk() if variant is not None else ():
@@ -95,7 +95,7 @@ class Tracking:
                     access_tags.merge_bulk(stamps, record, param, site, number)
             return
         # A copy, a fill, or a native function, which may touch any element of what it is given.
-        stamp = stamp_of(record.index + FIRST, access_tags.WHOLE, THREAD)
+        stamp = tag_of(record.index + FIRST, access_tags.WHOLE, THREAD)
         if param in record.reads:
             access_tags.merge_whole(stamps, record.args[param], READS, stamp)
         if param in record.writes:
@@ -119,18 +119,20 @@ class Tracking:
 
     # -- running --------------------------------------------------------------------------------------
 
-    def variant(self, record: Record, heard: frozenset[str]) -> Variant:
+    def variant(self, record: Record, diagnostics: frozenset[str]) -> Variant:
         """The tracked variant that a launch needs, compiled when it is first asked for."""
         plan = record.plan
-        raced, fresh = access_tags.surroundings(plan, record.args, self.fresh)
-        key = (plan, raced, fresh, heard)
+        race_checked, fresh = access_tags.surroundings(plan, record.args, self.fresh)
+        key = (plan, race_checked, fresh, diagnostics)
         found = self._variants.get(key)
         if found is None:
-            entry = plan.kernel.tracked(raced, fresh, report=self.report, strided=plan.strided, heard=heard)
+            entry = plan.kernel.tracked(
+                race_checked, fresh, report=self.report, strided=plan.strided, diagnostics=diagnostics
+            )
             found = self._variants[key] = Variant.of(entry)
         return found
 
-    def packed(self, record: Record, slots: bytes, journal: Journal) -> ctypes.Array[ctypes.c_char]:
+    def packed(self, record: Record, slots: bytes, journal: PrintBuffer) -> ctypes.Array[ctypes.c_char]:
         """The arguments of a tracked launch: all slots, the journal, the epoch, the stamps."""
         layout, args = record.plan.kernel.layout, record.args
         pointers = [self.stamps(args[p]).pointer(args[p]) for p in record.plan.arrays]
@@ -157,8 +159,8 @@ class Tracking:
             self.meet(buffer, buffer.unwritten if ledger is None else ledger.unwritten)
         if self.fresh:
             self.forget_defined(record.index)
-        variant = self.variant(record, plan.heard)
-        memory = self.packed(record, record.packed, JOURNAL)
+        variant = self.variant(record, plan.diagnostics)
+        memory = self.packed(record, record.packed, PRINT_BUFFER)
         return lambda: self._run(record, variant, memory)
 
     def _run(self, record: Record, variant: Variant, memory: ctypes.Array[ctypes.c_char]) -> None:
@@ -209,7 +211,7 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
     if len(tracker.records) > access_tags.LAST:
         raise too_many()
     chosen = set(range(len(tracker.records))) if wanted is None else set(wanted)
-    journal = Journal()
+    journal = PrintBuffer()
     for record in tracker.records:
         if record.kind == "kernel" and record.index in chosen:
             tracking.forget_defined(record.index)
@@ -220,7 +222,9 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
     return tracking
 
 
-def run_private(tracking: Tracking, shadow: Any, record: Record, variant: Variant, journal: Journal) -> int:
+def run_private(
+    tracking: Tracking, shadow: Any, record: Record, variant: Variant, journal: PrintBuffer
+) -> int:
     """Run a tracked launch in the memory of a shadow that stands before it; values are as before afterwards.
 
     Returns:

@@ -250,7 +250,7 @@ def note_read(a: array, how: str) -> None:
             state.tape.tracker.looked_at_early(a, event)
 
 
-class Leaves:
+class InputGrads:
     """The inputs in one buffer that a pass gives gradients to.
 
     Attributes:
@@ -279,23 +279,23 @@ class Leaves:
         return view
 
 
-def leaves_of(arrays: Sequence[array]) -> list[Leaves]:
+def input_grads_of(arrays: Sequence[array]) -> list[InputGrads]:
     """Inputs by buffer, those of the first `LEAVES` buffers."""
     found: dict[Buffer, list[array]] = {}
     for a in arrays:
         if a.buffer in found or len(found) < LEAVES:
             found.setdefault(a.buffer, []).append(a)
-    return [Leaves(buffer, group) for buffer, group in found.items()]
+    return [InputGrads(buffer, group) for buffer, group in found.items()]
 
 
-class Pass:
+class BackwardSpan:
     """What is noted of one reverse pass: begun before it, ended after it, and left out if it failed."""
 
     __slots__ = ("before", "begun", "leaves")
 
-    def __init__(self, leaves: list[Leaves]) -> None:
+    def __init__(self, leaves: list[InputGrads]) -> None:
         self.leaves = leaves
-        self.before: dict[Leaves, list[tuple[array, float]]] = {}
+        self.before: dict[InputGrads, list[tuple[array, float]]] = {}
         for leaf in leaves:
             memory = leaf.buffer.gradient()
             for each in (leaf.buffer, memory):

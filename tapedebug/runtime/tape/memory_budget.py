@@ -15,7 +15,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
-from tapedebug.runtime.tape.buffer_versions import Need, RangeState, Scratch, elements_of
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, RangeState, SavedValue, elements_of
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import array
@@ -147,12 +147,12 @@ class Budget:
         self.nbytes = nbytes
         self.since = 0
         self.extent = Extent()
-        self.pinned: set[Need] = set()
+        self.pinned: set[SavedValue] = set()
         self.warned = False
         self._checkpoints: dict[int, Checkpoint] = {}
         self._times = 0
         self._stride = 1
-        self._fresh: list[tuple[Need | Scratch, int]] = []
+        self._fresh: list[tuple[SavedValue | InplaceSave, int]] = []
         self._fresh_bytes = 0
         self._fixed_bytes = 0
         self._room = nbytes // 2
@@ -167,7 +167,7 @@ class Budget:
         """Memory of checkpoints."""
         return sum(checkpoint.nbytes for checkpoint in self._checkpoints.values())
 
-    def keep(self, item: Need | Scratch, nbytes: int) -> None:
+    def keep(self, item: SavedValue | InplaceSave, nbytes: int) -> None:
         """A copy was made; of a scratch that shares the copy of a need, 0 bytes."""
         self._fresh.append((item, nbytes))
         self._fresh_bytes += nbytes
@@ -189,9 +189,9 @@ class Budget:
 
     def thin(self, tracker: Tracker) -> None:
         """Let go of kept values; called between two records."""
-        left: list[tuple[Need | Scratch, int]] = []
+        left: list[tuple[SavedValue | InplaceSave, int]] = []
         for item, nbytes in self._fresh:
-            if isinstance(item, Scratch):
+            if isinstance(item, InplaceSave):
                 item.copy = None
             elif item.clobber is None:
                 left.append((item, nbytes))

@@ -15,8 +15,8 @@ from tapedebug.runtime.capabilities import operation_capability
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.call_list import Times
-    from tapedebug.runtime.launch.plan import Plan
-    from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+    from tapedebug.runtime.launch.plan import LaunchPlan
+    from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Record:
     def __init__(
         self,
         index: int,
-        plan: Plan,
+        plan: LaunchPlan,
         args: tuple[Any, ...],
         dim: tuple[int, ...],
         threads: int,
@@ -120,8 +120,8 @@ class Record:
         self.packed = packed
         self.site = site
         self.scope = scope
-        self.needs: tuple[Need, ...] = ()
-        self.scratch: tuple[Scratch, ...] = ()
+        self.needs: tuple[SavedValue, ...] = ()
+        self.scratch: tuple[InplaceSave, ...] = ()
         self.elapsed = 0.0
         self.times: Times | None = None
         self.value: bytes = b""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.runtime.launch.argument_packing import WRITTEN
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.launch.plan import Plan
+    from tapedebug.runtime.launch.plan import LaunchPlan
 
 
-def opening(plan: Plan) -> Callable[[Any, Any], bool]:
+def opening(plan: LaunchPlan) -> Callable[[Any, Any], bool]:
     """A function of a tracker and a record of this plan: it opens what is read, closes what is overwritten.
 
     It returns whether the tracker wants to hear when the launch is over.
@@ -31,7 +31,7 @@ def _made(text: str) -> Callable[[Any, Any], bool]:
     return made
 
 
-def _text(plan: Plan) -> list[str]:
+def _text(plan: LaunchPlan) -> list[str]:
     own = "{" + ", ".join(f"{p}: s{p}" for p in plan.touched) + "}"
     lines = [
         "def before(tracker, record):",

@@ -8,8 +8,8 @@ from typing import Any
 
 from tapedebug import contract
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.reverse.borrowed_seed import Lent, values_of
-from tapedebug.runtime.reverse.seeds import Held, Seeds
+from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, values_of
+from tapedebug.runtime.reverse.seeds import SeedMap, Seeds
 
 
 @dataclass
@@ -40,7 +40,7 @@ class BackwardCall:
     """
 
     loss: array | None
-    _seeds: Held = field(repr=False)
+    _seeds: SeedMap = field(repr=False)
     records: int
     seconds: float = 0.0
     reran: int = 0
@@ -56,7 +56,7 @@ class BackwardCall:
         return self.records
 
     @property
-    def held(self) -> Held:
+    def held(self) -> SeedMap:
         """The seeds, those that were given and those that the pass found in gradients."""
         # What was given comes last: where arrays overlap, it replaces the zeros of the others.
         return {**self._preset, **self._seeds} if self._preset else self._seeds
@@ -88,8 +88,8 @@ class BackwardCall:
         values = values_of(seed)
         return a if values.size == 1 and values.item() == 1 else None
 
-    def give_up(self) -> Held:
+    def give_up(self) -> SeedMap:
         """Forget the seeds; returns those whose memory can be used again."""
         self._objective = self.objective
         seeds, self._seeds, self._preset = self._seeds, {}, {}
-        return {a: seed for a, seed in seeds.items() if not isinstance(seed, Lent)}
+        return {a: seed for a, seed in seeds.items() if not isinstance(seed, BorrowedSeed)}

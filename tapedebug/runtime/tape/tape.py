@@ -16,24 +16,24 @@ from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import launch_dims, resolve
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.reverse import backward_pass, late_grad
-from tapedebug.runtime.reverse.borrowed_seed import Lent, same_seed
-from tapedebug.runtime.reverse.seeds import Held, checked_seeds
+from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, same_seed
+from tapedebug.runtime.reverse.seeds import SeedMap, checked_seeds
 from tapedebug.runtime.reverse.struct_mutation import changed_structs
 from tapedebug.runtime.state import close, here, is_recording, refuse_at_another_time, state
-from tapedebug.runtime.tape.array_names import Names
+from tapedebug.runtime.tape.array_names import ArrayNames
 from tapedebug.runtime.tape.builtin_plans import func_plan
 from tapedebug.runtime.tape.earlier_recordings import remember
 from tapedebug.runtime.tape.element_tracking import Tracking
-from tapedebug.runtime.tape.gradient_history import Event, Pass
+from tapedebug.runtime.tape.gradient_history import BackwardSpan, Event
 from tapedebug.runtime.tape.memory_budget import Budget, parse_budget
 from tapedebug.runtime.tape.record import Record, call_site
 from tapedebug.runtime.tape.scopes import BackwardCall, Scope
 from tapedebug.runtime.tape.tape_gradients import Gradients
-from tapedebug.runtime.tape.tape_queries import Recorded
+from tapedebug.runtime.tape.tape_queries import TapeQueries
 from tapedebug.runtime.tape.tracker import Tracker
 
 
-class Tape(Recorded):
+class Tape(TapeQueries):
     """Records the launches of one thread inside a `with` block, for `backward`.
 
     Args:
@@ -88,9 +88,9 @@ class Tape(Recorded):
         self.scope: int | None = None
         self.loss: array | None = None
         self.backward_calls: list[BackwardCall] = []
-        self._names = Names()
+        self._names = ArrayNames()
         self._leftovers: dict[array, int] = {}
-        self._spare: Held = {}
+        self._spare: SeedMap = {}
         self._prepared: backward_pass.Prepared | None = None
         self._created_at = call_site()
         tape_observers.enrol(self)
@@ -242,7 +242,7 @@ class Tape(Recorded):
         self.scope = None
         self.loss = None
         self.backward_calls = []
-        self._names = Names()
+        self._names = ArrayNames()
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
@@ -306,7 +306,7 @@ class Tape(Recorded):
         try:
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = backward_pass.Prepared(self.tracker)
-            noted = Pass(self._prepared.leaves)
+            noted = BackwardSpan(self._prepared.leaves)
             ran = backward_pass.run(self._prepared, seeds, self._leftovers)
         except BaseException:
             self._spare = seeds
@@ -324,7 +324,7 @@ class Tape(Recorded):
         # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
         self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
         for a, seed in seeds.items():
-            if isinstance(seed, Lent):
+            if isinstance(seed, BorrowedSeed):
                 self._spare[a] = seed
         self.backward_calls.append(call)
         tape_observers.notify("backward_done", self, call)

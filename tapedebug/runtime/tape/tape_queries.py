@@ -16,9 +16,9 @@ from tapedebug.lang import types
 from tapedebug.runtime.capabilities import tape_capability
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.replay.shadow import Shadow
-from tapedebug.runtime.replay.tape_snapshot import Moment
+from tapedebug.runtime.replay.tape_snapshot import TapeSnapshot
 from tapedebug.runtime.reverse.preset_seeds import pending_seeds
-from tapedebug.runtime.tape.buffer_versions import Ledger, Outside
+from tapedebug.runtime.tape.buffer_versions import BufferVersions, UntrackedWrite
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.scopes import BackwardCall
 from tapedebug.runtime.tape.timeline import Version, list_versions
@@ -28,7 +28,7 @@ from tapedebug.runtime.tape.tracker import Tracker
 T = TypeVar("T")
 
 
-class Recorded:
+class TapeQueries:
     """The questions that a tape answers, in any state.
 
     Attributes:
@@ -63,7 +63,7 @@ class Recorded:
         return self.tracker.mode in ("preserve", "error")
 
     @property
-    def outside_writes(self) -> list[Outside]:
+    def outside_writes(self) -> list[UntrackedWrite]:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 
@@ -97,7 +97,7 @@ class Recorded:
         return self.tracker.livein_bytes
 
     @property
-    def outside(self) -> list[Outside]:
+    def outside(self) -> list[UntrackedWrite]:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 
@@ -157,7 +157,7 @@ class Recorded:
         *,
         loss: array | None = None,
         grads: Mapping[array, Any] | None = None,
-    ) -> Moment:
+    ) -> TapeSnapshot:
         """Travel to a moment of the tape: `with tape.at(12, "after") as moment:`.
 
         Within the block the arrays of the tape hold the values that they had then, and with `backward` their
@@ -177,7 +177,7 @@ class Recorded:
                 block or within one of a recording tape, which is also what cannot be opened within it.
         """
         tape: Any = self
-        return Moment(tape, launch, when, backward, loss, grads)
+        return TapeSnapshot(tape, launch, when, backward, loss, grads)
 
     def versions(self) -> list[Version]:
         """Every version of every range of memory that the tape used, in the order of writing."""
@@ -197,7 +197,7 @@ class Recorded:
         """Who last read each element of an array; as `writers`."""
         return touched(self, a, "read")
 
-    def ledgers(self) -> list[Ledger]:
+    def ledgers(self) -> list[BufferVersions]:
         """The tape's memory, one ledger a buffer."""
         return list(self.tracker.ledgers.values())
 

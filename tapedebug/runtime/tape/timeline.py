@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.tape.buffer_versions import Need, RangeState
+from tapedebug.runtime.tape.buffer_versions import RangeState, SavedValue
 from tapedebug.runtime.tape.tracker import Tracker
 
 
@@ -94,7 +94,7 @@ class _Book:
             self.all.append(found)
         return found
 
-    def need(self, a: array, need: Need, by: int) -> None:
+    def need(self, a: array, need: SavedValue, by: int) -> None:
         version = self.current(a)
         version.needed_by.append(by)
         has_values = need.copy is not None or need.dropped

@@ -20,11 +20,11 @@ from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.reverse.inplace_saves import set_scratch
 from tapedebug.runtime.state import state as process
 from tapedebug.runtime.tape.buffer_versions import (
-    Ledger,
-    LiveIn,
-    Need,
-    Outside,
+    BufferVersions,
+    ExternalInput,
     RangeState,
+    SavedValue,
+    UntrackedWrite,
     same_elements,
 )
 from tapedebug.runtime.tape.gradient_history import Event, History, is_gradient, note, note_read
@@ -34,7 +34,7 @@ from tapedebug.runtime.tape.record_hook import opening
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import KernelPlan
     from tapedebug.runtime.memory.array import array
-    from tapedebug.runtime.tape.earlier_recordings import Recording
+    from tapedebug.runtime.tape.earlier_recordings import EarlierRecording
     from tapedebug.runtime.tape.imported_arrays import Arrival
     from tapedebug.runtime.tape.record import Record, Site
 
@@ -79,11 +79,11 @@ class Tracker:
         self.budget = budget
         self.dry = dry
         self.settled = False
-        self.ledgers: dict[Buffer, Ledger] = {}
+        self.ledgers: dict[Buffer, BufferVersions] = {}
         self.states: dict[array, RangeState] = {}
         self.records: list[Record] = []
         self.kept = 0
-        self.outside: list[Outside] = []
+        self.outside: list[UntrackedWrite] = []
         self.unseen: dict[tuple[weakref.ref[Buffer], int, int], Site] = {}
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
@@ -94,7 +94,7 @@ class Tracker:
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self.structs: dict[int, tuple[Any, ...]] = {}
         self.watch = (weakref.ref(self),)
-        self.recording: Recording | None = None
+        self.recording: EarlierRecording | None = None
         self._warned: set[tuple[Any, ...]] = set()
         self._told: set[tuple[Any, ...]] = set()
 
@@ -104,7 +104,7 @@ class Tracker:
         """The state of an array that the tape has not seen yet."""
         ledger = self.ledgers.get(a.buffer)
         if ledger is None:
-            ledger = self.ledgers[a.buffer] = Ledger(a.buffer, self)
+            ledger = self.ledgers[a.buffer] = BufferVersions(a.buffer, self)
             state = RangeState(0, a)
             ledger.states.append(state)
         else:
@@ -185,7 +185,7 @@ class Tracker:
         """The tape finds values in a range, that it has not written."""
         if is_gradient(state.array):
             note_read(state.array, "tape")
-        live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
+        live = ExternalInput(state.array, len(self.records), buffer.fill, injected=False)
         state.defined = True
         ledger = self.ledgers[buffer]
         ledger.add_livein(live)
@@ -206,9 +206,9 @@ class Tracker:
 
     def open_need(
         self, state: RangeState, buffer: Buffer, reader: int, param: int, *, late: bool = False
-    ) -> Need:
+    ) -> SavedValue:
         """From now on the values of a range are needed, first of all by a parameter of a record."""
-        need = state.need = Need(state.start, state.stop, reader, param)
+        need = state.need = SavedValue(state.start, state.stop, reader, param)
         ledger = self.ledgers[buffer]
         ledger.add_need(need)
         ledger.heat(state)
@@ -218,10 +218,10 @@ class Tracker:
 
     # -- when something is overwritten ------------------------------------------------------------------
 
-    def close(self, ledger: Ledger, state: RangeState, by: Record | Outside) -> None:
+    def close(self, ledger: BufferVersions, state: RangeState, by: Record | UntrackedWrite) -> None:
         """Keep what is still needed of the bytes of `state`, which `by` is about to overwrite."""
-        outside = isinstance(by, Outside)
-        at = by.at if isinstance(by, Outside) else by.index
+        outside = isinstance(by, UntrackedWrite)
+        at = by.at if isinstance(by, UntrackedWrite) else by.index
         for each in ledger.around(state):
             need, live = each.need, each.livein
             if need is not None:
@@ -242,14 +242,14 @@ class Tracker:
                 each.livein = None
         state.hot = False
 
-    def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
+    def _keep_need(self, need: SavedValue, buffer: Buffer, live: ExternalInput | None) -> None:
         self.kept += 1
         shared = live.copy if live is not None else None
         need.copy = buffer.copy_range(need.start, need.stop) if shared is None else shared
         if self.budget is not None and shared is None:
             self.budget.keep(need, need.copy.nbytes)
 
-    def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
+    def _keep_livein(self, live: ExternalInput, buffer: Buffer, need: SavedValue | None = None) -> None:
         shared = need.copy if need is not None else None
         live.copy = buffer.copy_range(live.start, live.stop) if shared is None else shared
         if self.budget is not None and shared is None:
@@ -257,12 +257,12 @@ class Tracker:
         elif self.budget is not None and need is not None:
             self.budget.pinned.add(need)
 
-    def overwritten_outside(self, ledger: Ledger, a: array, site: Site | None, how: str) -> None:
+    def overwritten_outside(self, ledger: BufferVersions, a: array, site: Site | None, how: str) -> None:
         """Something that is not on this tape is about to write `a`."""
         state = ledger.state(a)
         if ledger.guarded and how != "numpy":
             self.catch_up(ledger, ledger.around(state))
-        event = Outside(len(self.records), a, site, how, self.settled)
+        event = UntrackedWrite(len(self.records), a, site, how, self.settled)
         if state.hot:
             self.close(ledger, state, event)
         # An announced write changes all of these; one through NumPy is looked for in each of them.
@@ -273,7 +273,7 @@ class Tracker:
             self._told.add(told)
             self.outside.append(event)
         if state.livein is None:
-            state.livein = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
+            state.livein = ExternalInput(state.array, event.at, None, injected=True, settled=self.settled)
             ledger.add_livein(state.livein)
         state.defined = True
         ledger.heat(state)
@@ -299,7 +299,7 @@ class Tracker:
 
     # -- NumPy windows: writes that nobody announces ----------------------------------------------------
 
-    def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
+    def window_opened(self, ledger: BufferVersions, start: int, stop: int) -> None:
         """From now on NumPy can write these bytes: keep what is open, until the window closes."""
         if ledger.opened is None:
             ledger.opened = len(self.records)
@@ -309,7 +309,7 @@ class Tracker:
             if state.number not in ledger.guarded:
                 self._guard(state, ledger)
 
-    def window_closed(self, ledger: Ledger) -> None:
+    def window_closed(self, ledger: BufferVersions) -> None:
         """Nobody can write unseen any more: note what changed, and let go of copies of what did not."""
         guarded = [ledger.states[number] for number in ledger.guarded]
         changed = [state for state in guarded if self._changed(state, ledger)]
@@ -324,7 +324,7 @@ class Tracker:
             if state.livein is not None:
                 state.livein.copy = None
 
-    def _guard(self, state: RangeState, ledger: Ledger) -> None:
+    def _guard(self, state: RangeState, ledger: BufferVersions) -> None:
         need, live = state.need, state.livein
         if need is not None and need.copy is None and self.mode != "ignore":
             self._keep_need(need, ledger.buffer, live)
@@ -333,13 +333,13 @@ class Tracker:
         known = any(each is not None and each.copy is not None for each in (need, live))
         ledger.guard(state.number, None if known else ledger.buffer.copy_range(state.start, state.stop))
 
-    def _changed(self, state: RangeState, ledger: Ledger) -> bool:
+    def _changed(self, state: RangeState, ledger: BufferVersions) -> bool:
         """Whether memory differs from what was kept of a range when a window opened, or when it was used."""
         a, kept = state.array, [x.copy for x in (state.need, state.livein) if x is not None]
         kept.append(ledger.guarded.get(state.number))
         return any(copy is not None and not same_elements(copy, a) for copy in kept)
 
-    def catch_up(self, ledger: Ledger, states: Iterable[RangeState]) -> None:
+    def catch_up(self, ledger: BufferVersions, states: Iterable[RangeState]) -> None:
         """Note what NumPy has changed in these ranges while a window is open."""
         changed = self._changed_among(ledger, states)
         for state in changed:
@@ -350,7 +350,7 @@ class Tracker:
             if each.number in ledger.guarded or each in changed:
                 self._guard(each, ledger)
 
-    def _changed_among(self, ledger: Ledger, states: Iterable[RangeState]) -> list[RangeState]:
+    def _changed_among(self, ledger: BufferVersions, states: Iterable[RangeState]) -> list[RangeState]:
         """The guarded ranges that changed: of these, of all that overlap one of those, and so on."""
         changed: list[RangeState] = []
         waiting, seen = list(states), set()
@@ -368,7 +368,7 @@ class Tracker:
             if ledger.guarded:
                 self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
 
-    def _note_numpy(self, ledger: Ledger, state: RangeState) -> None:
+    def _note_numpy(self, ledger: BufferVersions, state: RangeState) -> None:
         note("write", state.array, "numpy", None)
         self.overwritten_outside(ledger, state.array, None, "numpy")
 
@@ -395,7 +395,7 @@ class Tracker:
             if a.buffer.windows:
                 self.written(self.ledgers[a.buffer], a)
 
-    def written(self, ledger: Ledger, a: array) -> None:
+    def written(self, ledger: BufferVersions, a: array) -> None:
         """An announced write is over, with a NumPy window open."""
         for state in ledger.around(ledger.state(a)):
             self._guard(state, ledger)
@@ -425,14 +425,14 @@ class Tracker:
                     raise messages.overwrite(self.records, each.need, record, p)
             for q in record.plan.early:
                 if own[q] is own[p] or own[q].number in own[p].overlaps:
-                    own_need = Need(own[q].start, own[q].stop, record.index, q)
+                    own_need = SavedValue(own[q].start, own[q].stop, record.index, q)
                     raise messages.overwrite([*self.records, record], own_need, record, p)
 
-    def _warn(self, need: Need, buffer: Buffer, by: Record | Outside) -> None:
+    def _warn(self, need: SavedValue, buffer: Buffer, by: Record | UntrackedWrite) -> None:
         if self.settled or not (self.mode == "warn" or config.verify_autograd_array_access):
             return
         records = self.records
-        if not isinstance(by, Outside) and by.index == len(records):
+        if not isinstance(by, UntrackedWrite) and by.index == len(records):
             records = [*records, by]
         key = messages.overwrite_key(records, need, by)
         if key not in self._warned:

@@ -28,5 +28,5 @@ HEADERS = {"decompositions": matrices.HEADER}
 """Functions that the spellings of a table call."""
 ROUNDED = {"to_f32"}
 """Operations that the float64 twin, too, computes with constants or values of float32."""
-INTERNAL = {"hold", "differentiated_as"}
+INTERNAL = {"stop_gradient", "differentiated_as"}
 """Rules that no program names: `test_decompositions.py` sees what they do."""

@@ -12,8 +12,8 @@ import ast
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import scalar
-from tapedebug.compiler.llvm.simd.reductions import LaneSums
-from tapedebug.compiler.llvm.simd.uniformity import Shapes
+from tapedebug.compiler.llvm.simd.reductions import Reductions
+from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_values import Line
 from tapedebug.compiler.llvm.translate import Translator
 
@@ -28,7 +28,7 @@ class NotWorthIt(TranslationError):
     """It has a form in lanes that is slower than thread by thread."""
 
 
-class LaneIndices(LaneSums):
+class GatheredIndices(Reductions):
     """Knows which indices may count from lane to lane, and how to go on where they do not.
 
     Args:
@@ -40,7 +40,9 @@ class LaneIndices(LaneSums):
             `plain`, which runs them one after the other.
     """
 
-    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool, leaves: bool = False) -> None:
+    def __init__(
+        self, symbol: str, shapes: Uniformity, bits: int, *, math: bool, leaves: bool = False
+    ) -> None:
         super().__init__(symbol, shapes, bits, math=math)
         self.leaves = leaves
         self.left = ""
@@ -84,7 +86,7 @@ class LaneIndices(LaneSums):
             found.append((value, self.label))
 
         def several() -> None:
-            found.append((super(LaneIndices, self)._all_at_once(node, name, operands)[1], self.label))
+            found.append((super(GatheredIndices, self)._all_at_once(node, name, operands)[1], self.label))
 
         self._either(sure, one_row, several)
         joined = ", ".join(f"[ {value}, %{label} ]" for value, label in found)

@@ -73,7 +73,7 @@ NONE: Tests = {
 """What shows that it holds in none."""
 
 
-class Facts:
+class MaskFacts:
     """What is sure of masks, and the instructions that find it out.
 
     Args:

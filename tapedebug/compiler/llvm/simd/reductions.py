@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from tapedebug.compiler.llvm.expressions import Operand
 from tapedebug.compiler.llvm.library import FLOATS, llvm_type
-from tapedebug.compiler.llvm.simd.uniformity import Shapes
+from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
-from tapedebug.compiler.llvm.simd.vector_values import LaneValues, Line
+from tapedebug.compiler.llvm.simd.vector_values import Line, VectorValues
 
 NOWHERE = str(-(2**63))
 """The place of a sum to which nothing has been added. Places of elements may be negative, where an axis is
@@ -59,10 +59,10 @@ class Carry:
     pointer: str
 
 
-class LaneSums(LaneValues):
+class Reductions(VectorValues):
     """Writes additions to elements where lanes meet."""
 
-    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
+    def __init__(self, symbol: str, shapes: Uniformity, bits: int, *, math: bool) -> None:
         super().__init__(symbol, shapes, bits, math=math)
         self.sums: dict[int, Sum] = {}
         self.carries: dict[tuple[int, ...], Carry] = {}

@@ -17,7 +17,7 @@ OF_LANES = frozenset(name for name in LIBRARY if name.startswith("get_"))
 """What each lane has its own of, whatever the operands are: what was kept for the reverse pass."""
 
 
-class Shapes:
+class Uniformity:
     """What is known of the names of a function whose innermost loop over threads is in lanes.
 
     Args:

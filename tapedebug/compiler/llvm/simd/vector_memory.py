@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import in_memory, llvm_type, scalar
-from tapedebug.compiler.llvm.simd.gathered_indices import LaneIndices, NotWorthIt
+from tapedebug.compiler.llvm.simd.gathered_indices import GatheredIndices, NotWorthIt
 from tapedebug.compiler.llvm.simd.reductions import Waiting
-from tapedebug.compiler.llvm.simd.uniformity import Shapes
+from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import Line
 
@@ -45,10 +45,12 @@ class Element:
         return self.pointer, self.base
 
 
-class LaneMemory(LaneIndices):
+class VectorMemory(GatheredIndices):
     """Writes loads, stores and additions."""
 
-    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool, leaves: bool = False) -> None:
+    def __init__(
+        self, symbol: str, shapes: Uniformity, bits: int, *, math: bool, leaves: bool = False
+    ) -> None:
         super().__init__(symbol, shapes, bits, math=math, leaves=leaves)
         self.read: dict[tuple[str, str | None], dict[int, Operand]] = {}
         self.waiting: dict[tuple[str, str | None], Waiting] = {}

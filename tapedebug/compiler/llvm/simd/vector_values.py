@@ -19,8 +19,8 @@ from tapedebug.compiler.llvm.library import (
     scalar,
 )
 from tapedebug.compiler.llvm.machine import vector_bits
-from tapedebug.compiler.llvm.simd.mask_facts import Chosen, Fact, Facts, Known
-from tapedebug.compiler.llvm.simd.uniformity import Shapes
+from tapedebug.compiler.llvm.simd.mask_facts import Chosen, Fact, Known, MaskFacts
+from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_calls import (
     FUNCTIONS,
     each,
@@ -72,7 +72,7 @@ def _moved_root(sign: str, x: Line, y: Line) -> tuple[Hashable, int]:
     return x.root, x.offset - number if sign == "Sub" else x.offset + number
 
 
-class LaneValues(Translator):
+class VectorValues(Translator):
     """Writes the instructions of expressions, for all lanes where the names in them differ.
 
     Args:
@@ -82,7 +82,7 @@ class LaneValues(Translator):
         math: Whether vector functions of the C library are called.
     """
 
-    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
+    def __init__(self, symbol: str, shapes: Uniformity, bits: int, *, math: bool) -> None:
         super().__init__(symbol)
         self.shapes, self.width, self.math = shapes, bits // 32, math
         self.bits = min(bits, vector_bits())  # those of functions, whose code is for this processor
@@ -94,7 +94,7 @@ class LaneValues(Translator):
         """Twice as many lanes would want for registers, or for places in the fastest cache."""
         self.lines_of: dict[str, Line] = {}
         self.same: dict[Hashable, Operand] = {}
-        self.facts = Facts(lambda kind, text: self._value(kind, text)[1], self.width)
+        self.facts = MaskFacts(lambda kind, text: self._value(kind, text)[1], self.width)
 
     def _type(self, kind: str) -> str:
         return f"<{self.width} x {llvm_type(scalar(kind))}>" if kind[0] == "~" else llvm_type(kind)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import ast
 
 from tapedebug._syntax import parsed
-from tapedebug.compiler.generated_source import Lanes
+from tapedebug.compiler.generated_source import SimdLoop
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.simd.gathered_indices import NotWorthIt, plain
-from tapedebug.compiler.llvm.simd.uniformity import Shapes
+from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_memory import AHEAD as AHEAD
-from tapedebug.compiler.llvm.simd.vector_memory import FETCHED, LaneMemory
+from tapedebug.compiler.llvm.simd.vector_memory import FETCHED, VectorMemory
 from tapedebug.compiler.llvm.simd.vector_values import Line
 
 TWICE = 700
@@ -38,7 +38,7 @@ FLAT = 6
 """Statements up to which a branch without memory is computed for all lanes."""
 
 
-def in_lanes(code: str | ast.Module, symbol: str, lanes: Lanes) -> str:
+def vectorize(code: str | ast.Module, symbol: str, lanes: SimdLoop) -> str:
     """LLVM assembly of a generated text whose innermost loop over threads is in lanes.
 
     Args:
@@ -51,29 +51,29 @@ def in_lanes(code: str | ast.Module, symbol: str, lanes: Lanes) -> str:
     """
     (function,) = (parsed(code) if isinstance(code, str) else code).body
     assert isinstance(function, ast.FunctionDef)
-    shapes = Shapes(function, lanes.loop)
+    shapes = Uniformity(function, lanes.loop)
     try:
         return _widest(function, symbol, shapes, lanes)
     except NotWorthIt:
         if not shapes.scattering or shapes.statements > TWICE:
             raise
-    leaving = _Lanes(symbol, shapes, lanes.bits, math=lanes.math, leaves=True)
+    leaving = _Vectorizer(symbol, shapes, lanes.bits, math=lanes.math, leaves=True)
     needs, left = plain(function, leaving.plain)
     leaving.needs.update(dict.fromkeys(needs))
     return leaving.run(function) + left
 
 
-def _widest(function: ast.FunctionDef, symbol: str, shapes: Shapes, lanes: Lanes) -> str:
+def _widest(function: ast.FunctionDef, symbol: str, shapes: Uniformity, lanes: SimdLoop) -> str:
     """Short vectors two by two, where there is room: what comes once for each block comes half as often."""
     if lanes.bits < WIDEST:
-        two = _Lanes(symbol, shapes, 2 * lanes.bits, math=lanes.math)
+        two = _Vectorizer(symbol, shapes, 2 * lanes.bits, math=lanes.math)
         text = two.run(function)
         if not two.crowded:
             return text
-    return _Lanes(symbol, shapes, lanes.bits, math=lanes.math).run(function)
+    return _Vectorizer(symbol, shapes, lanes.bits, math=lanes.math).run(function)
 
 
-class _Lanes(LaneMemory):
+class _Vectorizer(VectorMemory):
     """Writes the blocks of a function."""
 
     # Statements
