@@ -2,19 +2,12 @@
 /** What the widget's module is made of: what is not in it can not be missing where it runs. */
 import esbuild from "esbuild";
 import { describe, expect, it } from "vitest";
+import { CHUNKS, widget } from "../bundles.mjs";
 
 const escaped = (name: string): string => name.replace(/[^\w]/g, "\\$&");
 
 describe("the bundle", async () => {
-  const built = await esbuild.build({
-    entryPoints: ["src/entry/widget.ts"],
-    bundle: true,
-    minify: true,
-    format: "esm",
-    target: ["es2022"],
-    write: false,
-    metafile: true,
-  });
+  const built = await esbuild.build({ ...widget, outdir: "static", write: false, metafile: true });
   const text = built.outputFiles[0]?.text ?? "";
 
   it("is one module that loads nothing but what the kernel hands it", () => {
@@ -29,13 +22,15 @@ describe("the bundle", async () => {
     expect(text).toMatch(new RegExp(`\\b${escaped(imported[0] ?? "")}=URL\\.createObjectURL\\(new Blob\\(`));
   });
 
-  it("has none of the parts in it that are fetched", () => {
+  it("contains no code of the chunks, except for what requests it", () => {
     const inputs = Object.values(built.metafile.outputs).flatMap(({ inputs }) => Object.entries(inputs));
-    const parts = inputs.filter(
+    const ofChunks = inputs.filter(
       ([path, { bytesInOutput }]) =>
-        bytesInOutput > 0 && /views\/(graph|jacobian|values|details)\//.test(path) && !path.endsWith("/shell.ts"),
+        bytesInOutput > 0 &&
+        [...CHUNKS, "values"].some((name) => path.includes(`views/${name}/`)) &&
+        !/\/(shell|spec)\.ts$/.test(path),
     );
-    expect(parts.map(([path]) => path)).toEqual([]);
+    expect(ofChunks.map(([path]) => path)).toEqual([]);
   });
 
   it("has nothing of JupyterLab in it", () => {

@@ -2,19 +2,19 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { openJson } from "../src/trace/json.js";
 import { isUnanswered, PanelStore, Unanswered } from "../src/trace/store.js";
-import { holdAllChunks } from "../src/views/allChunks.js";
-import { type ChunkName, type Chunks, fetchChunks, holdChunks } from "../src/views/chunks.js";
+import { fetchChunks, holdChunks, loadAllChunks } from "../src/views/chunks.js";
 import { detailsChunk } from "../src/views/details/chunk.js";
 import { graphChunk } from "../src/views/graph/chunk.js";
 import { mountPanel } from "../src/views/panel.js";
+import type { ViewChunk } from "../src/views/spec.js";
 import { makeNet } from "./make.js";
 
 const NONE = { details: null, graph: null, jacobian: null };
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
 let ends: (() => void)[] = [];
-let asked: ChunkName[] = [];
-let answer: (name: ChunkName) => Promise<Chunks[ChunkName]>;
+let asked: string[] = [];
+let answer: (name: string) => Promise<unknown>;
 
 function mount(): { host: HTMLElement; store: PanelStore; tab: (name: string) => void; end: () => void } {
   const host = document.createElement("div");
@@ -35,20 +35,20 @@ beforeEach(() => {
   holdChunks(NONE);
   asked = [];
   ends = [];
-  fetchChunks((_, name) => {
+  fetchChunks((_, { name }) => {
     asked.push(name);
     return answer(name);
   });
 });
-afterEach(() => {
+afterEach(async () => {
   for (const end of ends) end();
   vi.useRealTimers();
-  holdAllChunks();
+  await loadAllChunks();
 });
 
 describe("parts that are fetched", () => {
   it("are not asked for before somebody looks, and then once for all panels", async () => {
-    let give: (make: Chunks["graph"]) => void = () => {};
+    let give: (make: ViewChunk) => void = () => {};
     answer = () => new Promise((resolve) => (give = resolve as typeof give));
     const [one, other] = [mount(), mount()];
     expect(asked).toEqual([]);
@@ -67,8 +67,8 @@ describe("parts that are fetched", () => {
   });
 
   it("show what was chosen while they were on their way", async () => {
-    let give: (make: Chunks["graph"]) => void = () => {};
-    const graph = new Promise<Chunks["graph"]>((resolve) => (give = resolve));
+    let give: (make: ViewChunk) => void = () => {};
+    const graph = new Promise<ViewChunk>((resolve) => (give = resolve));
     answer = (name) => (name === "graph" ? graph : Promise.resolve(detailsChunk));
     const { host, store, tab } = mount();
     tab("Graph");
@@ -108,7 +108,7 @@ describe("parts that are fetched", () => {
   });
 
   it("leave alone a panel that has ended", async () => {
-    let give: (make: Chunks["graph"]) => void = () => {};
+    let give: (make: ViewChunk) => void = () => {};
     answer = () => new Promise((resolve) => (give = resolve as typeof give));
     const view = vi.spyOn(graphChunk, "view");
     const { tab, end } = mount();

@@ -1,4 +1,5 @@
-/** Panels of tests have all their parts at hand, as those of JupyterLab and of reports. How they are fetched: `parts.test.ts`. */
-import { holdAllChunks } from "../src/views/allChunks.js";
+/** Panels in tests have all chunks loaded, as those of JupyterLab and of reports. `chunks.test.ts` tests how they are fetched. */
+import { loadAllChunks } from "../src/views/chunks.js";
+import "../src/views/panel.js"; // defines them
 
-holdAllChunks();
+await loadAllChunks();

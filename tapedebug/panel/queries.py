@@ -18,7 +18,7 @@ from tapedebug.panel.check_runner import describe
 from tapedebug.panel.execution_lock import execution_lock
 from tapedebug.panel.jacobian_query import is_kept, respond_script
 from tapedebug.panel.jacobian_query import respond as respond_jacobian
-from tapedebug.panel.js_chunks import respond as respond_part
+from tapedebug.panel.js_chunks import respond as respond_chunk
 from tapedebug.panel.panel_source import PanelSource
 from tapedebug.panel.values_query import respond as respond_values
 
@@ -35,7 +35,7 @@ Respond = Callable[[PanelSource, Mapping[str, Any]], Answer]
 
 KINDS: dict[str, Respond] = {
     "jacobian": respond_jacobian,
-    "part": respond_part,
+    "chunk": respond_chunk,
     "script": respond_script,
     "values": respond_values,
 }
@@ -43,7 +43,7 @@ KINDS: dict[str, Respond] = {
 
 AT_ONCE: dict[str, Callable[[PanelSource, Mapping[str, Any]], bool]] = {
     "jacobian": is_kept,
-    "part": lambda *_: True,
+    "chunk": lambda *_: True,
 }
 """Questions of these types may be answered while a cell or a check runs: nothing is computed for them."""
 

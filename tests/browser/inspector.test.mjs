@@ -36,7 +36,7 @@ const model = {
   off: (name, each) => { listeners[name] = (listeners[name] ?? []).filter((other) => other !== each); },
   async send(message) {
     if (message.type !== "ask") return;
-    if (message.question.type !== "part") globalThis.asked.push(message.question);
+    if (message.question.type !== "chunk") globalThis.asked.push(message.question);
     const { data, buffers, refused } = JSON.parse(await globalThis.kernel(JSON.stringify(message.question)));
     if (refused !== undefined) hear({ type: "refused", request: message.request, message: refused }, []);
     else hear({ type: "answer", request: message.request, data }, buffers.map(bytes));

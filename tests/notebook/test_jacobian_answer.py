@@ -292,7 +292,7 @@ def test_what_is_kept_is_answered_while_a_check_runs(wrong_cube):
     sent = []
     question = {"type": "jacobian", "launch": 0, "input": "x", "output": "y"}
     with execution_lock.for_check(lambda: None):
-        for asked in (question, {"type": "part", "name": "jacobian"}):
+        for asked in (question, {"type": "chunk", "name": "jacobian"}):
             thread = answer_later(subject, asked, 1, lambda *message: sent.append(message))
             thread.join(20)
             assert not thread.is_alive()
@@ -310,7 +310,7 @@ def test_odd_questions_are_not_taken_for_kept_ones(wrong_cube, question):
 
 
 @pytest.mark.parametrize("name", ["../widget", None, "lanes"])
-def test_only_parts_of_the_panel_are_handed_out(wrong_cube, name):
+def test_only_chunks_of_the_panel_are_handed_out(wrong_cube, name):
     with pytest.raises(wp.TapedebugError) as caught:
-        answer(wrong_cube[0], {"type": "part", "name": name})
-    assert str(caught.value) == f"The panel has no part {name!r}."
+        answer(wrong_cube[0], {"type": "chunk", "name": name})
+    assert str(caught.value) == f"The panel has no chunk {name!r}."

@@ -3,13 +3,11 @@
 import { bytesOf, decompress } from "../trace/compressed.js";
 import { EmbeddedAnswers } from "../trace/embeddedAnswers.js";
 import { isRecord } from "../trace/reader.js";
-import { holdAllChunks } from "../views/allChunks.js";
+import { loadAllChunks } from "../views/chunks.js";
 import { readDiff } from "../views/diff/data.js";
 import { replace } from "../views/dom.js";
 import { type ReportFile, ReportPage } from "../views/reportPage/page.js";
 import { readSentences } from "../views/reportPage/sentences.js";
-
-holdAllChunks();
 
 /** Element ids that `tapedebug/report` writes. */
 const DATA = "tapedebug-trace";
@@ -52,6 +50,7 @@ async function start(): Promise<void> {
   const host = document.getElementById(HOST);
   const data = document.getElementById(DATA);
   if (!host || !data) return;
+  await loadAllChunks(); // they are in this bundle
   const file = await read(data);
   data.remove(); // it has been read; megabytes of text need not stay
   if (file === null) replace(host, "The data of this report is damaged. Write the report again.");

@@ -3,7 +3,7 @@ import type { AnyModel, RenderProps } from "@anywidget/types";
 import { Questions } from "../trace/questions.js";
 import { type Answer, type MaskEntry, PanelStore, type Question, type Selection, Unanswered } from "../trace/store.js";
 import { isPacked } from "../trace/unpack.js";
-import { type ChunkName, type Chunks, fetchChunks } from "../views/chunks.js";
+import { fetchChunks } from "../views/chunks.js";
 import { mountPanel } from "../views/panel.js";
 import type { Panel } from "../views/state.js";
 
@@ -210,16 +210,16 @@ function watchConnection(model: AnyModel<Traits>, el: HTMLElement, gone: () => v
   };
 }
 
-/** Parts come from the kernel when they are opened first, as anywidget's own module came: no address is asked. */
-async function fetchChunk<Name extends ChunkName>(panel: Panel, name: Name): Promise<Chunks[Name]> {
-  const { buffers } = await panel.store.ask({ type: "part", name });
+/** Requests the code of a chunk from the kernel, which also sent this module; no address is involved. */
+async function fetchChunk(panel: Panel, { name }: { readonly name: string }): Promise<unknown> {
+  const { buffers } = await panel.store.ask({ type: "chunk", name });
   const [code] = buffers;
-  if (code === undefined) throw new Error(`The kernel has no part "${name}" of the panel.`);
+  if (code === undefined) throw new Error(`The kernel has no chunk "${name}" of the panel.`);
   const bytes = code.buffer.slice(code.byteOffset, code.byteOffset + code.byteLength) as ArrayBuffer;
   const url = URL.createObjectURL(new Blob([bytes], { type: "text/javascript" }));
   try {
-    const part = (await import(url)) as { default: Chunks[Name] };
-    return part.default;
+    const chunk = (await import(url)) as { default: unknown };
+    return chunk.default;
   } finally {
     URL.revokeObjectURL(url);
   }

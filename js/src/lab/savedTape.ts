@@ -5,12 +5,12 @@ import { EmbeddedAnswers } from "../trace/embeddedAnswers.js";
 import { openSaved } from "../trace/json.js";
 import { isRecord } from "../trace/reader.js";
 import { PanelStore } from "../trace/store.js";
-import { holdAllChunks } from "../views/allChunks.js";
+import { loadAllChunks } from "../views/chunks.js";
 import { mountPanel } from "../views/panel.js";
 import { TRACE_MIME } from "./protocol.js";
 import { savedPairs } from "./savedPairs.js";
 
-holdAllChunks();
+void loadAllChunks().catch(() => undefined); // imported again when they are needed
 
 export class SavedTape extends Widget implements IRenderMime.IRenderer {
   private answers = new EmbeddedAnswers([]);

@@ -4,7 +4,7 @@ import { Widget } from "@lumino/widgets";
 import { headOf } from "../trace/open.js";
 import { isRecord } from "../trace/reader.js";
 import { NOTHING, PanelStore, Unanswered } from "../trace/store.js";
-import { holdAllChunks } from "../views/allChunks.js";
+import { loadAllChunks } from "../views/chunks.js";
 import { mountPanel } from "../views/panel.js";
 import { element } from "./dom.js";
 import type { Answer, Question, TapeRow } from "./protocol.js";
@@ -12,7 +12,7 @@ import { AGAIN, becameOf, type TapeSession } from "./session.js";
 import { amount, title } from "./sidebarRows.js";
 import type { ITapes, TapePlace } from "./tokens.js";
 
-holdAllChunks();
+void loadAllChunks().catch(() => undefined); // imported again when they are needed
 
 /** Which tape a tab shows; enough to find it again after the page was loaded anew. */
 export interface TapeId {

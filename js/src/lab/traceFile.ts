@@ -6,14 +6,14 @@ import { bytesOf } from "../trace/compressed.js";
 import { openSaved } from "../trace/json.js";
 import { TraceError } from "../trace/reader.js";
 import { PanelStore } from "../trace/store.js";
-import { holdAllChunks } from "../views/allChunks.js";
+import { loadAllChunks } from "../views/chunks.js";
 import { mountPanel } from "../views/panel.js";
 import { element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
 import { readTraceFile } from "./readTraceFile.js";
 import { ITapeSettings } from "./tokens.js";
 
-holdAllChunks();
+void loadAllChunks().catch(() => undefined); // imported again when they are needed
 
 export class TraceFile extends Widget {
   private unmount: (() => void) | null = null;

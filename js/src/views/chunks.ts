@@ -1,78 +1,92 @@
 /**
- * Chunks of the panel that not everybody looks at. Reports and JupyterLab carry their code; a widget asks its kernel for it when
- * somebody looks. A chunk is a bundle with modules of its own: what keeps something between two calls is handed to it, or is kept
- * by the panel.
+ * Chunks: code of the panel that is loaded when it is first needed. A widget requests a chunk from its kernel; reports and
+ * JupyterLab have every chunk in their bundles. A chunk is a bundle of its own, with its own copies of the modules that it
+ * imports: state that outlives a call belongs to the panel or is passed as an argument.
  */
-import type { DetailsChunk } from "./details/shell.js";
-import type { GraphChunk } from "./graph/shell.js";
-import type { JacobianChunkFactory } from "./jacobian/shell.js";
 import type { Panel } from "./state.js";
 
-/** What the module of each chunk has as its default. */
-export interface Chunks {
-  details: DetailsChunk;
-  graph: GraphChunk;
-  jacobian: JacobianChunkFactory;
+/** Reference to a chunk; its code is the default export of the module that `load` imports. */
+export interface Chunk<Code> {
+  /** Name of the folder in `views/` and of the bundle. */
+  readonly name: string;
+  readonly load: () => Promise<{ readonly default: Code }>;
 }
 
-export type ChunkName = keyof Chunks;
-type Source = (panel: Panel, name: ChunkName) => Promise<Chunks[ChunkName]>;
+type Source = (panel: Panel, chunk: Chunk<unknown>) => Promise<unknown>;
 
-const held = new Map<ChunkName, Chunks[ChunkName]>();
-const coming = new Map<ChunkName, Promise<Chunks[ChunkName]>>();
-let from: Source = () => Promise.reject(new Error("This page has no code for it."));
+const defined = new Map<string, Chunk<unknown>>();
+const loaded = new Map<string, unknown>();
+const loading = new Map<string, Promise<unknown>>();
+const imported: Source = async (_, chunk) => (await chunk.load()).default;
+let source: Source = imported;
 
-/** Parts whose code is here already; those that are null are not, whatever was held before. */
-export function holdChunks(parts: { readonly [Name in ChunkName]?: Chunks[Name] | null }): void {
-  for (const [name, make] of Object.entries(parts) as [ChunkName, Chunks[ChunkName] | null][]) {
-    coming.delete(name);
-    if (make === null) held.delete(name);
-    else held.set(name, make);
+export function defineChunk<Code>(name: string, load: Chunk<Code>["load"]): Chunk<Code> {
+  const chunk = { name, load };
+  defined.set(name, chunk);
+  return chunk;
+}
+
+export function chunkNames(): readonly string[] {
+  return [...defined.keys()].sort();
+}
+
+/** Stores the code of chunks by name, so that `withChunk` passes it on at once; null removes what is stored. */
+export function holdChunks(codes: Readonly<Record<string, unknown>>): void {
+  for (const [name, code] of Object.entries(codes)) {
+    loading.delete(name);
+    if (code === null) loaded.delete(name);
+    else loaded.set(name, code);
   }
 }
 
-/** Where the code of the others comes from. */
-export function fetchChunks(source: Source): void {
-  from = source;
+/** Imports every chunk, for pages that have all of them in their bundle. */
+export async function loadAllChunks(): Promise<void> {
+  const load = async ({ name, load }: Chunk<unknown>): Promise<void> => void loaded.set(name, (await load()).default);
+  await Promise.all([...defined.values()].map(load));
+}
+
+/** Sets where chunks that are not loaded come from; without an argument, they are imported. */
+export function fetchChunks(from: Source = imported): void {
+  source = from;
 }
 
 /**
- * Hands over the code of a chunk: at once where it is here, else when it comes, unless the panel has ended by then. `failed` is
- * told why it does not come, in words for the user; whoever asks later makes a new attempt.
+ * Passes the code of a chunk to `take`: at once if it is loaded, else when it arrives, unless the panel has ended by then. If it
+ * does not arrive, `failed` gets the reason, in words for the user, and the next call makes a new attempt.
  */
-export function withChunk<Name extends ChunkName>(
+export function withChunk<Code>(
   panel: Panel,
-  name: Name,
-  take: (make: Chunks[Name]) => void,
+  chunk: Chunk<Code>,
+  take: (code: Code) => void,
   failed: (why: string) => void,
 ): void {
-  const here = held.get(name) as Chunks[Name] | undefined;
-  if (here !== undefined) {
-    take(here);
+  if (loaded.has(chunk.name)) {
+    take(loaded.get(chunk.name) as Code);
     return;
   }
-  let over = false;
+  let ended = false;
   panel.lifetime.add(() => {
-    over = true;
+    ended = true;
   });
-  const chunk = coming.get(name) ?? fetchOnce(panel, name);
-  chunk.then(
-    (make) => over || take(make as Chunks[Name]),
-    (error: unknown) => over || failed(error instanceof Error ? error.message : String(error)),
+  const code = loading.get(chunk.name) ?? fetchOnce(panel, chunk);
+  code.then(
+    (code) => ended || take(code as Code),
+    (error: unknown) => ended || failed(error instanceof Error ? error.message : String(error)),
   );
 }
 
-/** One question for all the panels of a page. */
-function fetchOnce(panel: Panel, name: ChunkName): Promise<Chunks[ChunkName]> {
-  const chunk = from(panel, name);
-  coming.set(name, chunk);
-  chunk.then(
-    (make) => held.set(name, make),
+/** Requests a chunk once for all panels of a page. */
+function fetchOnce(panel: Panel, chunk: Chunk<unknown>): Promise<unknown> {
+  const { name } = chunk;
+  const code = source(panel, chunk);
+  loading.set(name, code);
+  code.then(
+    (code) => loaded.set(name, code),
     () => undefined,
   );
   const done = (): void => {
-    if (coming.get(name) === chunk) coming.delete(name);
+    if (loading.get(name) === code) loading.delete(name);
   };
-  chunk.then(done, done);
-  return chunk;
+  code.then(done, done);
+  return code;
 }

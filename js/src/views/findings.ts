@@ -9,9 +9,9 @@ import { evidenceView } from "./evidence.js";
 import { place, plural, short, whole } from "./format.js";
 import { canFold } from "./lanes/folds.js";
 import { foldedNames } from "./lanes/tracks.js";
-import type { LanesView } from "./lanes/view.js";
 import { legend } from "./legend.js";
 import { messageParts, SEVERITY_SIGNS } from "./phrases.js";
+import type { Stage } from "./stage.js";
 import type { Panel } from "./state.js";
 
 /** More than this in one list is not read; the rest is counted. */
@@ -24,12 +24,12 @@ const MOST_LINKS = 12;
 const SEVERITIES: readonly Severity[] = ["error", "warning", "info"];
 const NAMES: Readonly<Record<Severity, string>> = { error: "error", warning: "warning", info: "info" };
 
-export function buildFindings(panel: Panel, lanes: LanesView): HTMLElement {
+export function buildFindings(panel: Panel, stage: Stage): HTMLElement {
   return h(
     "div",
     { class: "td-left", role: "group", "aria-label": "Findings and display" },
     findingList(panel),
-    showOptions(panel, lanes),
+    showOptions(panel, stage),
     legend(panel),
   );
 }
@@ -284,7 +284,7 @@ function callLinks(panel: Panel, finding: Finding): HTMLElement[] {
   return [launch === undefined ? h("span", {}, place(at)) : link(place(at), () => selectLaunch(panel, launch))];
 }
 
-function showOptions(panel: Panel, lanes: LanesView): HTMLElement {
+function showOptions(panel: Panel, stage: Stage): HTMLElement {
   const { view, lifetime, model } = panel;
   const count = h("p", { class: "td-empty", role: "status" });
   const suspects = model.trace.arrays.some((array) => model.isSuspect(array));
@@ -307,8 +307,8 @@ function showOptions(panel: Panel, lanes: LanesView): HTMLElement {
   ];
   const update = (): void => {
     for (const box of boxes) box.update();
-    count.hidden = lanes.hidden === 0;
-    replace(count, `${plural(lanes.hidden, "array")} hidden${view.get("fold") ? foldedText(model) : ""}`);
+    count.hidden = stage.hidden === 0;
+    replace(count, `${plural(stage.hidden, "array")} hidden${view.get("fold") ? foldedText(model) : ""}`);
   };
   update();
   lifetime.add(view.subscribe(update));

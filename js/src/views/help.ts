@@ -1,10 +1,15 @@
 import { button, h } from "./dom.js";
+import type { KeyRows } from "./spec.js";
+import { VIEWS } from "./stage.js";
 import type { Panel } from "./state.js";
 
-type Rows = readonly (readonly [string, string])[];
+/** The keys that open views. */
+const SHORTCUTS: KeyRows = VIEWS.flatMap(({ shortcut, title }) =>
+  shortcut === null ? [] : [[shortcut, `${VIEWS[0]?.title} or ${title}`.toLowerCase()]],
+);
 
-/** By where the focus is: the keys of a place come before those of the whole panel. */
-const KEYS: readonly (readonly [string, Rows])[] = [
+/** By where the focus is; the keys of a place take precedence over those of the whole panel. */
+const KEYS: readonly (readonly [string, KeyRows])[] = [
   [
     "In the whole panel",
     [
@@ -14,29 +19,14 @@ const KEYS: readonly (readonly [string, Rows])[] = [
       ["p", "play, pause"],
       ["w  Shift+W", "who wrote this? and back to who read it"],
       ["[  ]", "back, forward through what was selected"],
-      ["g", "lanes or graph"],
+      ...SHORTCUTS,
       ["f", "show everything"],
       ["+  −", "zoom in, out"],
       ["Esc", "clear the selection, close this"],
       ["?", "this help"],
     ],
   ],
-  [
-    "In the lanes",
-    [
-      ["↑  ↓", "the array above, below"],
-      ["Home  End", "first launch, end of the tape"],
-      ["Page Up  Page Down", "a page of arrays up, down"],
-      ["Enter", "fold or unfold what the selected launch belongs to"],
-    ],
-  ],
-  [
-    "In the graph",
-    [
-      ["↑  ↓  ←  →", "along the edges, along a row"],
-      ["Enter", "choose; fold or unfold a band"],
-    ],
-  ],
+  ...VIEWS.map(({ name, keys }) => [`In ${name}`, keys] as const),
   [
     "In the source",
     [
@@ -71,7 +61,7 @@ const KEYS: readonly (readonly [string, Rows])[] = [
 
 /** A dialog: the focus stays in it until it is closed, and then is where it was. */
 export function buildHelp(panel: Panel): HTMLElement {
-  const row = ([key, text]: Rows[number]): HTMLElement =>
+  const row = ([key, text]: KeyRows[number]): HTMLElement =>
     h(
       "tr",
       {},

@@ -3,32 +3,30 @@
 import { NOTHING } from "../trace/store.js";
 import { backToReader, selectFinding, stepFinding, stepShown, whoWroteThis } from "./actions.js";
 import { visibleFindings } from "./findings.js";
-import type { Graph } from "./graph/shell.js";
 import { historyOf } from "./history.js";
-import type { LanesView } from "./lanes/view.js";
+import { type Stage, VIEWS } from "./stage.js";
 import type { Panel } from "./state.js";
 
-export function bindKeyboard(panel: Panel, lanes: LanesView, graph: Graph, focusSearch: () => void): void {
+export function bindKeyboard(panel: Panel, stage: Stage, focusSearch: () => void): void {
   const { view } = panel;
-  const shown = (): LanesView | Graph => (view.get("main") === "graph" ? graph : lanes);
   const keys: Readonly<Record<string, () => void>> = {
     "/": focusSearch,
     "?": () => panel.view.set({ help: !panel.view.get("help") }),
-    f: () => shown().fit(),
+    f: () => stage.shown.fit(),
     p: () => panel.root.querySelector<HTMLElement>(".td-play")?.click(),
-    g: () => view.set({ main: view.get("main") === "graph" ? "lanes" : "graph" }),
     j: () => stepFinding(panel, 1, visibleFindings(panel)),
     k: () => stepFinding(panel, -1, visibleFindings(panel)),
     w: () => whoWroteThis(panel),
     W: () => backToReader(panel),
     "[": () => historyOf(panel).go(-1),
     "]": () => historyOf(panel).go(1),
-    "+": () => shown().zoom(1.5),
-    "=": () => shown().zoom(1.5),
-    "-": () => shown().zoom(1 / 1.5),
+    "+": () => stage.shown.zoom(1.5),
+    "=": () => stage.shown.zoom(1.5),
+    "-": () => stage.shown.zoom(1 / 1.5),
     ArrowLeft: () => stepShown(panel, -1),
     ArrowRight: () => stepShown(panel, 1),
     Escape: () => clear(panel),
+    ...Object.fromEntries(VIEWS.map(({ key, shortcut }) => [shortcut, () => stage.toggle(key)])),
   };
   const onKey = (event: KeyboardEvent): void => {
     if (!(event.target instanceof Node) || !panel.root.contains(event.target)) return;
@@ -37,7 +35,7 @@ export function bindKeyboard(panel: Panel, lanes: LanesView, graph: Graph, focus
     if (scrolls(event.target, event.key)) return;
     if (view.get("help") && event.key !== "Escape" && event.key !== "?") return; // the dialog is in front
     const act = keys[event.key];
-    const taken = graph.key(event);
+    const taken = stage.shown.key(event);
     if (!taken && !act) return;
     event.preventDefault();
     event.stopPropagation();

@@ -8,16 +8,14 @@ import { selectFinding } from "./actions.js";
 import { h, replace } from "./dom.js";
 import { findingPlace } from "./findingPlace.js";
 import { buildFindings } from "./findings.js";
-import { GraphShell } from "./graph/shell.js";
 import { buildHeader, buildStatus } from "./header.js";
 import { buildHelp } from "./help.js";
 import { buildInspector } from "./inspector.js";
 import { bindKeyboard } from "./keyboard.js";
 import { foldsByDefault } from "./lanes/folds.js";
-import { LanesView } from "./lanes/view.js";
 import { jacobianOf } from "./pairMatrix.js";
 import { buildScrubber } from "./scrubber.js";
-import { buildStage } from "./stage.js";
+import { Stage } from "./stage.js";
 import { INITIAL_VIEW, Lifetime, type Panel, type ViewState } from "./state.js";
 import { watchTheme } from "./theme.js";
 
@@ -91,22 +89,15 @@ function fill(root: HTMLElement, store: PanelStore, lifetime: Lifetime, options:
   const live = h("div", { class: "td-sr", "aria-live": "polite" });
   const announce = (text: string): void => replace(live, text);
   const panel: Panel = { root, store, view, model, lifetime, announce };
-  const lanes = new LanesView(panel);
-  const graph = new GraphShell(panel);
+  const stage = new Stage(panel);
   const header = buildHeader(panel, () => view.set({ help: !view.get("help") }));
-  const middle = h(
-    "div",
-    { class: "td-middle" },
-    ...buildStage(panel, lanes, graph),
-    buildScrubber(panel),
-    jacobianOf(panel).stage,
-  );
-  const columns = h("div", { class: "td-columns" }, buildFindings(panel, lanes), middle, buildInspector(panel));
+  const middle = h("div", { class: "td-middle" }, ...stage.elements, buildScrubber(panel), jacobianOf(panel).stage);
+  const columns = h("div", { class: "td-columns" }, buildFindings(panel, stage), middle, buildInspector(panel));
   replace(root, header.element, buildStatus(panel), columns, buildHelp(panel), live);
-  bindKeyboard(panel, lanes, graph, header.focusSearch);
-  lifetime.add(watchTheme(root, (now) => lanes.recolour(now)));
-  lifetime.add(store.subscribe((changed) => changed.has("selection") && follow(panel, lanes)));
-  if (store.get("selection").finding !== null) follow(panel, lanes);
+  bindKeyboard(panel, stage, header.focusSearch);
+  lifetime.add(watchTheme(root, (now) => stage.recolour(now)));
+  lifetime.add(store.subscribe((changed) => changed.has("selection") && follow(panel, stage)));
+  if (store.get("selection").finding !== null) follow(panel, stage);
   options.ready?.(panel);
 }
 
@@ -115,9 +106,9 @@ function isEmpty(data: unknown): boolean {
 }
 
 /** Brings a newly chosen finding, launch or array into view, wherever it was chosen. */
-const followed = new WeakMap<LanesView, Finding>();
+const followed = new WeakMap<Stage, Finding>();
 
-function follow(panel: Panel, lanes: LanesView): void {
+function follow(panel: Panel, stage: Stage): void {
   const { launch, array, finding } = panel.store.get("selection");
   const focused = panel.model.finding(finding);
   if (focused && launch === null && findingPlace(panel.model, focused).launch !== null) {
@@ -125,13 +116,13 @@ function follow(panel: Panel, lanes: LanesView): void {
     return;
   }
   const id = panel.model.arrayId(array);
-  if (focused && followed.get(lanes) !== focused) {
-    followed.set(lanes, focused);
-    lanes.reveal(launchesOf(panel, focused, launch), id);
+  if (focused && followed.get(stage) !== focused) {
+    followed.set(stage, focused);
+    stage.reveal(launchesOf(panel, focused, launch), id);
     return;
   }
-  if (!focused) followed.delete(lanes);
-  if (launch !== null) lanes.follow(launch);
+  if (!focused) followed.delete(stage);
+  if (launch !== null) stage.follow(launch);
 }
 
 /** A finding may name hundreds of launches: what is brought into view is its first place, with the reader of what was overwritten. */

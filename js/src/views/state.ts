@@ -21,6 +21,9 @@ export interface CodeLine {
   readonly line: number;
 }
 
+/** The views of the tape, as `views.ts` lists them. */
+export type ViewKey = keyof typeof import("./views.js");
+
 export interface ViewState {
   colour: ColourBy;
   gradientOnly: boolean;
@@ -35,8 +38,8 @@ export interface ViewState {
   unfolded: ReadonlySet<string>;
   /** Ids of scopes that were collapsed by hand. */
   collapsed: ReadonlySet<number>;
-  /** What the middle shows. */
-  main: "lanes" | "graph";
+  /** The view that the middle shows. */
+  main: ViewKey;
   tab: "launch" | "array" | "jacobian";
   /** The maps of the Jacobian are in the middle column. */
   wide: boolean;

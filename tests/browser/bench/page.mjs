@@ -29,13 +29,13 @@ const model = {
       name,
       (listeners.get(name) ?? []).filter((other) => other !== listener),
     ),
-  /** Parts of the panel come from the server that the page came from; there is no kernel to ask for more. */
+  /** Chunks of the panel come from the server of this page; there is no kernel. */
   async send({ type, request, question }) {
     if (type !== "ask") return;
     const say = (message, buffers) => {
       for (const listener of listeners.get("msg:custom") ?? []) listener({ request, ...message }, buffers);
     };
-    if (question.type !== "part") say({ type: "refused", message: "There is no kernel here." }, []);
+    if (question.type !== "chunk") say({ type: "refused", message: "There is no kernel here." }, []);
     else {
       const code = await fetch(`static/${question.name}.js`).then((response) => response.arrayBuffer());
       say({ type: "answer", data: {} }, [new DataView(code)]);

@@ -1,5 +1,6 @@
 /** Serves the page of the benchmark and the built bundle, to this machine only; opens it and fails on what goes wrong in it. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -9,17 +10,19 @@ const HTML = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 <link rel="stylesheet" href="static/widget.css"><style>body { margin: 0 }</style></head>
 <body><div id="host"></div><script type="module" src="page.mjs"></script></body></html>`;
 const HERE = join(ROOT, "tests", "browser", "bench");
+const STATIC = join(ROOT, "tapedebug", "static");
+const { chunks } = JSON.parse(readFileSync(join(STATIC, "manifest.json"), "utf8"));
 const FILES = {
   "/page.mjs": [join(HERE, "page.mjs"), "text/javascript"],
   "/pack.mjs": [join(ROOT, "js", "tests", "pack.mjs"), "text/javascript"],
   "/trace.mjs": [join(HERE, "trace.mjs"), "text/javascript"],
-  "/static/widget.js": [join(ROOT, "tapedebug", "static", "widget.js"), "text/javascript"],
-  ...Object.fromEntries(["details", "graph", "jacobian"].map((name) => [`/static/${name}.js`, part(name)])),
-  "/static/widget.css": [join(ROOT, "tapedebug", "static", "widget.css"), "text/css"],
+  "/static/widget.js": [join(STATIC, "widget.js"), "text/javascript"],
+  ...Object.fromEntries(chunks.map((name) => [`/static/${name}.js`, chunk(name)])),
+  "/static/widget.css": [join(STATIC, "widget.css"), "text/css"],
 };
 
-function part(name) {
-  return [join(ROOT, "tapedebug", "static", `${name}.js`), "text/javascript"];
+function chunk(name) {
+  return [join(STATIC, `${name}.js`), "text/javascript"];
 }
 
 export async function servePanel() {

@@ -1,6 +1,6 @@
 /** Where source and values are shown; the code for both comes when the first launch or version is looked at. */
 import type { Kernel, Launch, Version } from "../../trace/types.js";
-import { withChunk } from "../chunks.js";
+import { defineChunk, withChunk } from "../chunks.js";
 import { h, replace } from "../dom.js";
 import { fileName, short } from "../format.js";
 import type { Panel } from "../state.js";
@@ -19,13 +19,15 @@ export interface DetailsChunk {
   values(panel: Panel, element: HTMLElement): ValuesView;
 }
 
+const chunk = defineChunk<DetailsChunk>("details", () => import("./chunk.js"));
+
 /** The source of a launch's kernel; bare until the code that annotates it is here. */
 export function sourceOf(panel: Panel, launch: Launch, kernel: Kernel): HTMLElement {
   let shown: HTMLElement | null = null;
   const note = h("p", { class: "td-empty td-why", role: "status" }, "Fetching what is known of each line …");
   withChunk(
     panel,
-    "details",
+    chunk,
     ({ source }) => {
       const whole = source(panel, launch, kernel);
       shown?.replaceWith(whole);
@@ -65,7 +67,7 @@ export class ValuesShell implements ValuesView {
     this.meanwhile("Fetching the values …");
     withChunk(
       panel,
-      "details",
+      chunk,
       (make) => {
         replace(element);
         this.view = make.values(panel, element);

@@ -1,11 +1,11 @@
-/** The graph as one part; see `part.ts`. */
-import { graphSigns } from "./legend.js";
-import type { GraphChunk } from "./shell.js";
+/** The code of the graph, which is loaded when it is first opened. */
+import type { ViewChunk } from "../spec.js";
+import { graphLegend } from "./legend.js";
 import { GraphView } from "./view.js";
 
-export const graphChunk: GraphChunk = {
+export const graphChunk: ViewChunk = {
   view: (panel, element) => new GraphView(panel, element),
-  signs: graphSigns,
+  legend: graphLegend,
 };
 
 export default graphChunk;

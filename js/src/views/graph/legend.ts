@@ -1,11 +1,7 @@
 /** What the signs of the graph mean; only those that this tape has. */
 import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";
-
-export interface Sign {
-  readonly text: string;
-  readonly draw: () => SVGElement[];
-}
+import type { Sign } from "../spec.js";
 
 function ellipse(className: string): SVGElement {
   return svg("g", { class: className }, svg("ellipse", { cx: 18, cy: 9, rx: 15, ry: 7, class: "td-g-shape" }));
@@ -16,33 +12,33 @@ function edge(className: string): SVGElement[] {
   return [svg("g", { class: className }, line, svg("path", { d: "M34 9l-7 -3.6v7.2z", class: "td-g-head" }))];
 }
 
-export function graphSigns(model: TraceModel): Sign[] {
+export function graphLegend(model: TraceModel): Sign[] {
   const signs: (Sign | false)[] = [
     {
       text: "launch; a cell is an argument: r reads, r ● its adjoint needs it, w writes",
-      draw: () => [
+      draw: [
         svg("rect", { x: 2, y: 3, width: 32, height: 12, rx: 2, class: "td-g-shape" }),
         svg("rect", { x: 18, y: 3, width: 8, height: 12, class: "td-g-cell" }),
         svg("rect", { x: 26, y: 3, width: 8, height: 12, class: "td-g-cell" }),
       ],
     },
-    { text: "version of an array, requires_grad", draw: () => [ellipse("td-g-withgrad")] },
+    { text: "version of an array, requires_grad", draw: [ellipse("td-g-withgrad")] },
     model.trace.arrays.some((array) => !array.requiresGrad) && {
       text: "version of an array, no gradient",
-      draw: () => [ellipse("td-g-nograd")],
+      draw: [ellipse("td-g-nograd")],
     },
-    model.trace.sequences.length > 0 && { text: "to the next round", draw: () => edge("td-g-loop") },
+    model.trace.sequences.length > 0 && { text: "to the next round", draw: edge("td-g-loop") },
     model.countStatus("lost") > 0 && {
       text: "overwrites what an adjoint still needs",
-      draw: () => edge("td-g-overwrite td-g-lost"),
+      draw: edge("td-g-overwrite td-g-lost"),
     },
     model.countStatus("preserved") > 0 && {
       text: "overwrites, but the tape kept a copy",
-      draw: () => edge("td-g-overwrite td-g-kept"),
+      draw: edge("td-g-overwrite td-g-kept"),
     },
     model.trace.backward.ran && {
       text: "in the backward pass: where adjoints flow",
-      draw: () => [
+      draw: [
         svg(
           "g",
           { class: "td-g-backward" },

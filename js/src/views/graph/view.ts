@@ -7,6 +7,7 @@ import { plural } from "../format.js";
 import { colourScale } from "../lanes/colourScale.js";
 import { toggledScope, toggledSequence } from "../lanes/folds.js";
 import { Tooltip } from "../lanes/tooltip.js";
+import type { ViewContent } from "../spec.js";
 import type { Panel } from "../state.js";
 import { step } from "./arrowKeys.js";
 import { buildPicture } from "./build.js";
@@ -24,7 +25,6 @@ import { edgeLabel, nameOfVersion, portLabel, sentence, tooltip } from "./phrase
 import type { GraphEdge, GraphNode, LaunchNode, Picture } from "./picture.js";
 import { bindPointer, type Target } from "./pointer.js";
 import { SharedMemory } from "./sharedMemory.js";
-import type { Graph } from "./shell.js";
 import { versionFacts } from "./versionLookup.js";
 
 /** The folded tape is shown as a whole up to so many nodes; on demand up to so many. */
@@ -43,7 +43,7 @@ interface Shown {
   readonly cut: boolean;
 }
 
-export class GraphView implements Graph {
+export class GraphView implements ViewContent {
   private readonly svg = svg("svg", { class: "td-g-svg", role: "group", tabindex: -1 });
   private readonly says = h("p", { class: "td-g-says" });
   private readonly tip = new Tooltip();
@@ -240,7 +240,7 @@ export class GraphView implements Graph {
       this.stale = true;
     }
     this.refresh(away);
-    if (!away) this.reveal();
+    if (!away) this.revealChosen();
   }
 
   /** Whether what is chosen is drawn. */
@@ -295,7 +295,7 @@ export class GraphView implements Graph {
     return at && shape ? { x: at.x + this.margin, y: at.y, width: shape.width, height: shape.height } : null;
   }
 
-  private reveal(): void {
+  private revealChosen(): void {
     const chosen = this.chosenNode();
     const box = chosen && this.box(chosen);
     if (box) this.move(() => this.camera.reveal(box));

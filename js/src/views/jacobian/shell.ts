@@ -1,7 +1,7 @@
 /** Where the Jacobian view is shown: its code comes when somebody opens it. */
 import type { MaskEntry } from "../../trace/store.js";
 import type { Check } from "../../trace/types.js";
-import { withChunk } from "../chunks.js";
+import { defineChunk, withChunk } from "../chunks.js";
 import { type Child, h, replace } from "../dom.js";
 import type { Panel } from "../state.js";
 
@@ -20,6 +20,8 @@ export interface JacobianChunk {
 }
 
 export type JacobianChunkFactory = (host: Host) => JacobianChunk;
+
+const chunk = defineChunk<JacobianChunkFactory>("jacobian", () => import("./chunk.js"));
 
 /** The tab and the large view of a panel, which fill themselves once the code is there. */
 export class JacobianShell {
@@ -57,7 +59,7 @@ export class JacobianShell {
     let later = false; // where it is here already the tab is being drawn
     withChunk(
       this.panel,
-      "jacobian",
+      chunk,
       (make) => {
         this.part = make(this.host);
         this.part.follow(this.panel);

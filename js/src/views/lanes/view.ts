@@ -3,6 +3,7 @@ import type { TapeEvent } from "../../trace/types.js";
 import { selectFinding, selectLaunch, selectVersion } from "../actions.js";
 import { button, h } from "../dom.js";
 import { plural } from "../format.js";
+import type { View } from "../spec.js";
 import type { Panel } from "../state.js";
 import { type Bands, bandAround, buildBands, shownRows } from "./bands.js";
 import { type ColourScale, colourScale } from "./colourScale.js";
@@ -37,7 +38,7 @@ const ZOOM_STEP = 1.5;
 /** A finding may name every launch of a tape; so many are underlined. */
 const MOST_FOCUSED = 500;
 
-export class LanesView {
+export class LanesView implements View {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { class: "td-canvas", tabindex: 0, role: "application" });
   private readonly strip = h("canvas", { class: "td-strip", role: "img" });
@@ -112,6 +113,11 @@ export class LanesView {
     this.palette = null;
     if (now) this.paint();
     else this.invalidate();
+  }
+
+  /** The canvas handles its own keys. */
+  key(): boolean {
+    return false;
   }
 
   fit(): void {
