@@ -13,6 +13,8 @@ BIN     := $(VENV)/bin
 CHROMIUM ?= $(or $(shell command -v chromium chromium-browser google-chrome google-chrome-stable | head -1),/usr/bin/chromium)
 export CHROMIUM
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# images of containers set it; without bytecode each process that tests start takes twice as long
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 PY_STAMP     := $(VENV)/.installed
@@ -97,7 +99,7 @@ check: $(PY_STAMP) $(NPM_STAMP) $(if $(wildcard tapedebug/static/widget.js),,$(J
 	@$(BIN)/python -m scripts.check --workers $(WORKERS) $(CHECK_ARGS)
 
 test:  ## every test: ruff, mypy, tsc, vitest, browser, pytest; 14 to 25 minutes alone on two cores
-	@MAKE="$(MAKE)" scripts/steps.sh test-setup lint js-tests browser-tests python-tests
+	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup lint js-tests browser-tests python-tests
 
 test-setup:
 	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)

@@ -15,8 +15,6 @@ from tapedebug.autograd import gradcheck, gradcheck_tape, jacobian
 from tests.diagnose.test_interrupts import Stop, World
 from tests.diagnose.test_interrupts import example as net
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 POINTS = 20
 QUIET: dict[str, Any] = {"show_summary": False, "raise_exception": False, "progress": False}
 

@@ -4,14 +4,14 @@
  *
  *     node tests/browser/run.mjs [NAME ...]
  */
-import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { run } from "node:test";
 import { tap } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const AT_ONCE = 3;
 const MOST_MS = 400_000;
 /** Those that take longest begin first, so that none of them is alone at the end. */
@@ -37,13 +37,13 @@ async function filesOf(names) {
   return wanted.map((name) => join(HERE, `${name}.test.mjs`));
 }
 
-// every server has a home of its own; what its kernels compile is the same for all, and takes as long as what is tested
-const compiled = await mkdtemp(join(tmpdir(), "tapedebug-browser-"));
-process.env.TAPEDEBUG_CACHE_DIR ??= compiled;
+// every server has a home of its own; the kernels compiled for all of them are kept for the next run
+process.env.TAPEDEBUG_CACHE_DIR ??= join(ROOT, "build", "browser-kernels");
+// images of containers set it; without bytecode a JupyterLab takes twice as long to start
+delete process.env.PYTHONDONTWRITEBYTECODE;
 
 const first = await failing(await filesOf(process.argv.slice(2)), AT_ONCE);
 const again = first.length > 0 ? await failing(first, 1) : [];
-await rm(compiled, { recursive: true, force: true });
 const nameOf = (file) => file.slice(HERE.length).split(".")[0];
 const once = first.filter((file) => !again.includes(file));
 if (once.length > 0) console.log(`Failed beside others, passed alone: ${once.map(nameOf).join(", ")}`);

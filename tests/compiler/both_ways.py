@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import backend, pipeline
+from tapedebug.compiler import backend, objects, pipeline
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types as t
+from tests._processes import ROOT
 from tests.compiler.harness import run, twin
 
 WIDTHS = (512, 256, 128)
@@ -20,15 +24,41 @@ SIZES = (37, 16, 5, 64, 33)
 """Numbers of threads: blocks that are full, and those that are not."""
 
 
+KERNELS = ROOT / "build" / "test-kernels"
+"""Compiled kernels of tests, shared by the processes that run them and kept for the next run."""
+
+
+def kernels_of_width(bits: int) -> Path:
+    """Return the folder for kernels with vectors of `bits`, a width that is not part of the cache's keys.
+
+    It lies in a folder named after the compiler's source; those of other sources are removed.
+    """
+    compiler = KERNELS / hashlib.sha256(objects.processor().encode()).hexdigest()[:16]
+    if not compiler.exists() and KERNELS.exists():
+        for other in KERNELS.iterdir():
+            if other != compiler:  # another process may have made it meanwhile
+                shutil.rmtree(other, ignore_errors=True)
+    folder = compiler / str(bits)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 @contextmanager
-def scalar_functions(cache: Path) -> Iterator[None]:
-    """Elementary functions are those of single threads; what is compiled is kept in a folder."""
+def scalar_functions(cache: Path | None = None) -> Iterator[None]:
+    """Call no vector functions, and keep compiled kernels in a folder, by default that of this width."""
     before = wp.config.vector_math, wp.config.kernel_cache_dir
-    wp.config.vector_math, wp.config.kernel_cache_dir = False, str(cache)
+    folder = kernels_of_width(pipeline.vector_bits()) if cache is None else cache
+    wp.config.vector_math, wp.config.kernel_cache_dir = False, str(folder)
     try:
         yield
     finally:
         wp.config.vector_math, wp.config.kernel_cache_dir = before
+
+
+def set_width(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """Compile for vectors of `bits`, and keep compiled kernels in the folder of that width."""
+    monkeypatch.setattr(pipeline, "vector_bits", lambda: bits)
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(kernels_of_width(bits)))
 
 
 def is_in_lanes(kernel: Any, kind: str = "forward", *, f64: bool = False) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import pipeline
-from tests.compiler.both_ways import WIDTHS
+from tests.compiler.both_ways import WIDTHS, set_width
 
 _compiled: dict[tuple[wp.Kernel, int], dict[Any, Any]] = {}
 """What kernels of modules were compiled to, by the width of vectors."""
@@ -18,7 +17,7 @@ _compiled: dict[tuple[wp.Kernel, int], dict[Any, Any]] = {}
 @pytest.fixture(params=WIDTHS)
 def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """How wide vectors are, for all kernels of the module: each is compiled for each width."""
-    monkeypatch.setattr(pipeline, "vector_bits", lambda: request.param)
+    set_width(monkeypatch, request.param)
     kernels = [value for value in vars(request.module).values() if isinstance(value, wp.Kernel)]
     for kernel in kernels:
         kernel.renew()

@@ -5,26 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import pipeline
 from tapedebug.compiler.llvm.simd import vectorize as translator
 from tapedebug.compiler.variant import Variant
-from tests.compiler.both_ways import SIZES, WIDTHS, compare, is_in_lanes, results, scalar_functions
+from tests.compiler.both_ways import SIZES, WIDTHS, compare, is_in_lanes, results, scalar_functions, set_width
 from tests.compiler.generator import program
 from tests.compiler.harness import run, twin
 from tests.compiler.test_generated import arguments, load
 
 
 @pytest.fixture(autouse=True)
-def _settings(tmp_path: Path) -> Iterator[None]:
-    """No vector functions, and a cache of the test's own: the width is not a part of its keys."""
-    with scalar_functions(tmp_path):
+def _settings() -> Iterator[None]:
+    """No vector functions, except where a test turns them on."""
+    with scalar_functions():
         yield
     wp.config.lanes, wp.config.compiler = True, "llvm"
 
@@ -391,7 +389,7 @@ def test_threads_that_depend_on_their_order_are_not_in_lanes() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "vector_bits", lambda: WIDTHS[seed % 3])
+    set_width(monkeypatch, WIDTHS[seed % 3])
     kernel = load(program(seed, (6, 9, 12)[seed % 3]))
     if not is_in_lanes(kernel):
         pytest.skip("its threads depend on their order")

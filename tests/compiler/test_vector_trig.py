@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from tests.compiler.harness import run
 
 
 @pytest.fixture(autouse=True)
-def _settings(tmp_path: Path) -> Iterator[None]:
-    with scalar_functions(tmp_path):
+def _settings() -> Iterator[None]:
+    with scalar_functions():
         wp.config.vector_math = True
         yield
 

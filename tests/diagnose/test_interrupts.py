@@ -23,8 +23,6 @@ from tests._processes import ROOT
 sys.path.insert(0, str(ROOT / "notebooks"))
 import net as example
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 POINTS = 100
 
 
