@@ -20,6 +20,7 @@ HEAVY = {
     "graphviz",
     "scipy",
     "threadpoolctl",
+    "psutil",
     "rich",
     "click",
 }

@@ -1,5 +1,6 @@
 """What checks say of arguments that make no sense: what was given, and the hint."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -125,8 +126,7 @@ def test_a_dense_jacobian_that_does_not_fit_is_refused(monkeypatch: pytest.Monke
 def test_free_memory_is_the_least_of_machine_and_container(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 4 kB\n")
-    monkeypatch.setattr(memory_budget, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=9216, available=4096))
     monkeypatch.setattr(memory_budget, "CGROUP", tmp_path)
     assert memory_budget.available_memory() == 4096
     (tmp_path / "memory.max").write_text("3000\n")

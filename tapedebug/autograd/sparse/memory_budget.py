@@ -1,33 +1,23 @@
-"""Whether there is memory for a Jacobian: one that does not fit would end the process, not the call."""
+"""Refuse a Jacobian for which there is no memory: it would end the process instead of the call."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from tapedebug._errors import GradcheckError
 
-MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> float:
-    """Bytes that may still be used; infinite where nobody says."""
-    return min(_of_machine(), _of_group())
+    """Return the bytes that this process may still use."""
+    import psutil
+
+    return min(float(psutil.virtual_memory().available), _available_to_container())
 
 
-def _of_machine() -> float:
-    try:
-        for line in MEMINFO.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024.0 * int(line.split()[1])
-        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError, AttributeError):
-        return float("inf")
-
-
-def _of_group() -> float:
-    """What a container may still use."""
+def _available_to_container() -> float:
+    """Return what is left of a container's limit, which psutil does not read; infinite without one."""
     try:
         return float((CGROUP / "memory.max").read_text()) - float((CGROUP / "memory.current").read_text())
     except (OSError, ValueError):  # no cgroups, or "max": no limit
