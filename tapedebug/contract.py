@@ -88,6 +88,10 @@ class Array(Protocol):
         """The shape of one element: `(3,)` for `vec3`, `()` for scalars."""
 
     @property
+    def is_float(self) -> bool:
+        """True if the values have derivatives; a struct does if one of its fields has."""
+
+    @property
     def dtype_name(self) -> str:
         """The data type as the engine's users write it: `float32`, `vec3`."""
 
@@ -161,7 +165,7 @@ class Access:
 class Operation(Protocol):
     """One recorded step: a launch, a copy, a fill, a Python operation, or a custom reverse function.
 
-    An engine whose operations derive from this class inherits what follows from `accesses`.
+    What follows from `accesses` an engine can take from `AccessSets`.
     """
 
     @property
@@ -187,6 +191,62 @@ class Operation(Protocol):
     @property
     def accesses(self) -> Sequence[Access]:
         """The use made of each argument that is an array, in the order of the parameters."""
+
+    @property
+    def reads(self) -> Collection[int]:
+        """The numbers of the parameters whose former values it reads."""
+
+    @property
+    def writes(self) -> Collection[int]:
+        """The numbers of the parameters that it writes, atomically or not."""
+
+    @property
+    def touched(self) -> Sequence[int]:
+        """The numbers of the parameters that it reads or writes, in order."""
+
+    @property
+    def written(self) -> Sequence[int]:
+        """The numbers of the parameters that it writes, in order."""
+
+    @property
+    def needed(self) -> Sequence[int]:
+        """The numbers of the parameters whose values its adjoint reads, in order."""
+
+    @property
+    def active(self) -> Collection[int]:
+        """The numbers of the parameters through which adjoints are meant to pass."""
+
+    @property
+    def has_adjoint(self) -> bool:
+        """True if the reverse pass of the program does anything for this operation."""
+
+    @property
+    def call_site(self) -> Place:
+        """The place in the program that launched it."""
+
+    @property
+    def scope(self) -> int | None:
+        """An index into `RecordedTape.scopes`; None outside of scopes."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds that the program spent in it; None if they were not measured."""
+
+    @property
+    def backward_seconds(self) -> float | None:
+        """The seconds that the program's last reverse pass spent in its adjoint, or None."""
+
+    def param_name(self, param: int, /) -> str:
+        """Return the name of a parameter."""
+
+    def capability(self, kind: type[T], /) -> T | None:
+        """Return the implementation of a capability protocol for this operation, or None."""
+
+
+class AccessSets:
+    """The parameter sets of an operation, derived from its accesses: a base class for engines' operations."""
+
+    accesses: Sequence[Access]
 
     @property
     def reads(self) -> Collection[int]:
@@ -217,32 +277,6 @@ class Operation(Protocol):
     def active(self) -> Collection[int]:
         """The numbers of the parameters through which adjoints are meant to pass."""
         return frozenset(access.param for access in self.accesses if access.active)
-
-    @property
-    def has_adjoint(self) -> bool:
-        """True if the reverse pass of the program does anything for this operation."""
-
-    @property
-    def call_site(self) -> Place:
-        """The place in the program that launched it."""
-
-    @property
-    def scope(self) -> int | None:
-        """An index into `RecordedTape.scopes`; None outside of scopes."""
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds that the program spent in it; None if they were not measured."""
-
-    @property
-    def backward_seconds(self) -> float | None:
-        """The seconds that the program's last reverse pass spent in its adjoint, or None."""
-
-    def param_name(self, param: int, /) -> str:
-        """Return the name of a parameter."""
-
-    def capability(self, kind: type[T], /) -> T | None:
-        """Return the implementation of a capability protocol for this operation, or None."""
 
 
 class OutsideWrite(Protocol):
@@ -347,6 +381,9 @@ class Replay(Protocol):
     pulse: Callable[[], None] | None
     """Called before each operation that runs, forward or in reverse; may raise to cancel."""
 
+    forward_only: bool
+    """Set it if the replay will not run in reverse: it then keeps nothing of what it overwrites."""
+
     on_outside: Callable[[Any], Any] | None
     """Called with an operation before which something outside the tape wrote, once that is loaded."""
 
@@ -442,6 +479,10 @@ class RecordedTape(Protocol):
         """The writes to memory of the tape that are not on it, in the order in which they happened."""
 
     @property
+    def seeds(self) -> Mapping[Any, Values]:
+        """The seeds of the last reverse pass; before the first one, what gradients of written arrays hold."""
+
+    @property
     def reverse_passes(self) -> Sequence[ReversePass]:
         """The reverse passes that the program ran, in order. Only the last one must still have its seeds."""
 
@@ -517,6 +558,13 @@ class KernelSource(Protocol):
         """The lines of the function."""
 
 
+class UnrecordedLaunches(Protocol):
+    """Launches that the program kept off the tape, such as those with `record_tape=False`."""
+
+    def computed(self) -> Sequence[tuple[Array, Place]]:
+        """Return the arrays of the tape that such launches wrote, each with the call site."""
+
+
 class Irreplayable(Protocol):
     """An operation that has no forward, such as the closure of a `record_func`."""
 
@@ -524,9 +572,43 @@ class Irreplayable(Protocol):
         """Return why it cannot be run again, as a clause: `record 3 is a custom function (clip), …`."""
 
 
+def is_array(found: object) -> bool:
+    """Return True if an object is an array of an engine that implements this contract."""
+    return all(hasattr(found, name) for name in ("region", "scalar_dtype", "element_shape", "current"))
+
+
 def is_recorded_tape(found: object) -> bool:
     """Return True if an object is a tape of an engine that implements this contract."""
     return all(hasattr(found, name) for name in ("operations", "new_replay", "capability", "reverse_passes"))
+
+
+def arrays_overlap(a: Array, b: Array) -> bool:
+    """Return True if two arrays share an element, exactly for strided views too."""
+    if a.region is not b.region or a.stop <= b.start or b.stop <= a.start:
+        return False
+    if a.is_contiguous and b.is_contiguous:
+        return True
+    try:
+        return bool(np.shares_memory(_Extent(a).view(), _Extent(b).view(), max_work=20_000))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+class _Extent:
+    """The elements of an array at made-up addresses: only where they lie is compared, nothing is read."""
+
+    def __init__(self, array: Array) -> None:
+        size = int(np.prod(array.element_shape, dtype=np.int64)) * array.scalar_dtype.itemsize
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (4096 + array.offset, True),
+            "shape": array.shape,
+            "strides": array.strides,
+            "typestr": f"|V{size}",
+        }
+
+    def view(self) -> Values:
+        return np.asarray(self)
 
 
 def regions_of(operations: Iterable[Operation]) -> set[Region]:

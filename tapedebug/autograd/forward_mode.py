@@ -9,11 +9,11 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.shadow_program import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects.struct_fields import flat_call
 from tapedebug.autograd.subjects.subject import function_subject, named_ports
 from tapedebug.autograd.subjects.whole_tape import Names, not_an_input
+from tapedebug.contract import is_array
 from tapedebug.lang.types import is_float, type_name
 from tapedebug.runtime.launch.overloads import concrete
 from tapedebug.runtime.memory.struct_fields import by_field

@@ -25,10 +25,10 @@ from tapedebug.autograd.results.gradcheck_result import GradcheckResult
 from tapedebug.autograd.results.pair_result import PairResult
 from tapedebug.autograd.results.show_once import show
 from tapedebug.autograd.subjects.adjoint_program import AdjointProgram
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.subject import Subject, subject_of
+from tapedebug.contract import is_array
 
 SECOND = "second derivative"
 

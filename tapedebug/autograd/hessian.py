@@ -15,11 +15,12 @@ from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.finite_diff.richardson import slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.forward_mode import require_floats
-from tapedebug.autograd.subjects.pairs import is_array, obstacle
+from tapedebug.autograd.subjects.pairs import obstacle
 from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.autograd.subjects.subject import function_subject
 from tapedebug.autograd.subjects.whole_tape import Names, leaves, not_an_input
+from tapedebug.contract import is_array
 from tapedebug.lang.types import float64
 from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.replay.second_order import SecondShadow

@@ -17,13 +17,14 @@ from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.pair_result import Gradient, Layout
 from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
-from tapedebug.autograd.subjects.pairs import is_array, obstacle, port
+from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.probes import flat_index
 from tapedebug.autograd.subjects.program import IN_PLACE, Port
 from tapedebug.autograd.subjects.repro_script import ReproScript, Writer
 from tapedebug.autograd.subjects.whole_tape import Labels, Names, not_an_input
 from tapedebug.autograd.tapes.end_to_end import end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck, confirmed
+from tapedebug.contract import is_array
 
 Key = tuple[int | None, str, str]
 Each = Callable[[PairResult], Any]

@@ -53,6 +53,11 @@ class HostArray:
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
+    def is_float(self) -> bool:
+        """True if the values have derivatives."""
+        return self.scalar_dtype.kind == "f"
+
+    @property
     def gradient(self) -> Values | None:
         """A view of the program's gradient of this array; None if it has none."""
         if not self.requires_grad or self.region.gradients is None:

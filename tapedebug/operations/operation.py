@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar, cast
 
 from tapedebug._source import Span, site_span
-from tapedebug.contract import Access, Kind, Operation, Place
+from tapedebug.contract import Access, AccessSets, Kind, Operation, Place
 from tapedebug.operations.memory import Memory
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class ExactAdjoint(Protocol):
     """The operation's `vjp` reads the values before and after it as it should: nothing is to be measured."""
 
 
-class HostOperation:
+class HostOperation(AccessSets):
     """The descriptive half of an `ExecutableOperation`; a subclass adds `forward` and `vjp`.
 
     Args:

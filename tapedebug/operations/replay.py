@@ -43,6 +43,7 @@ class OperationReplay:
     Attributes:
         position: The index of the operation that runs next.
         pulse: Called before each operation that runs; may raise to cancel.
+        forward_only: It will not run in reverse, and keeps nothing that it overwrites.
         on_outside: Called with an operation before which something outside the tape wrote, once that is
             loaded.
     """
@@ -57,6 +58,7 @@ class OperationReplay:
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.pulse: Callable[[], None] | None = None
         self.on_outside: Callable[[Any], Any] | None = None
+        self.forward_only = False
         self.position = 0
         self._inputs: dict[Array, Values] = {}
         self._needs: list[Needs] = []
@@ -182,9 +184,10 @@ class OperationReplay:
 
     def _run(self, index: int, skipped: bool) -> None:
         operation, step = self.operations[index], self._steps[index]
-        both = may_need_after(operation)
-        before = [x.array for x in operation.accesses if x.needs_before or (both and x.needs_after)]
-        after = [x.array for x in operation.accesses if x.needs_after or (both and x.needs_before)]
+        both = not self.forward_only and may_need_after(operation)
+        accesses = () if self.forward_only else operation.accesses
+        before = [x.array for x in accesses if x.needs_before or (both and x.needs_after)]
+        after = [x.array for x in accesses if x.needs_after or (both and x.needs_before)]
         found = self._keep(before)
         if step is not None and not skipped:
             for access in operation.accesses:
@@ -222,6 +225,8 @@ class OperationReplay:
         skip: Collection[int] = (),
     ) -> OperationReplay:
         """Run the adjoints of the operations `start-1 … stop`, after `forward`; see `contract.Replay`."""
+        if self.forward_only:
+            raise TapeError("replay: this replay runs forward only", hint="make another one to run backward")
         first = self.position if start is None else start
         if first > self.position:
             raise TapeError(

@@ -339,6 +339,11 @@ class OperationTape:
 
     # -- the debugger's contract --------------------------------------------------------------------------
 
+    @property
+    def seeds(self) -> Mapping[Array, Values]:
+        """The seeds of the last reverse pass; before the first one, what gradients of written arrays hold."""
+        return self.reverse_passes[-1].seeds if self.reverse_passes else self._preset(())
+
     def uses(self, array: Array, /) -> bool:
         """Return True if an operation accesses the array's region."""
         return array.region in self.regions

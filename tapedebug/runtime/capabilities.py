@@ -20,11 +20,18 @@ OPERATION: dict[type, Callable[[Any], Any]] = {}
 
 def tape_capability(tape: Any, kind: type[T]) -> T | None:
     """Return the implementation of a capability for a tape, or None."""
-    make = TAPE.get(kind)
+    make = _provided(TAPE).get(kind)
     return None if make is None else cast("T | None", make(tape))
 
 
 def operation_capability(record: Any, kind: type[T]) -> T | None:
     """Return the implementation of a capability for a record, or None."""
-    make = OPERATION.get(kind)
+    make = _provided(OPERATION).get(kind)
     return None if make is None else cast("T | None", make(record))
+
+
+def _provided(table: dict[type, Callable[[Any], Any]]) -> dict[type, Callable[[Any], Any]]:
+    """Return a table of which every entry is made: recording itself needs none of the modules."""
+    from tapedebug.runtime import capability_providers as capability_providers
+
+    return table

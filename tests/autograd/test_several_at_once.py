@@ -11,7 +11,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.autograd.subjects.pairs import port
 from tapedebug.autograd.subjects.program import Port
-from tapedebug.autograd.subjects.shadow_program import ShadowProgram, rows_of, stacked, tape_shadow
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram, rows_of, stacked, tape_replay
 from tapedebug.autograd.subjects.subject import subject_of
 from tapedebug.runtime.replay import batch
 from tapedebug.runtime.state import state
@@ -137,7 +137,7 @@ def array(*shape: int, dtype: Any = float, seed: int = 0) -> Any:
 
 def of_tape(tape: wp.Tape, inputs: list[Any], outputs: list[Any], consume: Any = "versions") -> ShadowProgram:
     ports = [[port(i, f"a{i}", a) for i, a in enumerate(arrays)] for arrays in (inputs, outputs)]
-    return ShadowProgram("tape", tape_shadow(tape), *ports, consume=consume)
+    return ShadowProgram("tape", tape_replay(tape), *ports, consume=consume)
 
 
 def of_kernel(kernel: Any, dim: Any, inputs: list[Any], outputs: list[Any]) -> ShadowProgram:

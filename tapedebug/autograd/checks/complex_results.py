@@ -14,9 +14,9 @@ from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.finite_diff.wirtinger import Complexes, Wirtinger
 from tapedebug.autograd.results.error_patterns import ErrorPattern
 from tapedebug.autograd.results.gradcheck_result import PairResult
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.probes import shape_index
 from tapedebug.autograd.subjects.program import IN_PLACE, Port
+from tapedebug.contract import is_array
 from tapedebug.lang.types import is_float, type_name, value_shape
 
 ComplexSelection = bool | str | int | Sequence[str | int] | None

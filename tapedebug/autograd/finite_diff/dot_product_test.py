@@ -72,7 +72,7 @@ def dot_test(program: ShadowProgram, checkpoint: Checkpoint | None = None) -> Do
     Returns:
         What was found; None where there is nothing to test, or a custom function takes part.
     """
-    if not program.inputs or not program.outputs:
+    if not program.inputs or not program.outputs or not program.has_tangents:
         return None
     with np.errstate(all="ignore"):
         test = _Test(program, checkpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tapedebug.autograd.subjects.pairs import is_array
+from tapedebug.contract import is_array
 from tapedebug.lang.types import is_float
 
 

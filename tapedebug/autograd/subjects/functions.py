@@ -15,11 +15,11 @@ from tapedebug._errors import GradcheckError, TapeError
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.isolation import isolated
 from tapedebug.autograd.subjects.metadata import Named, input_names
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port, Program
 from tapedebug.autograd.subjects.rng_pin import RngPin
 from tapedebug.autograd.subjects.struct_fields import named_values
+from tapedebug.contract import is_array
 from tapedebug.lang.types import float16, scalar_of
 
 CHANGE = 1e-3  # relative change of the inputs of the second run

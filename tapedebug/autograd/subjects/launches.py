@@ -12,9 +12,10 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._source import Span
 from tapedebug.autograd.array_types import Checkpoint
-from tapedebug.autograd.subjects.pairs import Mask, is_array
+from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.shadow_program import UNMATCHED
 from tapedebug.autograd.subjects.subject import Subject, kernel_subject
+from tapedebug.contract import is_array
 from tapedebug.lang.types import numpy_dtype, value_shape
 from tapedebug.runtime.memory.array import make
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer

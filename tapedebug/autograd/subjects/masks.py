@@ -17,8 +17,9 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._syntax import parsed
-from tapedebug.autograd.subjects.pairs import Mask, is_array
+from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
+from tapedebug.contract import is_array
 from tapedebug.lang.types import Compound, canonical, type_name, value_shape
 
 FORMS = '"x", 0, "state.q", "x[3:5]", "x[2].y" or ("x", slice(3, 5))'

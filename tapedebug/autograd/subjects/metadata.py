@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.program import Place
+from tapedebug.contract import is_array
 from tapedebug.lang.types import ArrayType, float32, is_generic
 from tapedebug.runtime.launch.argument_flattening import named_parts
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 
 from tapedebug.autograd.subjects.program import Port
-from tapedebug.lang.types import components, is_float, value_shape
+from tapedebug.contract import is_array
 
 Mask = Iterable[Any] | None
 """Pairs of input and output; see `tapedebug.autograd.subjects.masks`. All of them where None."""
@@ -40,17 +41,10 @@ def why_nothing(notes: Iterable[str]) -> tuple[str, str]:
     return next(((why, hint) for part, why, hint in NOTHING if part in text), ("", REQUIRES_GRAD))
 
 
-def is_array(value: Any) -> bool:
-    """Whether `value` is one of our arrays."""
-    from tapedebug.runtime.memory.array import array
-
-    return isinstance(value, array)
-
-
 def port(index: int, name: str, array: Any, *, field: bool = False) -> Port:
     """The port of an array, or of one that is a field of a struct."""
-    shape = (*array.shape, *value_shape(array.dtype))
-    return Port(index, name, array, shape, components(array.dtype), field=field)
+    shape = (*array.shape, *array.element_shape)
+    return Port(index, name, array, shape, math.prod(array.element_shape), field=field)
 
 
 def obstacle(name: str, value: Any) -> str | None:
@@ -59,8 +53,8 @@ def obstacle(name: str, value: Any) -> str | None:
         return f"{name} is a NumPy array, which has no gradient"
     if not is_array(value):
         return None
-    if not is_float(value.dtype):
-        return f"{name} holds {value.dtype.__name__}, which has no derivatives"
+    if not value.is_float:
+        return f"{name} holds {value.dtype_name}, which has no derivatives"
     if not value.requires_grad:
         return f"{name} has requires_grad=False"
     if value.size == 0:
@@ -86,7 +80,7 @@ def differentiable(
     ports = []
     for index, name, value in named:
         reason = obstacle(name, value)
-        if reason is not None and (integers or not is_array(value) or is_float(value.dtype)):
+        if reason is not None and (integers or not is_array(value) or value.is_float):
             notes.append(f"not checked: {reason}")
         elif reason is None and is_array(value):
             ports.append(port(index, name, value, field=name in fields))

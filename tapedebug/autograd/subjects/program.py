@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats, Indices
-from tapedebug.lang.types import numpy_dtype
 
 if TYPE_CHECKING:
     from tapedebug.autograd.subjects.write_sites import WriteSite
@@ -72,7 +71,7 @@ class Port:
     @property
     def rounding(self) -> float:
         """The relative spacing of its floating-point numbers."""
-        return float(np.finfo(numpy_dtype(self.array.dtype)).eps)
+        return float(np.finfo(self.array.scalar_dtype).eps)
 
     @property
     def size(self) -> int:

@@ -12,9 +12,9 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.options import ASKED_BY
 from tapedebug.autograd.subjects.literals import Packed, Values, beside, inlined, scalar
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.program import IN_PLACE
 from tapedebug.autograd.subjects.sources import Sources, array_expression
+from tapedebug.contract import is_array
 from tapedebug.lang.types import ArrayType, IndexedArrayType, Struct, is_struct
 
 if TYPE_CHECKING:

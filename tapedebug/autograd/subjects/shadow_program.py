@@ -1,18 +1,22 @@
-"""Programs that run in a `Shadow`: in private memory, in float32 as recorded and in float64 as twins."""
+"""Programs that run in replays: in private memory, in float32 as recorded and in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.program import Port
-from tapedebug.lang.types import float64, numpy_dtype
+from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.batch import BatchedReplay
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.single_launch import one_launch
+
+if TYPE_CHECKING:
+    from tapedebug.contract import RecordedTape, Replay, TangentReplay
+    from tapedebug.runtime.tape.tape import Tape
 
 Consume = Literal["versions", "current"]
 Use = tuple[str, bool, Consume]
@@ -24,20 +28,21 @@ class ShadowProgram:
 
     Args:
         subject: What it is called in messages.
-        make: Gives a new shadow before its first record, of the float64 twin where its argument is true.
+        make: Returns a new replay before its first operation, in float64 if its argument is true.
         inputs, outputs: What derivatives can be asked of.
         launch: Index of the launch on the tape, None where it is not one launch of a tape.
         consume: What the reverse pass of the user's program sees.
 
     Attributes:
         pulse: Called before each record of every run; may raise to cancel.
+        has_tangents: `push` is possible.
         one_by_one: Of the runs that can not run several rows at once, "forward", "backward" or "push", why.
     """
 
     def __init__(
         self,
         subject: str,
-        make: Callable[[bool], Shadow],
+        make: Callable[[bool], Replay],
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         *,
@@ -50,20 +55,21 @@ class ShadowProgram:
         self.outputs = list(outputs)
         self.consume = consume
         self._make = make
-        # One shadow a purpose: forward runs must not disturb the state that the adjoints of many seeds start
+        # One replay a purpose: forward runs must not disturb the state that the adjoints of many seeds start
         # from.
-        self._shadows: dict[Use, Shadow] = {}
+        self._replays: dict[Use, Replay] = {}
         self._at: dict[Use, Mapping[Port, Floats]] = {}
         self._several: dict[Use, BatchedReplay | None] = {}
         self._values: dict[Port, Floats] = {}
-        self._rounded: Shadow | None = None
+        self._rounded: Replay | None = None
         self.one_by_one: dict[str, str] = {}
+        self.has_tangents = True
         self.pulse: Callable[[], None] | None = None
 
     def values(self, port: Port) -> Floats:
         """The values of an input, (size,) float64."""
         if port not in self._values:
-            shadow = self._shadow(("forward", True, "versions")).reset()
+            shadow = self._replay(("forward", True, "versions")).reset()
             self._values[port] = shadow.values(port.array).ravel().astype(np.float64)
         return self._values[port]
 
@@ -87,7 +93,7 @@ class ShadowProgram:
         wanted = NOWHERE if at is None else at
         if use not in self._at or self._at[use] is not wanted:
             self._run(use, wanted)
-        shadow = self._shadow(use)
+        shadow = self._replay(use)
         shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=consume)
         return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
@@ -95,7 +101,7 @@ class ShadowProgram:
         """Run backward with all results rounded as much as in float32; see `Program`."""
         if self._rounded is None:
             self._rounded = self._new(True).forward(0)
-            self._rounded.space.rounded = True
+            round_results(self._rounded)
         shadow = self._rounded
         shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=self.consume)
         return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
@@ -109,9 +115,9 @@ class ShadowProgram:
     ) -> dict[Port, Floats]:
         """Run forward with tangents; see `Program`."""
         if at is None:
-            shadow = self._shadow(("push", double, "versions")).reset()
-        else:  # a shadow of its own: the other one stays where runs of many rows begin
-            shadow = self._shadow(("moved", double, "versions")).reset()
+            shadow = cast("TangentReplay", self._replay(("push", double, "versions")).reset())
+        else:  # a replay of its own: the other one stays where runs of many rows begin
+            shadow = cast("TangentReplay", self._replay(("moved", double, "versions")).reset())
             for port, values in at.items():
                 shadow.set(port.array, values.reshape(port.shape))
         shadow.push({p.array: v.reshape(p.shape) for p, v in tangents.items()})
@@ -172,7 +178,12 @@ class ShadowProgram:
         if not given or len(next(iter(given.values()))) < 2:
             return None
         if use not in self._several:
-            several = BatchedReplay(self._shadow(use))
+            replay = self._replay(use)
+            if not isinstance(replay, Shadow):
+                self._several[use] = None
+                self.one_by_one[use[0]] = "the engine runs one row at a time"
+                return None
+            several = BatchedReplay(replay)
             reason = several.obstacle(back=use[0] == "backward", moving=use[0] == "push", consume=use[2])
             self._several[use] = None if reason else several
             self.one_by_one.update({use[0]: reason} if reason else {})
@@ -187,32 +198,36 @@ class ShadowProgram:
         single: bool,
     ) -> dict[Port, Floats]:
         found = stacked(ports, [run(row) for row in rows_of(given)])
-        own = {port: numpy_dtype(port.array.dtype) if single else np.float64 for port in ports}
+        own = {port: port.array.scalar_dtype if single else np.float64 for port in ports}
         return {port: values.astype(dtype or own[port], copy=False) for port, values in found.items()}
 
     @property
     def kernels(self) -> list[Any]:
         """The kernels of its launches; see `Program`."""
-        records = self._shadow(("forward", True, "versions")).records
+        replay = self._replay(("forward", True, "versions"))
+        records = replay.records if isinstance(replay, Shadow) else []
         return [record.kernel for record in records if record.kernel is not None]
 
-    def shadow(self, double: bool = True) -> Shadow:
-        """A new shadow that stands before the first record."""
+    def replay(self, double: bool = True) -> Replay:
+        """Return a new replay that stands before the first operation."""
         return self._new(double).forward(0, 0)
 
-    def standing(self) -> Shadow:
-        """The shadow in single precision that adjoints run in, before the first record.
+    def shadow(self, double: bool = True) -> Shadow:
+        """Return the same of a program of this project's own engine."""
+        return cast("Shadow", self.replay(double))
 
-        It may be moved: whoever runs in it next starts over.
+    def standing(self) -> Shadow:
+        """Return the replay in single precision that adjoints run in, before the first operation.
+
+        It may be moved: the next run starts over.
         """
         use: Use = ("backward", False, self.consume)
         self._at.pop(use, None)
-        return self._shadow(use).reset()
+        return cast("Shadow", self._replay(use).reset())
 
-    def _new(self, double: bool) -> Shadow:
+    def _new(self, double: bool) -> Replay:
         shadow = self._make(double)
         shadow.pulse = self.pulse
-        shadow.fix_inputs()
         return shadow
 
     def matches_live(self) -> bool:
@@ -221,20 +236,20 @@ class ShadowProgram:
 
     def forget(self) -> None:
         """Give back the memory of all shadows; values of inputs stay."""
-        self._shadows.clear()
+        self._replays.clear()
         self._several.clear()
         self._rounded = None
         self._at.clear()
 
-    def _shadow(self, use: Use) -> Shadow:
-        if use not in self._shadows:
-            self._shadows[use] = self._new(use[1])
-            self._shadows[use].forward_only = use[0] != "backward"
-        return self._shadows[use]
+    def _replay(self, use: Use) -> Replay:
+        if use not in self._replays:
+            self._replays[use] = self._new(use[1])
+            self._replays[use].forward_only = use[0] != "backward"
+        return self._replays[use]
 
-    def _run(self, use: Use, changes: Mapping[Port, Floats]) -> Shadow:
+    def _run(self, use: Use, changes: Mapping[Port, Floats]) -> Replay:
         self._at.pop(use, None)
-        shadow = self._shadow(use).reset()
+        shadow = self._replay(use).reset()
         for port, values in changes.items():
             shadow.set(port.array, values.reshape(port.shape))
         shadow.forward(0)
@@ -291,16 +306,27 @@ def launch_shadow(
         shadow = Shadow(launch, float64 if double else None)
         for array, found in (values or {}).items():
             shadow.set(array, found)
+        shadow.fix_inputs()
         return shadow
 
     return make
 
 
-def tape_shadow(tape: Any) -> Callable[[bool], Shadow]:
-    """Makes shadows of a tape, before its first record."""
+def tape_replay(tape: RecordedTape) -> Callable[[bool], Replay]:
+    """Makes replays of a tape, before its first operation."""
 
-    def make(double: bool) -> Shadow:
-        shadow: Shadow = tape.replay(dtype=float64 if double else None, stop=0)
-        return shadow
+    def make(double: bool) -> Replay:
+        return tape.new_replay(float64=double)
 
     return make
+
+
+def tape_shadow(tape: Tape) -> Callable[[bool], Shadow]:
+    """Makes replays of a tape of this project's own engine, before its first record."""
+    return lambda double: tape.new_replay(float64=double)
+
+
+def round_results(replay: Replay) -> None:
+    """Round all results of later reverse runs as much as in float32, if the engine can do that."""
+    if isinstance(replay, Shadow):
+        replay.space.rounded = True

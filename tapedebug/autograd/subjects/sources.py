@@ -16,7 +16,7 @@ from tapedebug._errors import GradcheckError
 from tapedebug._files import ChangedSource
 from tapedebug._source import Origin
 from tapedebug.autograd.subjects.literals import Packed, scalar
-from tapedebug.autograd.subjects.pairs import is_array
+from tapedebug.contract import is_array
 from tapedebug.lang.types import (
     ArrayType,
     Compound,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tapedebug._errors import GradcheckError
-from tapedebug.autograd.subjects.pairs import is_array, obstacle
+from tapedebug.autograd.subjects.pairs import obstacle
+from tapedebug.contract import is_array
 from tapedebug.lang.types import Struct
 from tapedebug.runtime.launch.argument_flattening import check_and_flatten, named_parts
 

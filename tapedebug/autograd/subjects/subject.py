@@ -15,13 +15,14 @@ from tapedebug.autograd.subjects.functions import FunctionCall, Unrepeatable, re
 from tapedebug.autograd.subjects.masks import Argument, choose_pairs
 from tapedebug.autograd.subjects.metadata import FunctionMetadata, Named, input_names
 from tapedebug.autograd.subjects.overlaps import refuse_overlaps
-from tapedebug.autograd.subjects.pairs import Mask, differentiable, is_array, port
+from tapedebug.autograd.subjects.pairs import Mask, differentiable, port
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
 from tapedebug.autograd.subjects.repro_script import ReproScript, Writer, function_scene, launch_scene
-from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow, tape_shadow
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow, tape_replay
 from tapedebug.autograd.subjects.struct_fields import flat_call, listed
 from tapedebug.autograd.subjects.write_sites import placed, placed_by_tape
 from tapedebug.compiler.diagnostics import ASSERT
+from tapedebug.contract import is_array
 from tapedebug.runtime.launch.launch import launch_dims
 from tapedebug.runtime.launch.overloads import concrete
 
@@ -281,7 +282,7 @@ def function_subject(
     refuse_overlaps(call.name, pairs, arrays, launch=False)
     program = ShadowProgram(
         call.name,
-        tape_shadow(call.tape),
+        tape_replay(call.tape),
         _restricted(sources, pairs.inputs()),
         _restricted(targets, pairs.outputs()),
     )

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug._interval_index import IntervalIndex
 from tapedebug._source import display_file
 from tapedebug.autograd.array_types import Floats
-from tapedebug.autograd.subjects.pairs import is_array, obstacle, port
+from tapedebug.autograd.subjects.engine_kernels import kernel_of
+from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.program import Port
-from tapedebug.autograd.subjects.shadow_program import ShadowProgram, tape_shadow
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram, round_results, tape_replay
 from tapedebug.autograd.subjects.struct_fields import arrays_in
-from tapedebug.lang.types import type_name
-from tapedebug.runtime.tape.record import site_span
+from tapedebug.contract import (
+    Irreplayable,
+    Tangents,
+    UnrecordedLaunches,
+    arrays_overlap,
+    is_array,
+    memory_key,
+)
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Array, Operation, OutsideWrite, Place, RecordedTape, Region
 
 Labels = Mapping[Any, str]
 
@@ -36,11 +47,11 @@ class WholeTape(ShadowProgram):
             the loss do not see those gradients.
     """
 
-    def __init__(self, tape: Any, seeds: Mapping[Port, Floats], inputs: Sequence[Port]) -> None:
-        self.preserves = tape.on_overwrite in ("preserve", "error")
+    def __init__(self, tape: RecordedTape, seeds: Mapping[Port, Floats], inputs: Sequence[Port]) -> None:
+        self.preserves = tape.preserves_values
         super().__init__(
             "the whole tape",
-            tape_shadow(tape),
+            tape_replay(tape),
             inputs,
             list(seeds),
             consume="versions" if self.preserves else "current",
@@ -48,20 +59,18 @@ class WholeTape(ShadowProgram):
         self.tape = tape
         self.seeds = dict(seeds)
         self._scatter: dict[Port, Floats] | None = None
-        self.launches = len(tape.records)
+        self.has_tangents = tape.capability(Tangents) is not None
+        self.launches = len(tape.operations)
         self.notes: list[str] = []
-        probe = self._shadow(("forward", False, "versions"))
-        self.notes += list(probe.uncovered)
+        self.notes += uncovered(tape)
         # Launches without an adjoint do run forward: that they lose a gradient is for the check to find.
-        functions = [r for r in tape.records if r.kind == "func"]
-        self.unchecked = len(functions)
+        unknown = [o for o in tape.operations if o.capability(Irreplayable) is not None]
+        self.unchecked = len(unknown)
         self.blind = (
-            f"record_func (record {functions[0].index}) is not replayed, and may take part in the gradient"
-            if functions
-            else ""
+            f"{_named(unknown[0])} is not replayed, and may take part in the gradient" if unknown else ""
         )
 
-        self.meant = meant_to_differ(tape)
+        self.meant = meant_to_differ(tape.operations)
 
     @functools.cached_property
     def base(self) -> float:
@@ -87,7 +96,7 @@ class WholeTape(ShadowProgram):
         return self._along(rounded=True)
 
     def _along(self, *, rounded: bool) -> dict[Port, Floats]:
-        single, double = self.shadow(double=False), self.shadow()
+        single, double = self.replay(double=False), self.replay()
 
         def follow(record: Any) -> None:
             single.forward(record.index, record.index + 1)
@@ -95,7 +104,8 @@ class WholeTape(ShadowProgram):
                 double.set(record.args[param], single.values(record.args[param]))
 
         double.forward(0, on_operation=follow)
-        double.space.rounded = rounded
+        if rounded:
+            round_results(double)
         double.backward({p.array: s.reshape(p.shape) for p, s in self.seeds.items()}, consume=self.consume)
         return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
@@ -121,9 +131,9 @@ class WholeTape(ShadowProgram):
         return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))
 
 
-def meant_to_differ(tape: Any) -> list[str]:
-    """The functions that kernels on a tape call whose gradients are meant to differ from the derivative."""
-    kernels = {id(r.kernel): r.kernel for r in tape.records if r.kernel is not None and r.active}
+def meant_to_differ(operations: Iterable[Operation]) -> list[str]:
+    """The functions that kernels call whose gradients are meant to differ from the derivative."""
+    kernels = {id(k): k for o in operations if o.active and (k := kernel_of(o)) is not None}
     return list(dict.fromkeys(name for kernel in kernels.values() for name in meant_of(kernel)))
 
 
@@ -138,14 +148,14 @@ def meant_of(kernel: Any) -> list[str]:
     return list(dict.fromkeys(call.name for call in calls if call.function.gradient in DIFFERING))
 
 
-def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> WholeTape:
+def whole_tape(tape: RecordedTape, loss: Any, inputs: Any, labels: Labels | None) -> WholeTape:
     """The program of `end_to_end`; see there.
 
     Raises:
         GradcheckError: No loss is known, or an array is not on the tape.
     """
     names = Names(tape, labels)
-    if not tape.records:
+    if not tape.operations:
         raise GradcheckError(
             "the tape is empty: nothing was recorded", hint="run the launches inside `with tape:`"
         )
@@ -155,7 +165,7 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
     ports = []
     for index, array in enumerate(chosen):
         name = names.of(array)
-        if array.region not in tape.tracker.ledgers:
+        if not tape.uses(array):
             if name not in names.all():
                 raise GradcheckError(
                     f"end_to_end: {name} is not on the tape", hint="name an array that a launch uses"
@@ -173,11 +183,11 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
     return program
 
 
-def outside_notes(tape: Any, names: Names) -> list[str]:
+def outside_notes(tape: RecordedTape, names: Names) -> list[str]:
     """Writes to the tape's memory that are not on the tape: while it recorded, and before backward."""
     notes = []
-    during = [event for event in tape.outside if event.at < len(tape.records)]
-    computed = {record.args[p].region for record in tape.records for p in record.written}
+    during = [event for event in tape.outside_writes if event.at < len(tape.operations)]
+    computed = {record.args[p].region for record in tape.operations for p in record.written}
     steps = [event for event in during if event.settled and event.array.region not in computed]
     arrays = list(dict.fromkeys(names.of(event.array) for event in steps))
     if arrays:
@@ -190,39 +200,41 @@ def outside_notes(tape: Any, names: Names) -> list[str]:
         notes.append(
             f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"
         )
-    places = [names.of(a) + _at(site) for a, site in tape.tracker.constants_computed()]
+    unrecorded = tape.capability(UnrecordedLaunches)
+    computed_off = () if unrecorded is None else unrecorded.computed()
+    places = [names.of(a) + _at(place) for a, place in computed_off]
     if places:
         notes.append(
             "computed by a launch with record_tape=False, and taken as constant here: "
             f"{', '.join(dict.fromkeys(places))}"
         )
-    if tape.on_overwrite in ("ignore", "warn"):
-        late = [event for event in tape.outside if event.at == len(tape.records) and not event.settled]
+    if not tape.preserves_values:
+        count = len(tape.operations)
+        late = [event for event in tape.outside_writes if event.at == count and not event.settled]
         places = list(dict.fromkeys(names.of(event.array) + _place(event) for event in late))
         if places:
             notes.append(f"written after the tape recorded, before backward: {', '.join(places)}")
     return notes
 
 
-def _place(event: Any) -> str:
+def _place(event: OutsideWrite) -> str:
     """Where a write off the tape stands in the user's source."""
-    if event.site is None:
+    if event.call_site is None:
         return " (through NumPy, or another library that shares its memory)"
-    return _at(event.site)
+    return _at(event.call_site)
 
 
-def _at(site: Any) -> str:
-    span = site_span(site)
-    return f" (at {display_file(span.file)}:{span.line})"
+def _at(place: Place) -> str:
+    return f" (at {display_file(place.file)}:{place.line})"
 
 
-def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
+def _seeds(tape: RecordedTape, loss: Any, names: Names) -> dict[Port, Floats]:
     given = loss
     if given is None:
         given = tape.seeds
         if not given:
             why = "the last backward began without a seed, or from zeros"
-            why = why if tape.backward_calls else "backward has not been called on this tape"
+            why = why if tape.reverse_passes else "backward has not been called on this tape"
             raise GradcheckError(f"end_to_end: no loss is known: {why}", hint="pass loss=…")
     if is_array(given):
         given = {given: np.ones(given.shape)}
@@ -234,17 +246,17 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
     seeds: dict[Port, Floats] = {}
     for index, (array, seed) in enumerate(given.items()):
         name = names.of(array)
-        if array.region not in tape.tracker.ledgers:
+        if not tape.uses(array):
             raise GradcheckError(
                 f"end_to_end: {name}, an array of shape {array.shape}, is not on the tape",
                 hint="pass the array that a launch of this tape wrote",
             )
         target = port(index, name, array)
-        values = np.asarray(seed._look() if is_array(seed) else seed, dtype=np.float64).ravel()
+        values = np.asarray(seed.current() if is_array(seed) else seed, dtype=np.float64).ravel()
         if is_array(loss) and target.size != 1:
             raise GradcheckError(
                 f"end_to_end: the loss must be a scalar; "
-                f"got {name} of shape {array.shape}, {type_name(array.dtype)}",
+                f"got {name} of shape {array.shape}, {array.dtype_name}",
                 hint="pass loss={array: seed} for another objective",
             )
         if values.size != target.size:
@@ -256,54 +268,92 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
     return seeds
 
 
-def not_an_input(tape: Any, name: str, array: Any) -> str | None:
+def not_an_input(tape: RecordedTape, name: str, array: Array) -> str | None:
     """Why an array is no input of the tape: it is overwritten before it is read; None where it is one."""
-    ledger = tape.tracker.ledgers.get(array.region)
-    if ledger is None:
-        return None
-    mine = {state.number for state in ledger.around(ledger.state(array))}
-    for record in tape.records:
-        for p in record.reads:
-            if record.args[p].region is array.region and ledger.state(record.args[p]).number in mine:
-                return None
-        for p in record.writes:
-            if record.args[p].region is array.region and ledger.state(record.args[p]).number in mine:
-                return f"{name} is written by launch {record.index} before anything reads it: it is no input"
+    for operation in tape.operations:
+        meets = [access for access in operation.accesses if arrays_overlap(access.array, array)]
+        if any(access.reads for access in meets):
+            return None
+        if any(access.writes for access in meets):
+            return f"{name} is written by launch {operation.index} before anything reads it: it is no input"
     return None
 
 
-def leaves(tape: Any) -> list[Any]:
+def leaves(tape: RecordedTape) -> list[Array]:
     """Arrays with a gradient whose values the tape reads before it writes them, by first use."""
-    found: dict[Any, Any] = {}
-    written: set[tuple[int, int]] = set()
-    ledgers = tape.tracker.ledgers
-    for record in tape.records:
-        for p in sorted(record.reads):
-            array = record.args[p]
-            if obstacle("", array) is not None or record.kind == "func":
+    found: dict[Hashable, Array] = {}
+    written: dict[Region, _Written] = {}
+    for operation in tape.operations:
+        accesses = operation.accesses
+        for access in accesses:
+            array, key = access.array, memory_key(access.array)
+            if (
+                not access.reads
+                or key in found
+                or operation.kind == "func"
+                or obstacle("", array) is not None
+            ):
                 continue
-            if record.plan.fresh_in(record, p):
-                continue  # it reads what it has written itself
-            ledger = ledgers[array.region]
-            state = ledger.state(array)
-            key = (id(ledger), state.number)
-            if key not in found and not any((id(ledger), s.number) in written for s in ledger.around(state)):
+            before = written.get(array.region)
+            if before is None or not before.meets(array, key):
                 found[key] = array
-        for p in record.writes:
-            ledger = ledgers[record.args[p].region]
-            written.add((id(ledger), ledger.state(record.args[p]).number))
+        for access in accesses:
+            if access.writes:
+                known = written.get(access.array.region)
+                if known is None:
+                    known = written[access.array.region] = _Written()
+                known.add(access.array)
     return list(found.values())
+
+
+class _Written:
+    """The arrays of one region that a tape has written so far."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Array] = []
+        self._keys: set[Hashable] = set()
+        self._ranges = IntervalIndex()
+
+    def add(self, array: Array) -> None:
+        """Enter an array."""
+        key = memory_key(array)
+        if key not in self._keys:
+            self._keys.add(key)
+            self._ranges.add(array.start, array.stop, len(self._arrays))
+            self._arrays.append(array)
+
+    def meets(self, array: Array, key: Hashable) -> bool:
+        """True if an array shares an element with one of them."""
+        near = self._ranges.near(array.start, array.stop)
+        return key in self._keys or any(arrays_overlap(array, self._arrays[number]) for number in near)
+
+
+def uncovered(tape: RecordedTape) -> list[str]:
+    """Why parts of a tape are not replayed, or have no adjoint; empty where all can be checked."""
+    notes = []
+    for operation in tape.operations:
+        unknown = operation.capability(Irreplayable)
+        if unknown is not None:
+            notes.append(unknown.reason())
+        elif operation.active and not operation.has_adjoint:
+            notes.append(f"launch {operation.index} ({operation.name}) has no adjoint: enable_backward=False")
+    return notes
+
+
+def _named(operation: Operation) -> str:
+    kind = "record_func" if operation.kind == "func" else operation.name
+    return f"{kind} (record {operation.index})"
 
 
 class Names:
     """Names of a tape's arrays: the labels that were given, else those of the parameters they went to."""
 
-    def __init__(self, tape: Any, labels: Labels | None = None) -> None:
+    def __init__(self, tape: RecordedTape, labels: Labels | None = None) -> None:
         self._by_range: dict[Any, str] = {}
         for array, label in (labels or {}).items():
             self._by_range.setdefault(_range(array), label)
         taken = set(self._by_range.values())
-        for record in tape.records:
+        for record in tape.operations:
             for p, array in enumerate(record.args):
                 if is_array(array) and _range(array) not in self._by_range:
                     name = record.param_name(p)
@@ -311,7 +361,7 @@ class Names:
                     taken.add(unique)
                     self._by_range[_range(array)] = unique
         self._arrays: dict[str, Any] = {}
-        for record in tape.records:
+        for record in tape.operations:
             for array in record.args:
                 if is_array(array):
                     self._arrays.setdefault(self._by_range[_range(array)], array)
@@ -334,7 +384,7 @@ class Names:
 def _range(array: Any) -> tuple[Any, ...]:
     if array.is_contiguous:
         return (id(array.region), array.start, array.stop)
-    return (id(array.region), array.ptr, array.shape, array.strides)
+    return (id(array.region), array.start, array.shape, array.strides)
 
 
 def _numbered(name: str) -> Any:

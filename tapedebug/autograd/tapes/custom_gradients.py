@@ -13,10 +13,10 @@ from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.launches import launch_values
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf, CustomGradientCall, PartialDerivative
 from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 from tapedebug.autograd.tapes.thread_interpreter import thread_of
+from tapedebug.contract import is_array
 
 CHECK = "func_grad alone"
 LAUNCHES = 3  # of a kernel: the first, the last, one between

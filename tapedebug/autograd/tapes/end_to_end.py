@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negli
 from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of, unconfirmed
 from tapedebug.autograd.tapes.joint_directions import BANDS, MANY, SAMPLE, JointDirections
 from tapedebug.autograd.tapes.reference import ALIKE, Reference, reference_of
+
+if TYPE_CHECKING:
+    from tapedebug.contract import RecordedTape
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
 LISTED = 4  # inputs that the summary names
@@ -77,7 +80,7 @@ class EndToEnd:
 
 @preserve_process_state
 def end_to_end(
-    tape: Any,
+    tape: RecordedTape,
     loss: Any = None,
     inputs: Any = None,
     *,
@@ -91,7 +94,7 @@ def end_to_end(
     """Check the gradient of a whole recorded tape.
 
     Args:
-        tape: The tape; its arrays are not touched, the check runs on private copies.
+        tape: The tape, of any engine; its arrays are not touched, the check runs on private copies.
         loss: The loss, an array of one element, or a dictionary of outputs to adjoints as in
             `Tape.backward(grads=…)`. By default what `Tape.backward` was last called with.
         inputs: The arrays whose gradients are wanted; by default all arrays with `requires_grad=True` whose
@@ -116,6 +119,8 @@ def end_to_end(
     program.pulse = checkpoint
     with np.errstate(all="ignore"):
         dot = dot_test(program, checkpoint)
+        if not program.has_tangents:
+            program.notes.append("no dot-product test: the engine has no tangents")
         # A gradient that is meant to differ is no transpose of anything.
         program.notes += [dot.message] if dot is not None and dot.message and not program.meant else []
         checks, value, value64 = _check_inputs(

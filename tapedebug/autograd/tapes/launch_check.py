@@ -13,8 +13,9 @@ from tapedebug.autograd.finite_diff.comparison import Comparison
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.launches import LaunchCopy, spelled
-from tapedebug.autograd.subjects.pairs import differentiable, is_array, obstacle
+from tapedebug.autograd.subjects.pairs import differentiable, obstacle
 from tapedebug.autograd.subjects.subject import Subject, named_ports
+from tapedebug.contract import is_array
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.subjects.aliases import first_of_each, meeting, overlapping, same, unique
 from tapedebug.autograd.subjects.launches import LaunchCopy
-from tapedebug.autograd.subjects.pairs import is_array, port
+from tapedebug.autograd.subjects.pairs import port
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
 from tapedebug.autograd.subjects.rerecord import rerecorded
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow
@@ -33,6 +33,7 @@ from tapedebug.autograd.tapes.single_launch import (
     relative_error,
     worst_entry,
 )
+from tapedebug.contract import is_array
 from tapedebug.lang.types import float64, is_float
 from tapedebug.runtime.replay.shadow import Shadow
 

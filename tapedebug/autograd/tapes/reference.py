@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug._source import display_file
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
+from tapedebug.autograd.subjects.engine_kernels import adjoint_of, kernel_of
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.probes import shape_index, sizes_of
 from tapedebug.autograd.subjects.program import Port
@@ -27,6 +28,10 @@ from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.custom_gradients import functions_off
 from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
 from tapedebug.autograd.tapes.float32_error_bar import SCALES, SPREAD
+
+if TYPE_CHECKING:
+    from tapedebug.contract import RecordedTape
+    from tapedebug.runtime.tape.tape import Tape
 
 ALIKE = 8.0
 """Roundings of its dtype by which an entry may differ: constants in a gradient are rounded, too."""
@@ -247,19 +252,21 @@ def reference_of(program: WholeTape, gradients: Gradients) -> Reference:
 
 def _derived(program: WholeTape, names: frozenset[str]) -> dict[Port, Floats]:
     """The float64 adjoint that reverses the bodies of these functions."""
-    shadow = tape_shadow(derived_tape(program.tape, names))(True)
+    shadow = tape_shadow(derived_tape(cast("Tape", program.tape), names))(True)
     shadow.pulse = program.pulse
     shadow.forward(0)
     shadow.backward({port.array: seed.reshape(port.shape) for port, seed in program.seeds.items()})
     return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in program.inputs}
 
 
-def custom_functions(tape: Any) -> dict[str, Any]:
+def custom_functions(tape: RecordedTape) -> dict[str, Any]:
     """The functions with a gradient or a replay of their own that kernels of a tape call, by name.
 
     Those whose gradients are meant to differ are left out, and native ones: nothing else reverses them.
     """
-    kernels = {id(r.kernel): r.kernel for r in tape.records if r.kernel is not None and r.info is not None}
+    kernels = {
+        id(k): k for o in tape.operations if (k := kernel_of(o)) is not None and adjoint_of(o) is not None
+    }
     return {function.name: function for kernel in kernels.values() for function in own_functions_of(kernel)}
 
 

@@ -294,7 +294,7 @@ def _amplifies(program: WholeTape) -> bool:
     An unstable run is near a stationary point in each of the directions that it amplifies; that is no reason
     to do without digits of its gradient.
     """
-    plain, moved = program.shadow(), program.shadow()
+    plain, moved = program.replay(), program.replay()
     for port, values in _displaced(program, DISTANCES[1]).items():
         moved.set(port.array, values.reshape(port.shape))
     outputs = {id(port.array.region) for port in program.seeds}

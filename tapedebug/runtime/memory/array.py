@@ -204,6 +204,11 @@ class array(ArrayProtocols, Arithmetic):
         return types.value_shape(self.dtype)
 
     @property
+    def is_float(self) -> bool:
+        """True if the values have derivatives; a struct does if one of its fields has."""
+        return types.is_float(self.dtype)
+
+    @property
     def dtype_name(self) -> str:
         """The element type as a kernel's annotation names it: `float32`, `vec3`."""
         return types.type_name(self.dtype)

@@ -78,6 +78,7 @@ class TapeQueries:
 
     def new_replay(self, *, float64: bool = False) -> Shadow:
         """Return a private replay that stands before the first record."""
+        self.tracker.catch_up_everywhere()
         return Shadow(self.tracker, types.float64 if float64 else None)
 
     def capability(self, kind: type[T]) -> T | None:

@@ -10,9 +10,9 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.isolation import apart
-from tapedebug.autograd.subjects.pairs import is_array
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
+from tapedebug.contract import is_array
 from tapedebug.lang.types import numpy_dtype, value_shape
 from tapedebug.runtime.launch.launch import address_of, launch_dims, resolve
 from tapedebug.runtime.memory.array import array, make

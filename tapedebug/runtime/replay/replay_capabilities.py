@@ -1,0 +1,57 @@
+"""Capabilities of this engine's replays: tangents, records that cannot be replayed, launches off the tape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tapedebug import contract
+from tapedebug.lang.types import float64 as float64_type
+from tapedebug.runtime import capabilities
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.tape.record import Record, site_span
+
+if TYPE_CHECKING:
+    from tapedebug._source import Span
+    from tapedebug.runtime.memory.array import array
+    from tapedebug.runtime.tape.tape import Tape
+
+
+@dataclass(frozen=True, slots=True)
+class TangentReplays:
+    """See `contract.Tangents`."""
+
+    tape: Tape
+
+    def tangent_replay(self, *, float64: bool = False) -> Shadow:
+        """Return a new replay, which can push tangents."""
+        return Shadow(self.tape.tracker, float64_type if float64 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class UnrecordedLaunches:
+    """See `contract.UnrecordedLaunches`."""
+
+    tape: Tape
+
+    def computed(self) -> list[tuple[array, Span]]:
+        """Return the arrays of the tape that launches with `record_tape=False` wrote, with the call sites."""
+        return [(a, site_span(site)) for a, site in self.tape.tracker.constants_computed()]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomFunction:
+    """See `contract.Irreplayable`: `Tape.record_func` gives a reverse function and no forward."""
+
+    record: Record
+
+    def reason(self) -> str:
+        """Return why the record is not replayed."""
+        return f"record {self.record.index} is a custom function ({self.record.name}), which is not replayed"
+
+
+capabilities.TAPE[contract.Tangents] = TangentReplays
+capabilities.TAPE[contract.UnrecordedLaunches] = UnrecordedLaunches
+capabilities.OPERATION[contract.Irreplayable] = lambda record: (
+    CustomFunction(record) if record.kind == "func" else None
+)

@@ -1,0 +1,96 @@
+"""The end-to-end check of gradients on tapes of another engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tapedebug import GradcheckError
+from tapedebug.autograd import end_to_end
+from tests.reference_engine import Tape, array, operation, zeros
+
+
+@operation(writes="y", needs=["x"])
+def square(x):
+    return x * x
+
+
+@square.adjoint
+def _(g, x):
+    return 2 * x * g
+
+
+@operation(writes="y", needs=["x"])
+def wrong_cube(x):
+    return x**3
+
+
+@wrong_cube.adjoint
+def _(g, x):
+    return 2 * x**2 * g
+
+
+@operation(writes="y")
+def negate(x):
+    return -x
+
+
+@negate.adjoint
+def _(g, x):
+    return -g
+
+
+@operation(writes="loss")
+def total(x):
+    return x.sum(keepdims=True)
+
+
+@total.adjoint
+def _(g, x):
+    return np.broadcast_to(g, x.shape)
+
+
+def recorded(first=square, overwrite=False):
+    x, y, z, loss = array([1.0, 2.0, 3.0]), zeros(3), zeros(3), zeros(1)
+    z = x if overwrite else z
+    with Tape() as tape:
+        first(x, y)
+        negate(y, z)
+        total(z, loss)
+    tape.backward(loss)
+    return tape, x, loss
+
+
+def test_a_right_gradient_agrees_and_the_coverage_says_what_was_not_tested() -> None:
+    tape, x, _ = recorded()
+    found = end_to_end(tape)
+    assert np.array_equal(x.grad, [-2, -4, -6])
+    assert (found.verdict, [check.name for check in found.inputs]) == ("AGREE", ["x"])
+    assert found.coverage.summary.startswith("3 of 3 launches checked end to end; agrees to ")
+    assert found.coverage.notes == ("no dot-product test: the engine has no tangents",)
+    assert found.loss == found.loss64 == -14
+
+
+def test_an_overwrite_is_wrong_by_as_much_as_the_program_was_off() -> None:
+    tape, x, _ = recorded(overwrite=True)
+    found = end_to_end(tape)
+    assert np.array_equal(x.grad, [2, 8, 18])  # 2 x g, with x = -x² by then
+    assert found.verdict == "WRONG"
+    assert found.inputs[0].reason == (
+        "values that the adjoint needs were overwritten before the reverse pass"
+    )
+    right = np.array([-2.0, -4, -6])
+    assert found.rel_error == pytest.approx(np.linalg.norm(x.grad - right) / np.linalg.norm(right))
+
+
+def test_an_adjoint_that_is_no_transpose_is_wrong() -> None:
+    found = end_to_end(recorded(wrong_cube)[0])
+    assert found.verdict == "WRONG"
+    assert found.rel_error == pytest.approx(1 / 3)  # 2 x² for 3 x²
+
+
+def test_a_loss_of_another_tape_is_refused() -> None:
+    tape, *_ = recorded()
+    with pytest.raises(GradcheckError, match="is not on the tape") as error:
+        end_to_end(tape, zeros(1))
+    assert error.value.hint == "pass the array that a launch of this tape wrote"
