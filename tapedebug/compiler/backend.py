@@ -26,11 +26,11 @@ def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     """
     from tapedebug._syntax import parsed
     from tapedebug.compiler.llvm.expressions import TranslationError
-    from tapedebug.compiler.llvm.library import Misfit
     from tapedebug.compiler.llvm.machine import object_code
     from tapedebug.compiler.llvm.simd.gathered_indices import has_plain
     from tapedebug.compiler.llvm.translate import translated
     from tapedebug.compiler.llvm.vectorizer_limits import is_searchable
+    from tapedebug.lang.lowering import Misfit
 
     tree = parsed(code)
     assembly = None if lanes is None else _in_lanes(tree, symbol, lanes)

@@ -270,10 +270,6 @@ def widened(builder: Builder, value: Value, depth: int = 8) -> Value:
     return builder.apply("to_i64", value)
 
 
-GROWING = frozenset({"add", "mul", "floordiv", "mod", "div", "to_i32", "to_i64", "from_end", "bit_and"})
-"""Operations of integers whose result is not negative where no operand is (overflow aside)."""
-
-
 def not_negative(builder: Builder, value: Value, depth: int = 8) -> bool:
     """Whether an index is known not to be negative: threads, counters, lengths, and what is made of them."""
     number = constant_of(value)
@@ -287,7 +283,7 @@ def not_negative(builder: Builder, value: Value, depth: int = 8) -> bool:
     if op.kind in ("thread", "extent", "trip_count"):
         return True
     operands = op.args[1:] if op.kind == "where" else op.args
-    made = op.kind in GROWING or op.kind == "where"
+    made = op.kind == "where" or (op.kind in RULES and RULES[op.kind].natural)
     return made and all(not_negative(builder, a, depth - 1) for a in operands)
 
 

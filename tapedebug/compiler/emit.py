@@ -32,26 +32,6 @@ from tapedebug.compiler.layout import Layout
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
-WIDENED = frozenset({"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor", "invert"})
-"""Operators that Numba computes in 64 bits."""
-EXACT = frozenset(
-    {
-        "to_f16",
-        "f16_of_bits",
-        "where",
-        "stop_gradient",
-        "neg",
-        "abs",
-        "sign",
-        "sign0",
-        "floor",
-        "ceil",
-        "trunc",
-    }
-)
-"""Rules whose value is a half where their operands are halves: nothing is rounded."""
-
-
 GRID = 1.3
 """A rounded twin holds float32 numbers divided by this: it errs as much as float32, but elsewhere."""
 
@@ -317,11 +297,12 @@ class _Emitter(NativeWriter, TraceWriter):
             if self.f64 and kind.endswith("_f32"):
                 kind = kind.removesuffix("f32") + "f64"
             text = RULES[kind].text.format(*(self._text(a) for a in op.args))
-        if kind in WIDENED:
+        rule = RULES[kind]
+        if rule.is_operator:
             text = self._wrapped(text, op.result.type)
-        if self._is_half(op.result.type) and kind not in EXACT:
+        if self._is_half(op.result.type) and not rule.exact:
             text = f"to_f16({text})"
-        if self.rounded and op.result.type is t.float32 and kind not in EXACT:
+        if self.rounded and op.result.type is t.float32 and not rule.exact:
             text = f"f64(to_f32(({text}) * f64({GRID}))) * f64({1 / GRID})"
         self._line(f"{self._name(op.result)} = {text}")
 

@@ -16,7 +16,8 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils, compiler, registry
 
-from tapedebug.compiler.llvm.library import LIBRARY, NATIVES, Misfit, call_of, module_of
+from tapedebug.compiler.llvm.library import LIBRARY, NATIVES, call_of, module_of
+from tapedebug.lang.lowering import FUNCTIONS, Misfit
 
 SCALARS = {
     "f32": types.float32,
@@ -81,14 +82,16 @@ def embedded(name: str) -> Callable[..., Any]:
         return TYPES[call.result](*operands), generate
 
     # Numba wants the number of operands from the signature.
-    names = [f"x{place}" for place in range(arity(LIBRARY.get(name) or NATIVES[name]))]
+    names = [f"x{place}" for place in range(arity(name))]
     scope = {"typed": typed}
     return intrinsic(eval(f"lambda {', '.join(['context', *names])}: typed({', '.join(names)})", scope))
 
 
-def arity(make: Callable[..., Any]) -> int:
-    """How many operands a function of the library takes."""
-    parameters = inspect.signature(make).parameters.values()
+def arity(name: str) -> int:
+    """The number of operands of a function of generated text."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name].arity
+    parameters = inspect.signature(LIBRARY.get(name) or NATIVES[name]).parameters.values()
     return sum(p.default is p.empty for p in parameters)
 
 
@@ -99,7 +102,7 @@ def namespace() -> dict[str, Any]:
         names[code] = {"f32": np.float32, "f64": np.float64}.get(code) or getattr(
             np, f"{'u' * (code[0] == 'u')}int{code[1:]}"
         )
-    return names | {name: embedded(name) for name in LIBRARY}
+    return names | {name: embedded(name) for name in (*LIBRARY, *FUNCTIONS)}
 
 
 NAMESPACE: dict[str, Callable[..., Any]] = namespace()

@@ -51,7 +51,7 @@ def processor() -> str:
     from tapedebug.compiler import target_fingerprint
 
     made_by = target_fingerprint.digest_of(
-        "compiler/llvm/", "compiler/numba_library.py", "compiler/backend.py"
+        "compiler/llvm/", "lang/", "compiler/numba_library.py", "compiler/backend.py"
     )
     glibc = "CS_GNU_LIBC_VERSION"
     libc = os.confstr(glibc) if glibc in getattr(os, "confstr_names", ()) else ""

@@ -1,6 +1,7 @@
 """What generated code calls, in NumPy: the same text runs as plain Python, line by line under a debugger.
 
-Slow, and the reference for `numba_library`: both give the same numbers, to the last bit of `sin` and such.
+Slow, and the reference for the compiled code: operations of the language are declared with their rules (in
+`lang.lowering`), the rest here.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.generated_source import GeneratedSource
-from tapedebug.compiler.llvm.erfinv import erfinv
 from tapedebug.compiler.native import build
 from tapedebug.compiler.native.function import CALLED
-from tapedebug.lang import types as t
+from tapedebug.lang.lowering import FUNCTIONS, NUMPY, converted
 
 C_TYPES: dict[str, Any] = {
     "f32": ctypes.c_float,
@@ -29,10 +29,6 @@ C_TYPES: dict[str, Any] = {
     },
     "b1": ctypes.c_bool,
 }
-NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS if s is not t.float16}
-SAME_NAME = "sqrt cbrt exp log log2 log10 sin cos tan sinh cosh tanh floor ceil trunc rint"
-RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
-RENAMED |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
 
 
 class Interpreted:
@@ -92,77 +88,6 @@ class _Memory:
 
 def _pointer(code: str) -> Callable[..., Any]:
     return lambda args, slot: _Memory(code, args[slot] & (2**64 - 1))
-
-
-def _cast(code: str) -> Callable[..., Any]:
-    number: Callable[..., Any] = NUMPY[code]
-    if code[0] not in "iu":
-        return number
-    limits = np.iinfo(NUMPY[code])
-
-    def cast(x: Any) -> Any:
-        if isinstance(x, np.floating):
-            whole = 0 if np.isnan(x) else int(min(max(float(x), float(limits.min)), float(limits.max)))
-            return number(min(whole, int(limits.max)))
-        # Wraps as machine integers do; NumPy refuses Python integers that are too large.
-        return number((int(x) - int(limits.min)) % 2**limits.bits + int(limits.min))
-
-    return cast
-
-
-def _of(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy function, in the operands' own type."""
-    return lambda *x: x[0].dtype.type(f(*x))
-
-
-def _same_integer(x: Any, value: int) -> Any:
-    """An integer in the type of `x`: int64 may be a Python integer in generated code."""
-    code = "i64" if isinstance(x, int) else f"{x.dtype.kind}{8 * x.dtype.itemsize}"
-    return NAMESPACE[f"to_{code}"](value)
-
-
-def _of_bits(scalar: type[t.Scalar]) -> Callable[[Any], Any]:
-    def of_bits(x: Any) -> Any:
-        number = np.int64(x) if isinstance(x, int) else np.asarray(x)
-        return np.frombuffer(number.tobytes(), scalar.numpy)[0]
-
-    return of_bits
-
-
-def _divide(x: Any, y: Any) -> Any:
-    if not y:
-        return _same_integer(x, 0)
-    quotient = abs(int(x)) // abs(int(y))
-    return _same_integer(x, quotient if (x < 0) == (y < 0) else -quotient)
-
-
-def _floor_divide(x: Any, y: Any) -> Any:
-    if isinstance(x, np.floating):
-        return np.floor(x / y)
-    return _same_integer(x, int(x) // int(y) if y else 0)
-
-
-def _remainder(x: Any, y: Any) -> Any:
-    if isinstance(x, np.floating):
-        return np.fmod(x, y)
-    rest = abs(int(x)) % abs(int(y)) if y else 0
-    return _same_integer(x, rest if x > 0 else -rest)
-
-
-def _shift(left: bool) -> Callable[..., Any]:
-    def shift(x: Any, y: Any) -> Any:
-        bits = 64 if isinstance(x, int) else 8 * x.dtype.itemsize
-        count = int(y) if 0 <= int(y) < bits else bits
-        return _same_integer(x, int(x) << count if left else int(x) >> count)
-
-    return shift
-
-
-def _pcg(state: Any) -> Any:
-    """The hash of a state of random numbers."""
-    word = (int(state) * 747796405 + 2891336453) % 2**32
-    word = ((word >> ((word >> 28) + 4)) ^ word) * 277803737 % 2**32
-    return np.uint32((word >> 22) ^ word)
 
 
 def _native(symbol: str) -> Callable[..., None]:
@@ -227,50 +152,21 @@ def _namespace() -> dict[str, Any]:
         "nan": math.nan,
         "inf": math.inf,
         "arg_f64": lambda args, slot: np.float64(ctypes.c_double.from_address(args.address + 8 * slot).value),
-        "select": lambda condition, yes, no: yes if condition else no,
-        "unit": _of(lambda x: np.clip(x, -1, 1)),
         "inside": lambda index, length: index if 0 <= index < length else 0,
-        "trip_count": lambda start, stop, step: len(range(int(start), int(stop), int(step))) if step else 0,
-        "m_abs": abs,
-        "m_erf": _of(math.erf),
-        "m_erfc": _of(math.erfc),
-        "m_erfinv": _of(lambda x: erfinv(float(x))),
-        "m_sign": lambda x: type(x)(-1 if x < 0 else 1),
-        "m_sign0": lambda x: type(x)(int(x > 0) - int(x < 0)),
-        "m_round": _of(lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5)),
-        "c_div": _divide,
-        "floor_div": _floor_divide,
-        "c_mod": _remainder,
-        "shl": _shift(left=True),
-        "shr": _shift(left=False),
         "journal_at": lambda args, slot: _Journal(args[slot]),
         "tell": lambda journal, *words: journal.write(*words),
         "fail": lambda journal, *words: journal.fail(*words),
-        "rand_pcg": _pcg,
-        "to_f16": lambda x: np.float32(np.float16(x)),  # a half is held as a float32
-        "half_bits": lambda x: np.float16(x).view(np.uint16),
-        "half_value": lambda bits: np.float32(np.uint16(bits).view(np.float16)),
-        "single": lambda x: np.float64(np.float32(x)),
         "stack_new": dict,
         "stack_ensure": lambda stack, count: None,
         "stack_free": dict.clear,
         "stack_zeros": _stack_zeros,
         "stack_address": lambda stack: ctypes.addressof(stack["memory"]),
     }
-    for code in ("f32", "f64"):
-        number = NUMPY[code]
-        names[f"centred_{code}"] = lambda x, number=number: number((int(x) >> 8) * 2.0**-24 - 0.5)
-        names[f"direction_{code}"] = lambda part, length: part / length if length > 0 else length
+    names |= {function.name: function.python for function in FUNCTIONS.values()}
     for code in NUMPY:
-        names[code] = names[f"to_{code}"] = _cast(code)
+        names[code] = converted(code)
         names[f"ptr_{code}"] = _pointer(code)
         names[f"put_{code}"], names[f"get_{code}"] = _stack_put, lambda stack, place: stack[int(place)]
-    for scalar in t.SCALARS:
-        names[f"{scalar.code}_of_bits"] = _of_bits(scalar)
-    for name in SAME_NAME.split():
-        names[f"m_{name}"] = _of(getattr(np, name))
-    for name, called in RENAMED.items():
-        names[f"m_{name}"] = _of(getattr(np, called))
     return names
 
 

@@ -41,33 +41,8 @@ SPECIAL = {
     "vector": "Vector of these numbers, of one number `length` times, or zeros.",
 }
 
-# Rules that users call by name; the others are what operators and conversions mean.
-SCALAR_FUNCTIONS = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cbrt",
-    "cos",
-    "cosh",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "floordiv",
-    "log",
-    "log10",
-    "log2",
-    "pow",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-]
+SCALAR_FUNCTIONS = sorted(name for name, rule in RULES.items() if rule.public)
+"""Rules that users call by name; the others are what operators and conversions mean."""
 OPERATORS = {"add", "sub", "neg", "mul", "div", "matmul", "eq", "ne"}
 OPERATORS |= {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
 """Composites that are written as operators."""

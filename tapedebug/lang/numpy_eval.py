@@ -16,6 +16,7 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import in_python
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Expr, Quantity, RuleError
 from tapedebug.lang.rules._table import Rule
 from tapedebug.lang.rules.random import Stream
@@ -41,7 +42,7 @@ class NumpyEval:
         unit = RULES[rule]
         kind = unit.result([a.type for a in args])
         with np.errstate(all="ignore"):
-            value = eval(_code(rule), _names(), {f"x{k}": a.number for k, a in enumerate(args)})
+            value = eval(_code(rule), in_python(), {f"x{k}": a.number for k, a in enumerate(args)})
             return Number(kind.numpy.type(value), kind)
 
     def repeat(self, count: int, values: Sequence[Number], step: Callable[..., Any]) -> Sequence[Number]:
@@ -61,14 +62,6 @@ OF_INTEGERS = frozenset({"quat_from_euler"})
 @functools.cache
 def _code(rule: str) -> CodeType:
     return compile(RULES[rule].text.format(*(f"x{k}" for k in range(9))), f"<{rule}>", "eval")
-
-
-@functools.cache
-def _names() -> dict[str, Any]:
-    """What the texts of rules call, in NumPy."""
-    from tapedebug.compiler.python_library import NAMESPACE
-
-    return NAMESPACE
 
 
 def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:

@@ -12,8 +12,9 @@ from tapedebug._config import CHOICES
 from tapedebug.compiler import backend
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.llvm.expressions import TranslationError, constant
-from tapedebug.compiler.llvm.library import LIBRARY, Misfit, call_of
+from tapedebug.compiler.llvm.library import LIBRARY, call_of
 from tapedebug.compiler.llvm.translate import translated
+from tapedebug.lang.lowering import FUNCTIONS, Misfit
 from tests.compiler.generator import program
 from tests.compiler.harness import run
 from tests.compiler.test_generated import THREADS, arguments, load
@@ -202,7 +203,7 @@ def test_constants_are_rounded_once() -> None:
 def test_every_library_function_has_a_python_twin() -> None:
     from tapedebug.compiler.python_library import NAMESPACE
 
-    assert LIBRARY.keys() | {"stack_new"} <= NAMESPACE.keys()
+    assert LIBRARY.keys() | FUNCTIONS.keys() | {"stack_new"} <= NAMESPACE.keys()
 
 
 def test_library_refuses_what_does_not_fit() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.llvm.machine import vector_bits
-from tapedebug.compiler.llvm.simd.vector_trig import LARGEST, sined
+from tapedebug.compiler.llvm.simd.vector_calls import Vectors
+from tapedebug.lang.rules._vector_functions import LARGEST, sine
 from tests.compiler.both_ways import scalar_functions
 from tests.compiler.harness import run
 
@@ -45,7 +46,7 @@ def found(kernel: Any, x: np.ndarray) -> np.ndarray:
 
 def inline() -> bool:
     """Whether this machine's are: it has fused products, and a C library for what is rare."""
-    return sined("m_sin", ("f32",), 8, vector_bits()) is not None
+    return sine(Vectors(8, vector_bits(), fast=True), ("f32",)) is not None
 
 
 @pytest.mark.parametrize(("kernel", "true"), BOTH)
@@ -87,6 +88,6 @@ def test_zeros_keep_their_sign_and_the_smallest_numbers_their_value(bits: int) -
 
 
 def test_other_functions_and_precisions_are_left_to_the_c_library() -> None:
-    assert sined("m_tan", ("f32",), 16, 512) is None
-    assert sined("m_sin", ("f64",), 8, 512) is None
-    assert sined("m_sin", ("f32",), 4, 128) is None
+    assert sine(Vectors(16, 512, fast=False), ("f32",)) is None
+    assert sine(Vectors(8, 512, fast=True), ("f64",)) is None
+    assert sine(Vectors(4, 128, fast=True), ("f32",)) is None

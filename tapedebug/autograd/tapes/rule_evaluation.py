@@ -25,7 +25,7 @@ _CODE: dict[str, Any] = {}
 
 def evaluate(text: str, operands: Sequence[Any]) -> Any:
     """Return the value of a rule's text on NumPy scalars."""
-    from tapedebug.compiler.python_library import NAMESPACE
+    from tapedebug.lang.lowering import in_python
 
     code = _CODE.get(text)
     if code is None:
@@ -34,7 +34,7 @@ def evaluate(text: str, operands: Sequence[Any]) -> Any:
     numbers = {f"x{i}": item for i, item in enumerate(operands)}
     try:
         with np.errstate(all="ignore"):
-            return eval(code, {"__builtins__": {}, **NAMESPACE, **numbers})
+            return eval(code, {"__builtins__": {}, **in_python(), **numbers})
     except (AttributeError, KeyError, NameError, OverflowError, TypeError, ValueError) as error:
         # or it is not for this type
         raise CannotFollow(f"the operation {text} is not known here ({error})") from None

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from tapedebug.compiler.llvm import erfinv as erfinv
-from tapedebug.compiler.llvm import half as half
 from tapedebug.compiler.llvm import library as library
 from tapedebug.compiler.llvm import native as native
-from tapedebug.compiler.llvm import numbers as numbers
 from tapedebug.compiler.llvm import print_buffer as print_buffer
-from tapedebug.compiler.llvm import random as random
 from tapedebug.compiler.llvm import stacks as stacks

@@ -7,17 +7,8 @@ import struct
 
 import numpy as np
 
-from tapedebug.compiler.llvm.library import (
-    BITS,
-    FLOATS,
-    INTEGERS,
-    Misfit,
-    call_of,
-    cast,
-    in_memory,
-    llvm_type,
-    scalar,
-)
+from tapedebug.compiler.llvm.library import call_of, in_memory, scalar
+from tapedebug.lang.lowering import BITS, FLOATS, INTEGERS, Misfit, cast, llvm_type
 
 Operand = tuple[str, str]
 """The type of a value and how LLVM names it."""

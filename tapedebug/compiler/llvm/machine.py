@@ -30,6 +30,14 @@ def target_machine() -> Any:
 
 
 @cache
+def has_feature(name: str) -> bool:
+    """True if this processor has a feature, as LLVM names it."""
+    import llvmlite.binding as llvm
+
+    return bool(llvm.get_host_cpu_features().get(name))
+
+
+@cache
 def vector_bits() -> int:
     """How wide this processor's vectors are; where it is 256 or more, it has fused products."""
     import llvmlite.binding as llvm

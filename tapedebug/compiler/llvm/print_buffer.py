@@ -8,13 +8,14 @@ capacity. As the first words are those of a stack, values are written with `put_
 
 from __future__ import annotations
 
-from tapedebug.compiler.llvm.library import STACK, Call, defined, entry, fitting, slot_of
+from tapedebug.compiler.llvm.library import STACK, entry, slot_of
+from tapedebug.lang.lowering import Instructions, defined, fitting
 
 entry("journal_at")(slot_of(STACK))
 
 
 @entry("tell")
-def _tell(journal: str, remark: str, thread: str, count: str) -> Call:
+def _tell(journal: str, remark: str, thread: str, count: str) -> Instructions:
     """Begin a remark: its number, thread and count of values; gives the place of these."""
     operands = (journal, remark, thread, count)
     fitting(operands == (STACK, "i64", "i64", "i64"), *operands)
@@ -55,7 +56,7 @@ def _tell(journal: str, remark: str, thread: str, count: str) -> Call:
 
 
 @entry("fail")
-def _fail(journal: str, remark: str, thread: str, count: str) -> Call:
+def _fail(journal: str, remark: str, thread: str, count: str) -> Instructions:
     """Note which remark ends the launch, and its thread; gives the place of its values."""
     operands = (journal, remark, thread, count)
     fitting(operands == (STACK, "i64", "i64", "i64"), *operands)

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tapedebug.compiler.llvm.library import (
-    SCALARS,
-    STACK,
-    Call,
-    defined,
-    entry,
-    fitting,
-    in_memory,
-    llvm_type,
-)
+from tapedebug.compiler.llvm.library import STACK, entry, in_memory
+from tapedebug.lang.lowering import SCALARS, Instructions, defined, fitting, llvm_type
 
 GROW = """define internal ptr @td.grow(ptr %old, i64 %words) noinline cold nounwind {
   %bytes = mul i64 %words, 8
@@ -30,7 +22,7 @@ some:
 
 
 @entry("stack_ensure")
-def _stack_ensure(stack: str, count: str) -> Call:
+def _stack_ensure(stack: str, count: str) -> Instructions:
     """Room for `count` words; what is kept stays."""
     fitting((stack, count) == (STACK, "i64"), stack, count)
     body = """
@@ -53,32 +45,33 @@ done:
 
 
 @entry("stack_free")
-def _stack_free(stack: str) -> Call:
+def _stack_free(stack: str) -> Instructions:
     """Give the stack's memory back."""
     fitting(stack == STACK, stack)
     text = "{r}.at = load ptr, ptr {0}\ncall void @free(ptr {r}.at)"
-    return Call("void", text, ("declare void @free(ptr) nounwind",))
+    return Instructions("void", text, ("declare void @free(ptr) nounwind",))
 
 
-def _put(kind: str) -> Callable[..., Call]:
-    def put(stack: str, place: str, value: str) -> Call:
+def _put(kind: str) -> Callable[..., Instructions]:
+    def put(stack: str, place: str, value: str) -> Instructions:
         fitting((stack, place, value) == (STACK, "i64", kind), stack, place, value)
         text = "{r}.base = load ptr, ptr {0}\n{r}.word = getelementptr i64, ptr {r}.base, i64 {1}\n"
         stored = "{2}"
         if kind == "b1":
             text, stored = text + "{r}.byte = zext i1 {2} to i8\n", "{r}.byte"
-        return Call("void", f"{text}store {llvm_type(in_memory(kind))} {stored}, ptr {{r}}.word")
+        return Instructions("void", f"{text}store {llvm_type(in_memory(kind))} {stored}, ptr {{r}}.word")
 
     return put
 
 
-def _get(kind: str) -> Callable[..., Call]:
-    def get(stack: str, place: str) -> Call:
+def _get(kind: str) -> Callable[..., Instructions]:
+    def get(stack: str, place: str) -> Instructions:
         fitting((stack, place) == (STACK, "i64"), stack, place)
         text = "{r}.base = load ptr, ptr {0}\n{r}.word = getelementptr i64, ptr {r}.base, i64 {1}\n"
         if kind == "b1":
-            return Call(kind, text + "{r}.byte = load i8, ptr {r}.word\n{r} = trunc i8 {r}.byte to i1")
-        return Call(kind, f"{text}{{r}} = load {llvm_type(kind)}, ptr {{r}}.word")
+            text += "{r}.byte = load i8, ptr {r}.word\n{r} = trunc i8 {r}.byte to i1"
+            return Instructions(kind, text)
+        return Instructions(kind, f"{text}{{r}} = load {llvm_type(kind)}, ptr {{r}}.word")
 
     return get
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from tapedebug._syntax import parsed
 from tapedebug.compiler.llvm.expressions import Expressions, Operand, TranslationError
-from tapedebug.compiler.llvm.library import llvm_type
+from tapedebug.lang.lowering import llvm_type
 
 
 def translated(code: str | ast.Module, symbol: str) -> str:

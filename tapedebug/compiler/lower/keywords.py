@@ -10,6 +10,7 @@ import numpy as np
 
 from tapedebug.compiler.lower._context import Context, hashable
 from tapedebug.lang.builtins import BUILTINS
+from tapedebug.lang.lowering import FUNCTIONS
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
 
 Signature = tuple[str, ...]
@@ -38,8 +39,7 @@ _OWN: dict[str, tuple[Signature, ...]] = {
     "transform_set_rotation": (("xform", "q"),),
     "transform_set_translation": (("xform", "p"),),
     **_DRAWN,
-    "atan2": (("y", "x"),),
-    **dict.fromkeys(("add", "sub", "mul", "div", "floordiv"), (("a", "b"),)),
+    **dict.fromkeys(("add", "sub", "mul", "div"), (("a", "b"),)),
     "invert": (("a",),),
     "isfinite": (("a",),),
     "isinf": (("a",),),
@@ -60,7 +60,7 @@ def signatures(name: str) -> tuple[Signature, ...]:
         entry = COMPOSITES[name]
         return (entry.operands,) if not entry.operands[0].startswith("*") else ()
     if name in RULES:
-        return (("x", "y", "z")[: RULES[name].arity],)
+        return (RULES[name].operands,)
     return ()
 
 
@@ -89,35 +89,15 @@ def in_order(ctx: Context, node: ast.Call, name: str) -> ast.Call:
 
 # Python's functions -----------------------------------------------------------------------------------------
 
-_SAME = (
-    *(
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-    ),
-    *("exp", "log", "log2", "log10", "sqrt", "cbrt", "pow", "erf", "erfc", "floor", "ceil", "trunc"),
-    *("degrees", "radians", "isnan", "isinf", "isfinite"),
-)
+_ELEMENTARY = {name: FUNCTIONS[f"m_{name}"] for name in RULES if f"m_{name}" in FUNCTIONS}
+_COMPOSITE = ("degrees", "radians", "isnan", "isinf", "isfinite")
+_NAMES = [*(name for name, function in _ELEMENTARY.items() if function.numpy or function.symbol), *_COMPOSITE]
 """Functions of `math` that give the same in a kernel (rounding gives floats there)."""
-_NUMPY = {
-    **{name: name for name in _SAME if hasattr(np, name)},
-    **{"absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2"},
-    **{"arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "power": "pow", "rint": "rint"},
-    **{"minimum": "min", "maximum": "max", "fmod": "mod"},
-}
 PYTHON: dict[Any, str] = {
-    **{getattr(math, name): name for name in _SAME if hasattr(math, name)},
-    **{getattr(np, theirs): ours for theirs, ours in _NUMPY.items()},
+    **{getattr(math, name): name for name in _NAMES if hasattr(math, name)},
+    **{function.numpy: name for name, function in _ELEMENTARY.items() if function.numpy is not None},
+    **{getattr(np, name): name for name in _COMPOSITE},
+    **{np.absolute: "abs", np.minimum: "min", np.maximum: "max", np.fmod: "mod"},
     **{abs: "abs", min: "min", max: "max", round: "round", pow: "pow", math.fabs: "abs", math.fmod: "mod"},
 }
 """What functions of Python, `math` and NumPy are called in the language, where they mean the same."""

@@ -22,10 +22,6 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
 LENGTH = "norm_of_square"
-ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "neg"})
-"""Functions that are 0 at 0, with a finite slope."""
-EVEN = {"cos": -1.0, "cosh": 1.0}
-"""Functions that are 1 at 0, without a slope, and their curvature there."""
 CONVERSIONS = frozenset({"to_f16", "to_f32", "to_f64"})
 DEPTH = 24
 """How many operations are looked back, one behind the other."""
@@ -146,8 +142,9 @@ class _Directions(Adder):
         if length is None or not all(map(self._of(length).vanishes, op.args)):
             return False
         slopes = [self._of(length).slope(b, a) for a in op.args]
-        if op.kind in EVEN:
-            curved = b.constant(0.5 * EVEN[op.kind], result.type)
+        curvature = RULES[op.kind].curvature if op.kind in RULES else None
+        if curvature is not None:
+            curved = b.constant(0.5 * curvature, result.type)
             half = b.apply("mul", curved, b.apply("mul", slopes[0], slopes[0]))
         elif op.kind == "mul":
             half = b.apply("mul", *slopes)
@@ -212,7 +209,7 @@ class _OfLength:
         if op.kind not in RULES or not self.depends(value):
             return False
         zero = [self.vanishes(a, depth) for a in op.args]
-        if op.kind in ODD or op.kind in CONVERSIONS:
+        if RULES[op.kind].odd or op.kind in CONVERSIONS:
             return zero[0]
         if op.kind == "mul":
             return any(zero)
@@ -232,7 +229,9 @@ class _OfLength:
         if constant_of(value) == 1:
             return True
         op = value.op
-        return op is not None and op.kind in EVEN and self.vanishes(op.args[0], depth)
+        if op is None or op.kind not in RULES or RULES[op.kind].curvature is None:
+            return False
+        return self.vanishes(op.args[0], depth)
 
     def slope(self, b: Builder, value: Value, depth: int = DEPTH) -> Value:
         """The derivative of a value by the length; 0 where it is not made of it."""

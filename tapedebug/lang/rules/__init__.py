@@ -6,6 +6,8 @@ from tapedebug.lang.rules import choice as choice
 from tapedebug.lang.rules import componentwise as componentwise
 from tapedebug.lang.rules import conversions as conversions
 from tapedebug.lang.rules import decompositions as decompositions
+from tapedebug.lang.rules import elementary as elementary
+from tapedebug.lang.rules import integers as integers
 from tapedebug.lang.rules import matrix as matrix
 from tapedebug.lang.rules import noise as noise
 from tapedebug.lang.rules import operators as operators

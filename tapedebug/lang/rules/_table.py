@@ -1,4 +1,4 @@
-"""The rule table: what an operation is, in one unit (typing, value, derivatives, one line of documentation).
+"""The rule table: what an operation is, in one unit (typing, value, derivatives, lowerings, documentation).
 
 Two kinds of entries. A *rule* is an operation on scalars, with the partial derivative by each operand; the
 adjoint (`adj_x += partial * adj_r`) and the tangent (`dot_r = Σ partial * dot_x`) both follow from it. A
@@ -7,13 +7,15 @@ adjoint (`adj_x += partial * adj_r`) and the tangent (`dot_r = Σ partial * dot_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import FUNCTIONS, Function
 
 NOT_DIFFERENTIABLE = "not differentiable"
 """Declares that a rule has no derivative: its operands' adjoints get nothing from it."""
@@ -118,6 +120,8 @@ class Select:
     condition: Expr
 
 
+CALL = re.compile(r"(\w+)\(")
+"""A call in the text of a rule."""
 Partial = Callable[..., "Expr | float | Select"]
 
 
@@ -129,11 +133,18 @@ class Rule:
         name: The name in the IR.
         doc: One line.
         result: The result's type from the operands' types; raises `RuleError` where they do not fit.
-        text: The value as generated source, with `{0}`, `{1}`, … for the operands.
+        text: The value as generated source, with `{0}`, `{1}`, … for the operands: operators, which every
+            target has, and calls of functions of `lang.lowering`, which have a lowering for each.
         partials: One function an operand, `(operands…, result) -> ∂result/∂operand` (None: always zero), or
             `NOT_DIFFERENTIABLE`.
         fold: The value on constants, in NumPy; None where constants are left to the code generator.
         beside: How many operands follow that only derivatives use.
+        operands: Their names, as programs may pass them by keyword.
+        public: Whether programs call it by its name.
+        exact: Whether its value needs no rounding where its operands were rounded to the result's type.
+        natural: Whether it is not negative where no operand is, of integers and but for overflow.
+        odd: Whether it is 0 at 0, with a finite slope.
+        curvature: Its curvature at 0, if it is 1 there, without a slope; else None.
     """
 
     name: str
@@ -143,6 +154,12 @@ class Rule:
     partials: tuple[Partial | None, ...] | str
     fold: Callable[..., Any] | None = None
     beside: int = 0
+    operands: tuple[str, ...] = ()
+    public: bool = False
+    exact: bool = False
+    natural: bool = False
+    odd: bool = False
+    curvature: float | None = None
 
     @property
     def arity(self) -> int:
@@ -153,6 +170,16 @@ class Rule:
     def differentiable(self) -> bool:
         """Whether the rule has derivatives."""
         return not isinstance(self.partials, str)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The functions that its text calls."""
+        return tuple(CALL.findall(self.text))
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether its text is an operator on its operands, which computes integers in 64 bits in Python."""
+        return self.text != "{0}" and not self.calls
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,18 +229,41 @@ def rule(
     doc: str,
     *,
     result: Callable[[Sequence[Any]], Any],
-    text: str,
+    lowering: Function | str,
     partials: tuple[Partial | None, ...] | str,
     fold: Callable[..., Any] | None = None,
     beside: int = 0,
+    operands: tuple[str, ...] = (),
+    public: bool = False,
+    exact: bool = False,
+    natural: bool = False,
+    odd: bool = False,
+    curvature: float | None = None,
 ) -> Rule:
-    """Enter a scalar rule into the table; it needs a partial (or None) for each of its operands."""
+    """Enter a scalar rule into the table; the arguments are those of `Rule`, but for its lowering.
+
+    The lowering is a function, which is called with the operands, or a text of operators and functions.
+
+    Raises:
+        ValueError: An operand has no partial (or None), or a function that it calls no lowering.
+    """
+    text = lowering if isinstance(lowering, str) else lowering.call()
     unit = Rule(name, doc, result, text, partials, fold, beside)
     if not isinstance(partials, str) and len(partials) != unit.arity:
         raise ValueError(f"rule {name!r} has {unit.arity} operands but {len(partials)} partial derivatives")
+    if missing := [called for called in unit.calls if called not in FUNCTIONS]:
+        raise ValueError(f"rule {name!r} calls {missing[0]!r}, which has no lowering")
     if name in RULES:
         raise ValueError(f"rule {name!r} is in the table already")
-    RULES[name] = unit
+    RULES[name] = unit = replace(
+        unit,
+        operands=operands or ("x", "y", "z")[: unit.arity],
+        public=public,
+        exact=exact,
+        natural=natural,
+        odd=odd,
+        curvature=curvature,
+    )
     return unit
 
 
@@ -315,6 +365,17 @@ def truth(operands: Sequence[Any]) -> Any:
             f"takes truth values (bool); got {name_list(operands)}", "write a comparison, such as `n != 0`"
         )
     return t.bool
+
+
+def typed(result: Any, *operands: Any) -> Callable[[Sequence[Any]], Any]:
+    """Typing of a rule that the compiler uses itself: operands of these types, and no others."""
+
+    def check(found: Sequence[Any]) -> Any:
+        if tuple(found) != operands:
+            raise RuleError(f"takes {name_list(operands)}; got {name_list(found)}", "convert them")
+        return result
+
+    return check
 
 
 def numpy_fold(function: Callable[..., Any]) -> Callable[..., Any]:

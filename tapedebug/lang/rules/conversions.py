@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import (
+    BITS,
+    Function,
+    Instructions,
+    cast,
+    converted,
+    fitting,
+    function,
+    llvm_type,
+)
+from tapedebug.lang.rules._halves import to_half
 from tapedebug.lang.rules._table import NOT_DIFFERENTIABLE, RuleError, numpy_fold, rule
+
+
+def _conversion(target: type[t.Scalar]) -> Function:
+    code = target.code
+    if target is t.float16:
+        return to_half
+    return function(f"to_{code}", converted(code), lambda source: cast(source, code))
 
 
 def _convert(target: type[t.Scalar]) -> None:
@@ -14,10 +34,12 @@ def _convert(target: type[t.Scalar]) -> None:
         f"to_{target.code}",
         f"Conversion to {target.__name__}; from a float to an integer it truncates.",
         result=lambda operands: target,
-        text=f"to_{target.code}({{0}})",
+        lowering=_conversion(target),
         # Conversions between float types are differentiable; the compiler skips operands that are not floats.
         partials=(lambda x, r: 1.0,) if target in t.FLOATS else NOT_DIFFERENTIABLE,
         fold=numpy_fold(target.numpy.type),
+        exact=target is t.float16,
+        natural=target in (t.int32, t.int64),
     )
 
 
@@ -42,11 +64,37 @@ def _same_size(target: type[t.Scalar]) -> Any:
     return result
 
 
+def _bits_in_python(target: type[t.Scalar]) -> Callable[[Any], Any]:
+    def of_bits(x: Any) -> Any:
+        number = np.int64(x) if isinstance(x, int) else np.asarray(x)
+        return np.frombuffer(number.tobytes(), target.numpy)[0]
+
+    return of_bits
+
+
+def _bits_in_llvm(target: str) -> Callable[..., Instructions]:
+    def of_bits(source: str) -> Instructions:
+        fitting(source in BITS and BITS[source] == BITS[target], source)
+        old, new = llvm_type(source), llvm_type(target)
+        return Instructions(target, "" if old == new else f"{{r}} = bitcast {old} {{0}} to {new}")
+
+    return of_bits
+
+
+def _of_bits(target: type[t.Scalar]) -> Function | str:
+    """The function; of a half, which generated code holds as a float32, the value of its bits."""
+    code = target.code
+    if target is t.float16:
+        return "half_value(u16_of_bits({0}))"
+    return function(f"{code}_of_bits", _bits_in_python(target), _bits_in_llvm(code))
+
+
 for _target in (*t.INTEGERS, *t.FLOATS):
     rule(
         f"{_target.code}_of_bits",
         f"The {_target.__name__} that has the bits of a number of another type.",
         result=_same_size(_target),
-        text=f"{_target.code}_of_bits({{0}})",
+        lowering=_of_bits(_target),
         partials=NOT_DIFFERENTIABLE,
+        exact=_target is t.float16,
     )

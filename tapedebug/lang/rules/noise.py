@@ -7,11 +7,13 @@ at the corners of a cell, blended by a polynomial of degree 5: its first two der
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import Instructions, double, fitting, function, llvm_type
 from tapedebug.lang.rules._quantities import inner, scalar, vector
 from tapedebug.lang.rules._table import (
     NOT_DIFFERENTIABLE,
@@ -21,27 +23,59 @@ from tapedebug.lang.rules._table import (
     composite,
     name_list,
     rule,
+    typed,
 )
-from tapedebug.lang.rules.random import next_field, require_state
+from tapedebug.lang.rules.random import UNIT, next_field, require_state
 
 PRIMES = (73856093, 19349663, 53471161, 10000019)
 FIELDS = (10019689, 13112221)
 """What makes the states of the second and third of three independent fields."""
 
 
+def _centred(kind: type[t.Scalar]) -> Callable[[Any], Any]:
+    return lambda state: kind.numpy.type((int(state) >> 8) * 2.0**-24 - 0.5)
+
+
+def _centred_instructions(kind: str) -> Callable[..., Instructions]:
+    def centred(state: str) -> Instructions:
+        fitting(state == "u32", state)
+        of = llvm_type(kind)
+        return Instructions(
+            kind,
+            f"{{r}}.bits = lshr i32 {{0}}, 8\n{{r}}.whole = uitofp i32 {{r}}.bits to {of}\n"
+            f"{{r}}.unit = fmul {of} {{r}}.whole, {double(UNIT)}\n{{r}} = fsub {of} {{r}}.unit, 0.5",
+        )
+
+    return centred
+
+
+def _direction(part: Any, length: Any) -> Any:
+    return part / length if length > 0 else length
+
+
+def _direction_instructions(part: str, length: str) -> Instructions:
+    fitting(part == length and part in ("f32", "f64"), part, length)
+    of = llvm_type(part)
+    return Instructions(
+        part,
+        f"{{r}}.some = fcmp ogt {of} {{1}}, 0.0\n{{r}}.ratio = fdiv {of} {{0}}, {{1}}\n"
+        f"{{r}} = select i1 {{r}}.some, {of} {{r}}.ratio, {of} 0.0",
+    )
+
+
 def _of_lattice(kind: type[t.Scalar]) -> None:
     rule(
         f"centred_{kind.code}",
         "The number in [-0.5, 0.5) that a state of random numbers stands for.",
-        result=lambda operands: kind,
-        text=f"centred_{kind.code}({{0}})",
+        result=typed(kind, t.uint32),
+        lowering=function(f"centred_{kind.code}", _centred(kind), _centred_instructions(kind.code)),
         partials=NOT_DIFFERENTIABLE,
     )
     rule(
         f"direction_{kind.code}",
         "A component of a random vector over its length; 0 where that is 0.",
-        result=lambda operands: kind,
-        text=f"direction_{kind.code}({{0}}, {{1}})",
+        result=typed(kind, kind, kind),
+        lowering=function(f"direction_{kind.code}", _direction, _direction_instructions),
         partials=NOT_DIFFERENTIABLE,
     )
 

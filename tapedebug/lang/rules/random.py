@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import Instructions, cast, fitting, function
 from tapedebug.lang.rules._quantities import scalar, vector
 from tapedebug.lang.rules._table import (
     NOT_DIFFERENTIABLE,
@@ -23,6 +25,7 @@ from tapedebug.lang.rules._table import (
     composite,
     name_list,
     rule,
+    typed,
 )
 
 UNIT = 2.0**-24
@@ -30,18 +33,48 @@ UNIT = 2.0**-24
 LEAST = float(np.float32(5.96e-8))
 """Added to what the logarithm of `randn` is taken of, which may be 0."""
 
+
+def _pcg(state: Any) -> Any:
+    word = (int(state) * 747796405 + 2891336453) % 2**32
+    word = ((word >> ((word >> 28) + 4)) ^ word) * 277803737 % 2**32
+    return np.uint32((word >> 22) ^ word)
+
+
+def _pcg_instructions(state: str) -> Instructions:
+    fitting(state == "u32", state)
+    return Instructions(
+        "u32",
+        """{r}.times = mul i32 {0}, 747796405
+{r}.word = add i32 {r}.times, -1403630843
+{r}.top = lshr i32 {r}.word, 28
+{r}.count = add i32 {r}.top, 4
+{r}.moved = lshr i32 {r}.word, {r}.count
+{r}.mixed = xor i32 {r}.moved, {r}.word
+{r}.spread = mul i32 {r}.mixed, 277803737
+{r}.low = lshr i32 {r}.spread, 22
+{r} = xor i32 {r}.low, {r}.spread""",
+    )
+
+
+def _single(x: str) -> Instructions:
+    down, up = cast(x, "f32"), cast("f32", x)
+    fitting(x == "f64", x)
+    text = down.text.replace("{r}", "{r}.narrow") + "\n" + up.text.replace("{0}", "{r}.narrow")
+    return Instructions(x, text)
+
+
 rule(
     "rand_pcg",
     "The state after a state of random numbers.",
-    result=lambda operands: t.uint32,
-    text="rand_pcg({0})",
+    result=typed(t.uint32, t.uint32),
+    lowering=function("rand_pcg", _pcg, _pcg_instructions),
     partials=NOT_DIFFERENTIABLE,
 )
 rule(
     "single",
     "A float64, rounded to the nearest float32.",
-    result=lambda operands: t.float64,
-    text="single({0})",
+    result=typed(t.float64, t.float64),
+    lowering=function("single", lambda x: np.float64(np.float32(x)), _single),
     partials=NOT_DIFFERENTIABLE,
 )
 

@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from tapedebug.compiler.llvm.expressions import Operand
-from tapedebug.compiler.llvm.library import FLOATS, llvm_type
 from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import Line, VectorValues
+from tapedebug.lang.lowering import FLOATS, llvm_type
 
 NOWHERE = str(-(2**63))
 """The place of a sum to which nothing has been added. Places of elements may be negative, where an axis is

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 
 from tapedebug.compiler.linker import VECTOR_LIBRARY
-from tapedebug.compiler.llvm.library import Call, call_of, llvm_type
+from tapedebug.compiler.llvm.library import call_of
+from tapedebug.lang.lowering import FUNCTIONS, Instructions, llvm_type, splat, vector_type
 
 KIND = r"(float|double|half|i\d+)"
 BINARY = re.compile(rf"([a-z]+(?: (?:nsw|nuw|exact))*)(?: (\w+))? {KIND} ([^ ,]+), ([^ ,]+)")
@@ -29,16 +31,6 @@ class Unvectored(Exception):
     """An instruction has no form for vectors here."""
 
 
-def vector(kind: str, width: int) -> str:
-    """The type of so many lanes in LLVM."""
-    return f"<{width} x {kind}>"
-
-
-def splat(kind: str, number: str) -> str:
-    """A number in every lane, as a constant."""
-    return f"splat ({kind} {number})"
-
-
 def shuffle(part: str, x: str, y: str, lanes: Iterable[int]) -> str:
     """These lanes of two vectors of one type, numbered through."""
     chosen = [f"i32 {lane}" for lane in lanes]
@@ -46,14 +38,14 @@ def shuffle(part: str, x: str, y: str, lanes: Iterable[int]) -> str:
 
 
 @cache
-def vectored(name: str, operands: tuple[str, ...], width: int) -> Call | None:
+def vectored(name: str, operands: tuple[str, ...], width: int) -> Instructions | None:
     """The instructions of a library function on vectors; None where it has other than simple ones."""
     call = call_of(name, operands)
     try:
         lines = [_line(line, width) for line in call.text.splitlines()]
     except Unvectored:
         return None
-    return Call(call.result, "\n".join(lines))
+    return Instructions(call.result, "\n".join(lines))
 
 
 def _line(line: str, width: int) -> str:
@@ -70,7 +62,7 @@ def _divided(target: str, division: re.Match[str], width: int) -> str:
     Processors divide vectors of floats, but not of integers.
     """
     word, kind, x, y = division.groups()
-    whole, wide = vector(kind, width), vector("double", width)
+    whole, wide = vector_type(kind, width), vector_type("double", width)
     sign = word[0]
     lines = [
         f"{target}.x = {sign}itofp {whole} {x} to {wide}",
@@ -87,7 +79,7 @@ def _divided(target: str, division: re.Match[str], width: int) -> str:
 
 def _instruction(text: str, width: int) -> str:
     def of(kind: str) -> str:
-        return vector(kind, width)
+        return vector_type(kind, width)
 
     def operand(kind: str, value: str) -> str:
         return value if value.startswith("{") else splat(kind, value)
@@ -118,84 +110,41 @@ def _instruction(text: str, width: int) -> str:
     raise Unvectored(text)
 
 
-def each(name: str, operands: tuple[str, ...], width: int) -> Call:
+def each(name: str, operands: tuple[str, ...], width: int) -> Instructions:
     """A call of a function that calls a library function for one lane after the other."""
     call = call_of(name, operands)
     types = [llvm_type(kind) for kind in operands]
     result = llvm_type(call.result)
     symbol = "@td.each." + "_".join((name, *operands))
-    passed = ", ".join(f"{vector(kind, width)} %{place}" for place, kind in enumerate(types))
+    passed = ", ".join(f"{vector_type(kind, width)} %{place}" for place, kind in enumerate(types))
     lines = [
-        f"define internal {vector(result, width)} {symbol}({passed}) noinline nounwind {{",
+        f"define internal {vector_type(result, width)} {symbol}({passed}) noinline nounwind {{",
         "start:",
         "  br label %lane",
         "lane:",
         "  %number = phi i64 [ 0, %start ], [ %next, %done ]",
-        f"  %found = phi {vector(result, width)} [ zeroinitializer, %start ], [ %more, %done ]",
+        f"  %found = phi {vector_type(result, width)} [ zeroinitializer, %start ], [ %more, %done ]",
         *(
-            f"  %x{place} = extractelement {vector(kind, width)} %{place}, i64 %number"
+            f"  %x{place} = extractelement {vector_type(kind, width)} %{place}, i64 %number"
             for place, kind in enumerate(types)
         ),
         *call.text.format(*(f"%x{place}" for place in range(len(types))), r="%r").splitlines(),
         "  br label %done",
         "done:",
-        f"  %more = insertelement {vector(result, width)} %found, {result} %r, i64 %number",
+        f"  %more = insertelement {vector_type(result, width)} %found, {result} %r, i64 %number",
         "  %next = add i64 %number, 1",
         f"  %again = icmp ult i64 %next, {width}",
         "  br i1 %again, label %lane, label %end",
         "end:",
-        f"  ret {vector(result, width)} %more",
+        f"  ret {vector_type(result, width)} %more",
         "}",
     ]
-    listed = ", ".join(f"{vector(kind, width)} {{{place}}}" for place, kind in enumerate(types))
-    text = f"{{r}} = call {vector(result, width)} {symbol}({listed})"
-    return Call(call.result, text, (*call.needs, "\n".join(lines)))
-
-
-SQRT = """define internal <16 x float> @td.sqrt(<16 x float> %x) alwaysinline nounwind {
-start:
-  %bits = bitcast <16 x float> %x to <16 x i32>
-  %above = sub <16 x i32> %bits, splat (i32 218103808)
-  %inside = icmp ult <16 x i32> %above, splat (i32 1694498816)
-  %lanes = bitcast <16 x i1> %inside to i16
-  %all = icmp eq i16 %lanes, -1
-  br i1 %all, label %usual, label %other
-usual:
-  %near = call <16 x float> @llvm.x86.avx512.rsqrt14.ps.512(<16 x float> %x, <16 x float> zeroinitializer, i16 -1)
-  %root.0 = fmul <16 x float> %x, %near
-  %half.0 = fmul <16 x float> %near, splat (float 0.5)
-  %minus.0 = fneg <16 x float> %root.0
-  %error = call <16 x float> @llvm.fma.v16f32(<16 x float> %minus.0, <16 x float> %half.0, <16 x float> splat (float 0.5))
-  %root.1 = call <16 x float> @llvm.fma.v16f32(<16 x float> %root.0, <16 x float> %error, <16 x float> %root.0)
-  %half.1 = call <16 x float> @llvm.fma.v16f32(<16 x float> %half.0, <16 x float> %error, <16 x float> %half.0)
-  %minus.1 = fneg <16 x float> %root.1
-  %rest = call <16 x float> @llvm.fma.v16f32(<16 x float> %minus.1, <16 x float> %root.1, <16 x float> %x)
-  %root = call <16 x float> @llvm.fma.v16f32(<16 x float> %rest, <16 x float> %half.1, <16 x float> %root.1)
-  ret <16 x float> %root
-other:
-  %slow = call <16 x float> @llvm.sqrt.v16f32(<16 x float> %x)
-  ret <16 x float> %slow
-}"""  # noqa: E501
-"""The square roots, rounded as the processor rounds them: two steps of Newton's from its estimate, with fused
-products. Of normal numbers from 2^-100 to 2^100 each of the 2^24 digits and parities of exponents was tried;
-others take the processor's own root, which takes three times as long."""
-
-
-def rooted(name: str, operands: tuple[str, ...], bits: int) -> Call | None:
-    """A square root that leaves the processor's divider to divisions, where it has estimates of 14 bits."""
-    if (name, operands, bits) != ("m_sqrt", ("f32",), 512):
-        return None
-    return Call("f32", "{r} = call <16 x float> @td.sqrt(<16 x float> {0})", (SQRT,))
+    listed = ", ".join(f"{vector_type(kind, width)} {{{place}}}" for place, kind in enumerate(types))
+    text = f"{{r}} = call {vector_type(result, width)} {symbol}({listed})"
+    return Instructions(call.result, text, (*call.needs, "\n".join(lines)))
 
 
 # Vector functions of the C library --------------------------------------------------------------------------
-
-FUNCTIONS = {
-    **{f"m_{name}": name for name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")},
-    **{f"m_{name}": name for name in ("asinh", "acosh", "atanh", "exp", "log", "log2", "log10", "cbrt")},
-    **{f"m_{name}": name for name in ("erf", "erfc", "atan2", "pow")},
-}
-"""By the names that generated text has; each in both precisions, where the C library has it."""
 
 
 @cache
@@ -208,40 +157,72 @@ def _vector_library() -> Callable[[str], bool]:
     return lambda symbol: hasattr(library, symbol)
 
 
-@cache
-def from_c_library(name: str, operands: tuple[str, ...], width: int, bits: int) -> Call | None:
-    """A call of the C library's vector function, for vectors of so many lanes, or None.
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The vectors that a function is compiled for: a `VectorTarget`.
 
-    Args:
-        name: The library function.
-        operands: The types of its operands.
-        width: How many lanes there are.
-        bits: How wide the processor's vectors are: 512 (AVX-512), 256 (AVX2) or 128.
+    Attributes:
+        width: The number of lanes.
+        bits: The width of the processor's vectors: 512 (AVX-512), 256 (AVX2) or 128.
+        fast: Whether vector functions of the C library are called.
     """
-    if name not in FUNCTIONS or set(operands) not in ({"f32"}, {"f64"}):
+
+    width: int
+    bits: int
+    fast: bool
+
+    def library(self, symbol: str, operands: tuple[str, ...]) -> Instructions | None:
+        """Return a call of the C library's vector function, or None where it has none."""
+        return _from_c_library(symbol, operands, self)
+
+
+@cache
+def at_once(name: str, operands: tuple[str, ...], vectors: Vectors) -> Instructions:
+    """The instructions of a function for all lanes: its own, the C library's, the scalar ones, or a loop."""
+    function = FUNCTIONS.get(name)
+    found = None
+    if function is not None:
+        if function.vector is not None:
+            found = function.vector(vectors, operands)
+        if found is None and vectors.fast:
+            found = library_call(name, operands, vectors)
+        if found is None and function.by_lane and not vectors.fast:
+            found = each(name, operands, vectors.width)
+    return found or vectored(name, operands, vectors.width) or each(name, operands, vectors.width)
+
+
+def library_call(name: str, operands: tuple[str, ...], vectors: Vectors) -> Instructions | None:
+    """Return the call of the C library's vector function that a function stands for, or None."""
+    function = FUNCTIONS.get(name)
+    return vectors.library(function.symbol, operands) if function is not None and function.symbol else None
+
+
+@cache
+def _from_c_library(symbol: str, operands: tuple[str, ...], vectors: Vectors) -> Instructions | None:
+    if set(operands) not in ({"f32"}, {"f64"}):
         return None
-    kind = operands[0]
+    kind, width = operands[0], vectors.width
     size = 32 if kind == "f32" else 64
-    lanes = min(bits // size, width)
+    lanes = min(vectors.bits // size, width)
     letter = {512: "e", 256: "d", 128: "b"}.get(lanes * size)
     if letter is None:
         return None
-    symbol = f"_ZGV{letter}N{lanes}{'v' * len(operands)}_{FUNCTIONS[name]}{'f' if kind == 'f32' else ''}"
+    symbol = f"_ZGV{letter}N{lanes}{'v' * len(operands)}_{symbol}{'f' if kind == 'f32' else ''}"
     if not _vector_library()(symbol):
         return None
     of = llvm_type(kind)
-    part = vector(of, lanes)
+    part = vector_type(of, lanes)
     taken = ", ".join([part] * len(operands))
     declared = f"declare {part} @{symbol}({taken}) nounwind willreturn memory(none)"
     if lanes == width:
         passed = ", ".join(f"{part} {{{place}}}" for place in range(len(operands)))
-        return Call(kind, f"{{r}} = call {part} @{symbol}({passed})", (declared,))
-    return Call(kind, _in_parts(symbol, of, len(operands), width, lanes), (declared,))
+        return Instructions(kind, f"{{r}} = call {part} @{symbol}({passed})", (declared,))
+    return Instructions(kind, _in_parts(symbol, of, len(operands), width, lanes), (declared,))
 
 
 def _in_parts(symbol: str, of: str, arity: int, width: int, lanes: int) -> str:
     """The call for one part of the lanes after the other, and the parts put together."""
-    whole, part = vector(of, width), vector(of, lanes)
+    whole, part = vector_type(of, width), vector_type(of, lanes)
     lines, parts = [], []
     for first in range(0, width, lanes):
         for place in range(arity):
@@ -255,7 +236,7 @@ def _in_parts(symbol: str, of: str, arity: int, width: int, lanes: int) -> str:
         joined = []
         for left, right in zip(parts[::2], parts[1::2], strict=True):
             name = "{r}" if len(parts) == 2 else f"{left}.{2 * size}"
-            lines.append(f"{name} = {shuffle(vector(of, size), left, right, range(2 * size))}")
+            lines.append(f"{name} = {shuffle(vector_type(of, size), left, right, range(2 * size))}")
             joined.append(name)
         parts, size = joined, 2 * size
     return "\n".join(lines)

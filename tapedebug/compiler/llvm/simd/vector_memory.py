@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
-from tapedebug.compiler.llvm.library import in_memory, llvm_type, scalar
+from tapedebug.compiler.llvm.library import in_memory, scalar
 from tapedebug.compiler.llvm.simd.gathered_indices import GatheredIndices, NotWorthIt
 from tapedebug.compiler.llvm.simd.reductions import Waiting
 from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import Line
+from tapedebug.lang.lowering import llvm_type
 
 AHEAD = 2048
 """Bytes ahead of what is accessed that are fetched, where that is worth it: some blocks of threads."""

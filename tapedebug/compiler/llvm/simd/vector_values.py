@@ -7,31 +7,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
-from tapedebug.compiler.llvm.library import (
-    BITS,
-    FLOATS,
-    STACK,
-    Call,
-    Misfit,
-    call_of,
-    cast,
-    llvm_type,
-    scalar,
-)
+from tapedebug.compiler.llvm.library import STACK, call_of, scalar
 from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.llvm.simd.mask_facts import Chosen, Fact, Known, MaskFacts
 from tapedebug.compiler.llvm.simd.uniformity import Uniformity
-from tapedebug.compiler.llvm.simd.vector_calls import (
-    FUNCTIONS,
-    each,
-    from_c_library,
-    rooted,
-    shuffle,
-    splat,
-    vectored,
-)
-from tapedebug.compiler.llvm.simd.vector_trig import sined
+from tapedebug.compiler.llvm.simd.vector_calls import Vectors, at_once, library_call, shuffle
 from tapedebug.compiler.llvm.translate import Translator
+from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, cast, llvm_type, splat
 
 
 @dataclass(frozen=True)
@@ -387,21 +369,15 @@ class VectorValues(Translator):
 
     def _all_at_once(self, node: object, name: str, operands: list[Operand]) -> Operand:
         kinds = tuple(scalar(kind) for kind, _ in operands)
-        call: Call | None = None
-        self.crowded = self.crowded or name in FUNCTIONS
-        if self.math:
-            call = sined(name, kinds, self.width, self.bits)
-            if call is None:
-                call = from_c_library(name, kinds, self.width, self.bits)
-                self.called += call is not None
-        elif name in ("m_exp", "m_log", "m_log2", "m_log10", "m_sin", "m_cos"):
-            call = each(name, kinds, self.width)  # LLVM has vectors of these, made of what we do not know
-        call = call or rooted(name, kinds, self.bits) or vectored(name, kinds, self.width)
-        call = call or each(name, kinds, self.width)
+        vectors = Vectors(self.width, self.bits, self.math)
+        call = at_once(name, kinds, vectors)
+        has_vectors = name in FUNCTIONS and bool(FUNCTIONS[name].symbol)
+        self.crowded = self.crowded or has_vectors
+        self.called += self.math and call is library_call(name, kinds, vectors)
         for need in call.needs:
             self.needs[need] = None
         values = [self._wide(value) for value in operands]
-        if self.math and self.mask is not None and call.result in FLOATS and name in FUNCTIONS:
+        if self.math and self.mask is not None and call.result in FLOATS and has_vectors:
             # Lanes that do not run hold numbers for which vector functions may be slow.
             of = self._type("~" + call.result)
             lanes = f"{self._all_lanes()} {self.mask}"

@@ -1,4 +1,4 @@
-"""Sines and cosines of all lanes at once, inline: calls of the C library's take a third longer.
+"""Square roots, sines and cosines of all lanes at once, inline; calls of the C library's take a third longer.
 
 Less the nearest multiple of pi (for cosines, the nearest half of an odd one) an argument x leaves r, in
 [-pi / 2, pi / 2], exact but for the rounding of its last two steps: pi is the sum of three numbers, fused
@@ -9,10 +9,8 @@ sign changes with every multiple: adding 1.5 * 2^23 leaves the parity in the las
 from __future__ import annotations
 
 import struct
-from functools import cache
 
-from tapedebug.compiler.llvm.library import Call
-from tapedebug.compiler.llvm.simd.vector_calls import from_c_library, splat, vector
+from tapedebug.lang.lowering import Instructions, VectorTarget, double, splat, vector_type
 
 LARGEST = 10_000.0
 """Larger arguments, of which the multiples of pi have more digits, are left to the C library."""
@@ -27,31 +25,34 @@ ODD = (-0.16666659712791443, 0.008333069272339344, -0.00019809778314083815, 2.60
 precision, one coefficient rounded after the other)."""
 
 
-@cache
-def sined(name: str, operands: tuple[str, ...], width: int, bits: int) -> Call | None:
-    """A sine or cosine on vectors of float32, or None.
+def sine(target: VectorTarget, operands: tuple[str, ...]) -> Instructions | None:
+    """Sines of float32 in every lane.
 
     Of every 11th number up to 10,000 the worst is 1.79 units in the last place from the true one, and 98 % of
     sines and 94 % of cosines are the nearest there are. Sines of -0 are -0, of infinities and NaN NaN.
-
-    Args:
-        name: The library function.
-        operands: The types of its operands.
-        width: How many lanes there are.
-        bits: How wide the processor's vectors are: it has fused products where that is 256 or more.
     """
-    if name not in ("m_sin", "m_cos") or operands != ("f32",) or bits < 256:
+    return _sined(target, operands, half=False)
+
+
+def cosine(target: VectorTarget, operands: tuple[str, ...]) -> Instructions | None:
+    """Cosines of float32 in every lane; as for sines."""
+    return _sined(target, operands, half=True)
+
+
+def _sined(target: VectorTarget, operands: tuple[str, ...], *, half: bool) -> Instructions | None:
+    if not target.fast or operands != ("f32",) or target.bits < 256:
         return None
-    rare = from_c_library(name, operands, width, bits)
+    name = "cos" if half else "sin"
+    rare = target.library(name, operands)
     if rare is None:
         return None
-    of, symbol = vector("float", width), f"@td.{name[2:]}.{width}"
-    text = "\n".join(_body(of, symbol, rare, width, half=name == "m_cos"))
-    return Call("f32", f"{{r}} = call {of} {symbol}({of} {{0}})", (*rare.needs, text))
+    of, symbol = vector_type("float", target.width), f"@td.{name}.{target.width}"
+    text = "\n".join(_body(of, symbol, rare, target.width, half=half))
+    return Instructions("f32", f"{{r}} = call {of} {symbol}({of} {{0}})", (*rare.needs, text))
 
 
-def _body(of: str, symbol: str, rare: Call, width: int, half: bool) -> list[str]:
-    whole = vector("i32", width)
+def _body(of: str, symbol: str, rare: Instructions, width: int, half: bool) -> list[str]:
+    whole = vector_type("i32", width)
 
     def fused(target: str, x: str, y: str, z: str) -> str:
         return f"  %{target} = call {of} @llvm.fma.v{width}f32({of} {x}, {of} {y}, {of} {z})"
@@ -87,14 +88,14 @@ def _body(of: str, symbol: str, rare: Call, width: int, half: bool) -> list[str]
         f"  %turned = xor {whole} %bits, %parity",
         f"  %side = bitcast {whole} %turned to {of}",
         fused("sine", "%side", "%sum", "%side"),
-        f"  %lanes = bitcast {vector('i1', width)} %far to i{width}",
+        f"  %lanes = bitcast {vector_type('i1', width)} %far to i{width}",
         f"  %any = icmp ne i{width} %lanes, 0",
         "  br i1 %any, label %rare, label %usual",
         "usual:",
         f"  ret {of} %sine",
         "rare:",  # of those lanes only: what a lane gives does not depend on its neighbours
         *(f"  {_cold(line)}" for line in rare.text.format("%x", r="%slow").splitlines()),
-        f"  %chosen = select {vector('i1', width)} %far, {of} %slow, {of} %sine",
+        f"  %chosen = select {vector_type('i1', width)} %far, {of} %slow, {of} %sine",
         f"  ret {of} %chosen",
         "}",
     ]
@@ -106,7 +107,41 @@ def _cold(line: str) -> str:
 
 
 def _number(value: float) -> str:
-    """A number of float32 in every lane, as LLVM writes it: by the bits of the float64 that equals it."""
-    (single,) = struct.unpack("f", struct.pack("f", value))
-    (bits,) = struct.unpack("Q", struct.pack("d", single))
-    return splat("float", f"0x{bits:016X}")
+    """A number of float32 in every lane."""
+    return splat("float", double(struct.unpack("f", struct.pack("f", value))[0]))
+
+
+SQRT = """define internal <16 x float> @td.sqrt(<16 x float> %x) alwaysinline nounwind {
+start:
+  %bits = bitcast <16 x float> %x to <16 x i32>
+  %above = sub <16 x i32> %bits, splat (i32 218103808)
+  %inside = icmp ult <16 x i32> %above, splat (i32 1694498816)
+  %lanes = bitcast <16 x i1> %inside to i16
+  %all = icmp eq i16 %lanes, -1
+  br i1 %all, label %usual, label %other
+usual:
+  %near = call <16 x float> @llvm.x86.avx512.rsqrt14.ps.512(<16 x float> %x, <16 x float> zeroinitializer, i16 -1)
+  %root.0 = fmul <16 x float> %x, %near
+  %half.0 = fmul <16 x float> %near, splat (float 0.5)
+  %minus.0 = fneg <16 x float> %root.0
+  %error = call <16 x float> @llvm.fma.v16f32(<16 x float> %minus.0, <16 x float> %half.0, <16 x float> splat (float 0.5))
+  %root.1 = call <16 x float> @llvm.fma.v16f32(<16 x float> %root.0, <16 x float> %error, <16 x float> %root.0)
+  %half.1 = call <16 x float> @llvm.fma.v16f32(<16 x float> %half.0, <16 x float> %error, <16 x float> %half.0)
+  %minus.1 = fneg <16 x float> %root.1
+  %rest = call <16 x float> @llvm.fma.v16f32(<16 x float> %minus.1, <16 x float> %root.1, <16 x float> %x)
+  %root = call <16 x float> @llvm.fma.v16f32(<16 x float> %rest, <16 x float> %half.1, <16 x float> %root.1)
+  ret <16 x float> %root
+other:
+  %slow = call <16 x float> @llvm.sqrt.v16f32(<16 x float> %x)
+  ret <16 x float> %slow
+}"""  # noqa: E501
+"""The square roots, rounded as the processor rounds them: two steps of Newton's from its estimate, with fused
+products. Of normal numbers from 2^-100 to 2^100 each of the 2^24 digits and parities of exponents was tried;
+others take the processor's own root, which takes three times as long."""
+
+
+def root(target: VectorTarget, operands: tuple[str, ...]) -> Instructions | None:
+    """A square root that leaves the processor's divider to divisions, where it has estimates of 14 bits."""
+    if operands != ("f32",) or target.bits != 512:
+        return None
+    return Instructions("f32", "{r} = call <16 x float> @td.sqrt(<16 x float> {0})", (SQRT,))

@@ -7,9 +7,9 @@ its bits.
 
 from __future__ import annotations
 
-from functools import cache
+import numpy as np
 
-from tapedebug.compiler.llvm.library import BITS, FLOATS, Call, cast, defined, entry, fitting, llvm_type
+from tapedebug.lang.lowering import BITS, FLOATS, Instructions, cast, defined, fitting, function, llvm_type
 
 # Of a float: the difference of the exponents' biases, the digits beyond those of a half, what has no normal
 # half below and above it, infinity; and a number whose sum with a small one has the digits of a small half.
@@ -26,21 +26,9 @@ LAYOUT = {
 }
 
 
-@cache
-def native() -> bool:
-    """Whether the processor converts between float32 and half itself: the code is a tenth as long."""
-    import llvmlite.binding as llvm
-
-    return bool(llvm.get_host_cpu_features().get("f16c"))
-
-
-@entry("half_bits")
-def half_bits(x: str) -> Call:
+def _bits(x: str) -> Instructions:
     """The bits of the half that is nearest to a float, halves between two to the even one."""
     fitting(x in LAYOUT, x)
-    if x == "f32" and native():
-        text = "{r}.half = fptrunc float {0} to half\n{r} = bitcast half {r}.half to i16"
-        return Call("u16", text)
     bias, cut, small, large, infinite, lift = LAYOUT[x]
     word, kind, width = f"i{BITS[x]}", llvm_type(x), BITS[x]
     body = f"""
@@ -72,12 +60,14 @@ ret i16 %half
     return defined("half_bits", "u16", (x,), body)
 
 
-@entry("half_value")
-def half_value(bits: str) -> Call:
+def _short_bits(x: str) -> Instructions:
+    fitting(x == "f32", x)
+    return Instructions("u16", "{r}.half = fptrunc float {0} to half\n{r} = bitcast half {r}.half to i16")
+
+
+def _value(bits: str) -> Instructions:
     """The float32 of the same value as a half, by its bits."""
     fitting(bits == "u16", bits)
-    if native():
-        return Call("f32", "{r}.half = bitcast i16 {0} to half\n{r} = fpext half {r}.half to float")
     body = """
 %word = zext i16 %0 to i32
 %high = and i32 %word, 32768
@@ -100,16 +90,18 @@ ret float %single
     return defined("half_value", "f32", (bits,), body)
 
 
-@entry("to_f16")
-def to_f16(x: str) -> Call:
+def _short_value(bits: str) -> Instructions:
+    fitting(bits == "u16", bits)
+    return Instructions("f32", "{r}.half = bitcast i16 {0} to half\n{r} = fpext half {r}.half to float")
+
+
+def _rounded(x: str) -> Instructions:
     """A number, rounded to the nearest half; a float32."""
     if x not in FLOATS:
-        wide, back = cast(x, "f64"), to_f16("f64")
+        wide, back = cast(x, "f64"), _rounded("f64")
         text = wide.text.replace("{r}", "{r}.wide") + "\n" + back.text.replace("{0}", "{r}.wide")
-        return Call("f32", text, (*wide.needs, *back.needs))
-    if x == "f32" and native():
-        return Call("f32", "{r}.half = fptrunc float {0} to half\n{r} = fpext half {r}.half to float")
-    bits, value = half_bits(x), half_value("u16")
+        return Instructions("f32", text, (*wide.needs, *back.needs))
+    bits, value = _bits(x), _value("u16")
     kind = llvm_type(x)
     body = f"""
 %bits = call i16 @td.half_bits_{x}({kind} %0)
@@ -117,3 +109,29 @@ def to_f16(x: str) -> Call:
 ret float %value
 """
     return defined("to_f16", "f32", (x,), body, *bits.needs, *value.needs)
+
+
+def _shortly_rounded(x: str) -> Instructions:
+    fitting(x == "f32", x)
+    return Instructions("f32", "{r}.half = fptrunc float {0} to half\n{r} = fpext half {r}.half to float")
+
+
+# What memory holds of a half, and its value.
+function(
+    "half_bits",
+    lambda x: np.float16(x).view(np.uint16),
+    _bits,
+    with_feature={"f16c": _short_bits},
+)
+function(
+    "half_value",
+    lambda bits: np.float32(np.uint16(bits).view(np.float16)),
+    _value,
+    with_feature={"f16c": _short_value},
+)
+to_half = function(
+    "to_f16",
+    lambda x: np.float32(np.float16(x)),  # a half is held as a float32
+    _rounded,
+    with_feature={"f16c": _shortly_rounded},
+)
