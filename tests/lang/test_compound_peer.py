@@ -107,6 +107,7 @@ SCALAR = {
     "norm_huber": "wp.norm_huber(v, 1.2)",
     "norm_pseudo_huber": "wp.norm_pseudo_huber(v, 0.7)",
     "erfinv": "wp.erfinv(x * 0.6)",
+    "erfcinv": "wp.erfcinv(1.0 + x * 0.6)",
     "least": "wp.min(v) * x",
     "largest": "wp.max(v) * x",
     "tests": "wp.where(wp.isfinite(v), x, 0.0) + wp.where(wp.isinf(x), 1.0, x)",

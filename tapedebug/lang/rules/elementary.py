@@ -265,6 +265,22 @@ _unary(
     lambda x, r: (math.sqrt(math.pi) / 2.0) * (r * r).apply("exp"),
 )
 
+
+def _erfcinv(x: Double) -> Double:
+    other = 2.0 - x
+    above = other < 1.0
+    tail = other.where(above, x)
+    y = x.constant(math.inf).where(tail.equals(0.0), _inverse_erf(1.0 - tail, tail))
+    return (-y).where(above, y)
+
+
+_unary(
+    "erfcinv",
+    "Inverse of 1 minus the error function; infinite at 0 and 2.",
+    formula("m_erfcinv", _erfcinv),
+    lambda x, r: (-math.sqrt(math.pi) / 2.0) * (r * r).apply("exp"),
+)
+
 # Rounding --------------------------------------------------------------------------------------------------
 
 _unary(

@@ -61,6 +61,7 @@ RULES = [
     ),
     *_unary(POSITIVE, sqrt=np.sqrt, cbrt=np.cbrt, log=np.log, log2=np.log2, log10=np.log10),
     *_unary(UNIT, erfinv=lambda x: np.vectorize(NORMAL.inv_cdf)((x + 1) / 2)),
+    *_unary((0.1, 1.9), erfcinv=lambda x: -np.vectorize(NORMAL.inv_cdf)(x / 2)),
     *_unary(UNIT, tan=np.tan, asin=np.arcsin, acos=np.arccos, atanh=np.arctanh),
     *_unary(BEYOND, acosh=np.arccosh),
     Case("norm_of_square", "wp.length(vec1({0}))", np.abs, (POSITIVE,)),
