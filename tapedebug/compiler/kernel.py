@@ -179,9 +179,9 @@ class Kernel(AnalyzedKernel):
     ) -> Entry | Interpreted:
         """The compiled kernel, with diagnostics of these kinds.
 
-        With `lanes`, threads run in lockstep where they may (`passes.cells`): right for launches whose arrays
-        do not share memory, but those of which each thread has its own elements. With `late` it is compiled
-        when it is called.
+        With `lanes`, threads run in lockstep if `passes.memory_regions` allows it. That is right for launches
+        whose arrays share no memory, except arrays of which each thread has its own elements. With `late`,
+        the kernel is compiled at its first call.
         """
         variant = Variant("forward", f64=f64, strided=strided, diagnostics=diagnostics, lanes=lanes)
         return self._entry(variant, late=late)

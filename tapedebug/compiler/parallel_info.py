@@ -1,8 +1,8 @@
-"""What launches of many threads have to know of a function: how its threads share memory.
+"""How the threads of a function share memory: what parallel and vectorised launches need to know.
 
-It is found out by `passes.cells`, `passes.division` and `passes.ranges`. A bound is a number, or a small tree
-of what a launch knows: `("argument", param, component)`, `("extent", param, axis)`, `("size", axis)` of the
-threads, and the operators of `OPERATORS` over bounds.
+`passes.memory_regions`, `passes.parallel_division` and `passes.ranges` work it out. A bound is a number, or
+a small tree of what a launch knows: `("argument", param, component)`, `("extent", param, axis)`, `("size",
+axis)` of the threads, and the operators of `OPERATORS` over bounds.
 """
 
 from __future__ import annotations

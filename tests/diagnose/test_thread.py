@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd.tapes import thread_interpreter as _thread
-from tapedebug.autograd.tapes.thread_interpreter import Lost, ThreadInterpreter, evaluate
+from tapedebug.autograd.tapes.thread_interpreter import CannotFollow, ThreadInterpreter, evaluate
 
 
 @wp.func
@@ -82,9 +82,9 @@ def test_a_thread_that_leaves_an_array_or_never_ends_is_given_up(monkeypatch: py
     monkeypatch.setattr(_thread, "LIMIT", 2000)
     function, arrays, _, _ = compiled()
     outside = {**arrays, 1: np.full(8, 99, np.int32)}
-    with pytest.raises(Lost, match=r"^index 99 is outside a dimension of 8$"):
+    with pytest.raises(CannotFollow, match=r"^index 99 is outside a dimension of 8$"):
         ThreadInterpreter(function, 0, (8,), outside, {3: [0.7], 4: [5]}, frozenset()).run()
-    with pytest.raises(Lost, match=r"^the thread runs too long$"):
+    with pytest.raises(CannotFollow, match=r"^the thread runs too long$"):
         ThreadInterpreter(
             function,
             0,
@@ -104,7 +104,7 @@ def test_every_rule_of_the_language_can_be_evaluated(name: str) -> None:
     for kind in (np.float32, np.int32, np.bool_):
         try:
             result = evaluate(text, [kind(1)] * count)
-        except Lost as error:
+        except CannotFollow as error:
             assert "is not defined" not in str(error), str(error)
             continue  # the rule is not for this type
         assert np.isscalar(result) or isinstance(result, (bool, int, np.generic))

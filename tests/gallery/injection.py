@@ -161,7 +161,7 @@ def injected(subject: Subject, place: int, *, into: str) -> Iterator[None]:
             that of a wrong operand.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis_cache, "identity_of", lambda *_: None)  # nothing is taken from the cache
+        patch.setattr(analysis_cache, "fingerprint_of", lambda *_: None)  # nothing is taken from the cache
         if subject.is_rule:
             table = RULES | {subject.name: off_rule(RULES[subject.name], place)}
             patch.setattr({"adjoint": adjoint, "tangent": tangent}[into], "RULES", table)

@@ -94,7 +94,7 @@ class ThreadInterpreter:
         """Execute the thread.
 
         Raises:
-            Lost: It does not end, or reaches outside an array.
+            CannotFollow: It does not end, or reaches outside an array.
         """
         with np.errstate(all="ignore"):
             self._block(self.function.body)

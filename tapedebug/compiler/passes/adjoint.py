@@ -46,7 +46,7 @@ def adjoint_of(
     """The function that adds the kernel's vector-Jacobian product to the adjoint arrays.
 
     Args:
-        function: A kernel in IR, as `passes.keep_log` leaves it.
+        function: A kernel in IR, as `passes.spill_to_log` leaves it.
         active: The array parameters that have an adjoint array.
         replay: The array parameters that the kernel both reads (values needed) and writes; their stores are
             done again, into a scratch copy of the values before the launch.

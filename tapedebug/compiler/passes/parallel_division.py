@@ -2,7 +2,7 @@
 
 A chunk is a range of threads with whole rows: all threads that have some indices on the first axis, or on the
 first one on which there are several. Its results must not depend on when other chunks run. For each memory
-cell (`passes.cells`) that is so where
+cell (`passes.memory_regions`) that is so where
 
 - it is only read;
 - each thread accesses rows of its own;

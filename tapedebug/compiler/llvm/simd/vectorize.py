@@ -6,7 +6,7 @@ Where all lanes take a branch it is a branch; where only some do, the others are
 last lane has left it. Each lane computes what its thread computes, in the same order; only sums over lanes
 are added in another.
 
-Whether threads may run in lockstep is for `passes.cells` to say.
+Whether threads may run in lockstep is for `passes.memory_regions` to say.
 """
 
 from __future__ import annotations
