@@ -10,7 +10,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from types import CodeType
 from typing import Any, TypeGuard
@@ -59,8 +59,13 @@ Site = tuple[CodeType, int]
 
 
 def site_span(site: Site) -> Span:
-    """Return the file, lines and columns of a call site."""
+    """Return the file, lines and columns of a call site; the same object for all calls from there."""
     code, instruction = site
+    return _span_of(code, code.co_filename, instruction)
+
+
+@lru_cache(maxsize=1024)
+def _span_of(code: CodeType, _file: str, instruction: int) -> Span:
     line, end_line, column, end_column = next(
         islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
     )

@@ -14,7 +14,7 @@ overlap; names play no part. All values cross this boundary as NumPy arrays of s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
@@ -542,20 +542,156 @@ class TangentReplay(Replay, Protocol):
         """Return a copy of the tangent of an array now."""
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a kernel: its name, its type as the engine's users write it, and if it is an array."""
+
+    name: str
+    type: str
+    is_array: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The source of one function: its file, or the name of a notebook cell, and its lines."""
+
+    name: str
+    file: str
+    first_line: int
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAccess:
+    """A place in the source that accesses an array parameter; `param` is its number."""
+
+    param: int
+    kind: Literal["read", "write", "atomic"]
+    place: Place
+
+
 class KernelSource(Protocol):
-    """The source text of an operation, with the lines of its accesses."""
+    """The source of an operation. Operations of one kernel may share one."""
 
     @property
-    def file(self) -> str:
-        """The source file, or the name of a notebook cell."""
+    def kernel(self) -> Hashable:
+        """Equal for operations of the same kernel."""
 
     @property
-    def first_line(self) -> int:
-        """The number of the first line."""
+    def text(self) -> SourceText:
+        """The kernel itself."""
 
     @property
-    def lines(self) -> Sequence[str]:
-        """The lines of the function."""
+    def functions(self) -> Sequence[SourceText]:
+        """The functions that it calls, and those that they call."""
+
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """The parameters, in the order of `Operation.args`."""
+
+    @property
+    def accesses(self) -> Sequence[SourceAccess]:
+        """The places that access arrays; empty if they are not known."""
+
+    @property
+    def needed(self) -> Mapping[int, Sequence[Place]]:
+        """For each parameter, the reads whose values the adjoint of this operation uses."""
+
+    @property
+    def needed_key(self) -> Hashable:
+        """Equal for operations of one kernel with equal `needed`."""
+
+    @property
+    def enable_backward(self) -> bool:
+        """True if the kernel has an adjoint at all."""
+
+    def adjoint_text(self) -> str | None:
+        """Return the source of the adjoint of this operation; None if there is none to show."""
+
+
+class CallArguments(Protocol):
+    """The arguments as the source of a call writes them: `launch(kernel, dim, [x, y], [z])`."""
+
+    def written_as(self, param: int, /) -> tuple[int, str]:
+        """Return the position of an argument in the lists, and the end of its name: `.q` for a field."""
+
+
+EventKind = Literal["backward", "zero", "read", "write", "reset"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """Something that happened around a tape and is not an operation on it.
+
+    Attributes:
+        kind: A reverse pass began; a gradient was set to one value; something was read or written; a tape
+            forgot what it had recorded.
+        clock: The time.
+        of: What it happened to: the `"values"` or the `"gradient"` of memory of the tape, or the `"tape"`.
+        region: The memory, that of the values also for gradients; None for events of the tape.
+        start: The first byte.
+        stop: The byte after the last.
+        how: The way it was done, such as `"numpy"` or `"optimiser"`.
+        call_site: The place in the program, if it is known.
+        tape: The id of the tape that ran backward, or that recorded meanwhile; 0 for none.
+        at: The number of operations that this tape had.
+        again: The pass began from the same seeds as the one before on that tape.
+        numbers: `pass`, `norm`, `norm_before`, `norm_after`, `viewed`: see `tapedebug.trace.Event`.
+    """
+
+    kind: EventKind
+    clock: int
+    of: Literal["values", "gradient", "tape"] = "tape"
+    region: Hashable = None
+    start: int = 0
+    stop: int = 0
+    how: str = ""
+    call_site: Place | None = None
+    tape: int = 0
+    at: int = 0
+    again: bool = False
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+class History(Protocol):
+    """The events around a tape: reverse passes, and gradients that were set, read or zeroed."""
+
+    @property
+    def dropped(self) -> int:
+        """The number of earlier events that are not remembered."""
+
+    def events(self) -> Iterable[HistoryEvent]:
+        """Return what is remembered, in any order; `RecordedTape.outside_writes` may be among them."""
+
+
+class Retention(Protocol):
+    """The copies that a tape keeps of overwritten values."""
+
+    @property
+    def mode(self) -> Literal["preserve", "warn", "error", "ignore"]:
+        """The treatment of an overwrite of values that an adjoint needs."""
+
+    @property
+    def preserved_bytes(self) -> int:
+        """The bytes of copies for adjoints."""
+
+    @property
+    def livein_bytes(self) -> int:
+        """The bytes of copies for replays only."""
+
+    def recomputed(self) -> Iterable[tuple[int, int]]:
+        """Return the operations and parameters whose copies were let go of, to be computed again."""
+
+
+class ProgramArrays(Protocol):
+    """The objects that the program's variables hold for arrays of the tape."""
+
+    @property
+    def kind(self) -> type:
+        """Their class."""
+
+    def array_of(self, found: Any, /) -> Array:
+        """Return the array that such an object is."""
 
 
 class UnrecordedLaunches(Protocol):
@@ -614,6 +750,29 @@ class _Extent:
 def regions_of(operations: Iterable[Operation]) -> set[Region]:
     """Return the memory regions that operations access."""
     return {access.array.region for operation in operations for access in operation.accesses}
+
+
+def view_of(array: Array, content: Values, scale: int = 1, scalar: np.dtype[Any] | None = None) -> Values:
+    """Return an array as a view of the bytes of its region.
+
+    Args:
+        array: The array.
+        content: The bytes of the region; `scale` times as many as the program's.
+        scale: The factor of all offsets and strides.
+        scalar: The type of a scalar in these bytes; by default that of the array.
+    """
+    scalar = array.scalar_dtype if scalar is None else scalar
+    inner, step = [], scalar.itemsize
+    for length in reversed(array.element_shape):
+        inner.append(step)
+        step *= length
+    return np.ndarray(
+        array.shape + array.element_shape,
+        scalar,
+        content,
+        array.offset * scale,
+        (*(stride * scale for stride in array.strides), *reversed(inner)),
+    )
 
 
 def memory_key(array: Array) -> Hashable:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.contract import Array, Values
+from tapedebug.contract import Array, Values, view_of
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -67,28 +67,15 @@ class Memory:
         """Return an array in this memory, of its shape plus that of one element; float64 in a wide region."""
         found = self._views.get(array)
         if found is None:
-            found = self._views[array] = self._view(array)
+            wide = array.region in self.wide
+            scalar = np.dtype(np.float64) if wide else array.scalar_dtype
+            found = self._views[array] = view_of(array, self.bytes[array.region], 1 + wide, scalar)
         return found
 
     def range(self, region: Hashable, start: int, stop: int) -> Bytes:
         """Return the bytes that correspond to `start … stop` of a region of the program."""
         scale = 1 + (region in self.wide)
         return self.bytes[region][start * scale : stop * scale]
-
-    def _view(self, array: Array) -> Values:
-        scale = 1 + (array.region in self.wide)
-        scalar = np.dtype(np.float64) if scale == 2 else array.scalar_dtype
-        inner, step = [], scalar.itemsize
-        for length in reversed(array.element_shape):
-            inner.append(step)
-            step *= length
-        return np.ndarray(
-            array.shape + array.element_shape,
-            scalar,
-            self.bytes[array.region],
-            array.offset * scale,
-            (*(s * scale for s in array.strides), *reversed(inner)),
-        )
 
 
 def bytes_of(values: np.ndarray[Any, Any]) -> Bytes:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
-from tapedebug._interval_index import range_key
 from tapedebug._names import find_names
+from tapedebug.contract import Array, CallArguments, Place, ProgramArrays, RecordedTape, memory_key
 from tapedebug.trace.call_sites import argument_texts
 from tapedebug.trace.model import Launch
 
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from tapedebug.runtime import Tape
-    from tapedebug.runtime import array as Array
-    from tapedebug.runtime.tape.record import Record
-
 
 def candidate_names(
-    tape: Tape,
+    tape: RecordedTape,
     arrays: Sequence[Array],
     parents: Sequence[int | None],
     launches: Sequence[Launch],
@@ -34,14 +28,15 @@ def candidate_names(
         launches: The launches of the trace.
         frame: Whose variables to look through.
     """
-    from tapedebug.runtime import array as array_class
-
-    keys = [range_key(a) for a in arrays]
+    program = tape.capability(ProgramArrays) or _Arrays(arrays)
+    keys = [memory_key(a) for a in arrays]
     # What the arrays were called when the tape ended comes before what they are called by whoever asks.
-    now = find_names(array_class, range_key, keys, frame)
-    names = [list(dict.fromkeys([*tape.array_names.get(key, ()), *now.get(key, ())])) for key in keys]
+    now = find_names(program.kind, lambda found: memory_key(program.array_of(found)), keys, frame)
+    names = [
+        list(dict.fromkeys([*tape.names(a), *now.get(key, ())])) for a, key in zip(arrays, keys, strict=True)
+    ]
     sure = [bool(own) for own in names]
-    containers = _containers(arrays, sure, parents, frame)
+    containers = _containers(program, arrays, sure, parents, frame)
     for number, own in enumerate(containers):
         if own:
             names[number].append(own)
@@ -51,7 +46,7 @@ def candidate_names(
 
 
 def _from_launches(
-    tape: Tape,
+    tape: RecordedTape,
     names: list[list[str]],
     arrays: Sequence[Array],
     parents: Sequence[int | None],
@@ -60,17 +55,20 @@ def _from_launches(
 ) -> None:
     """Add what the source says at the launches, and the parameter's name where nothing else is known."""
     parameters: list[list[str]] = [[] for _ in names]
-    texts: dict[Any, list[str | None]] = {}
-    for item, launch in zip(tape.records, launches, strict=True):
-        if item.site not in texts:
-            texts[item.site] = argument_texts(item.kind, item.call_site)
-        at_site = texts[item.site]
+    texts: dict[int, tuple[Place, list[str | None]]] = {}
+    for item, launch in zip(tape.operations, launches, strict=True):
+        place = item.call_site
+        if id(place) not in texts:
+            texts[id(place)] = place, argument_texts(item.kind, place)
+        at_site = texts[id(place)][1]
+        written = item.capability(CallArguments) if at_site else None
         for number, arg in enumerate(launch.args):
             if arg.array is None:
                 continue
-            text = _text_of(item, number, at_site)
+            text = _text_of(written, number, at_site)
             if text and not (containers[arg.array] and "[" in text):
-                _add(names[arg.array], _numbered(text, arrays[arg.array]))
+                a = arrays[arg.array]
+                _add(names[arg.array], _numbered(text, a, a.region.nbytes))
             if launch.kind == "kernel":
                 _add(parameters[arg.array], arg.name)
     for number, own in enumerate(names):
@@ -78,48 +76,58 @@ def _from_launches(
             own += parameters[number]
 
 
-def _text_of(item: Record, number: int, at_site: Sequence[str | None]) -> str | None:
+def _text_of(written: CallArguments | None, number: int, at_site: Sequence[str | None]) -> str | None:
     """What the source of a launch calls an argument; of a part of a struct, with what leads to the part."""
-    place, ending = number, item.args[number].part
-    if item.kernel is not None:
-        param = item.kernel.params[number]
-        place = param.declared
-        ending = param.name[len(item.kernel.signature[place].name) :]
+    place, ending = (number, "") if written is None else written.written_as(number)
     text = at_site[place] if place < len(at_site) else None
     return text + ending if text else None
 
 
-def _numbered(text: str, a: Array) -> str:
+def _numbered(text: str, a: Array, region_size: int) -> str:
     """`states[t + 1]` of a time loop as `states[3]`: which row it is, its place in memory says."""
     base, bracket, index = text.partition("[")
     size = a.stop - a.start
     if not bracket or not any(character.isalpha() for character in index) or ":" in index:
         return text
-    if not size or size == a.buffer.nbytes or a.start % size:
+    if not size or size == region_size or a.start % size:
         return text
     return f"{base}[{a.start // size}]"
 
 
+class _Arrays:
+    """The arrays of a tape whose engine does not say otherwise: what the program's variables hold."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.kind = type(arrays[0]) if arrays else type(None)
+
+    def array_of(self, found: Array, /) -> Array:
+        """Return the array itself."""
+        return found
+
+
 def _containers(
-    arrays: Sequence[Array], sure: Sequence[bool], parents: Sequence[int | None], frame: FrameType
+    program: ProgramArrays,
+    arrays: Sequence[Array],
+    sure: Sequence[bool],
+    parents: Sequence[int | None],
+    frame: FrameType,
 ) -> list[str]:
     """For views of an array that no launch was given whole: `states[3]`, if a variable `states` exists."""
-    from tapedebug.runtime import array as array_class
-
     unnamed = [not known and parent is None for known, parent in zip(sure, parents, strict=True)]
-    wanted = {id(a.buffer) for a, without in zip(arrays, unnamed, strict=True) if without}
+    wanted = {id(a.region) for a, without in zip(arrays, unnamed, strict=True) if without}
     wholes: dict[int, list[Array]] = {}
 
-    def key(a: Array) -> int:
-        if id(a.buffer) in wanted:
-            wholes.setdefault(id(a.buffer), []).append(a)
-        return id(a.buffer)
+    def key(named: Any) -> int:
+        a = program.array_of(named)
+        if id(a.region) in wanted:
+            wholes.setdefault(id(a.region), []).append(a)
+        return id(a.region)
 
-    found = find_names(array_class, key, wanted, frame) if wanted else {}
+    found = find_names(program.kind, key, wanted, frame) if wanted else {}
     result = []
     for a, without in zip(arrays, unnamed, strict=True):
-        named = found.get(id(a.buffer), ())
-        around = [w for w in wholes.get(id(a.buffer), ()) if w.start <= a.start and a.stop <= w.stop]
+        named = found.get(id(a.region), ())
+        around = [w for w in wholes.get(id(a.region), ()) if w.start <= a.start and a.stop <= w.stop]
         result.append(named[0] + _index(a, around[0]) if without and named and around else "")
     return result
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tapedebug.contract import RecordedTape, Retention
 from tapedebug.trace.model import Argument, Launch, Version, VersionStatus
-
-if TYPE_CHECKING:
-    from tapedebug.runtime.tape.tape import Tape
 
 
 class VersionBook:
@@ -87,10 +84,12 @@ def _append(indices: list[int], index: int) -> None:
         indices.append(index)
 
 
-def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: Tape) -> None:
+def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: RecordedTape) -> None:
     """Say what became of each version: see `Version.status`."""
-    kept = tape.on_overwrite != "ignore"
-    consumed = {"preserve": "preserved", "error": "preserved", "warn": "lost", "ignore": "lost"}
+    retention = tape.capability(Retention)
+    mode = mode_of(tape)
+    kept = mode != "ignore" and retention is not None
+    consumed: VersionStatus = "preserved" if mode in ("preserve", "error") else "lost"
     latest: dict[int, int] = {}
     for version in versions:
         latest[version.array] = version.version
@@ -101,19 +100,26 @@ def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: Tap
         elif not version.needed_by:
             status = "harmless"
         else:
-            status = consumed[tape.on_overwrite]  # type: ignore[assignment]
+            status = consumed
             version.preserved = kept
         version.status = status
-    if tape.memory_budget is not None and tape.on_overwrite == "preserve":
-        _set_recomputed(versions, launches, tape)
+    if retention is not None:
+        _set_recomputed(versions, launches, retention)
 
 
-def _set_recomputed(versions: Sequence[Version], launches: Sequence[Launch], tape: Tape) -> None:
-    """Which copies the tape let go of, to keep to its budget."""
-    known: dict[tuple[int | None, int | None], Version] = {(v.array, v.version): v for v in versions}
-    for launch, record in zip(launches, tape.records, strict=True):
-        for p, need in zip(record.plan.needed, record.needs, strict=False):
-            if need.dropped:
-                arg = launch.args[p]
-                version = known[arg.array, arg.read_version if arg.needed else arg.write_version]
-                version.preserved, version.recomputed = False, True
+def mode_of(tape: RecordedTape) -> str:
+    """Return the `on_overwrite` of a tape; of one that says nothing about copies, what comes to the same."""
+    retention = tape.capability(Retention)
+    if retention is not None:
+        return retention.mode
+    return "preserve" if tape.preserves_values else "ignore"
+
+
+def _set_recomputed(versions: Sequence[Version], launches: Sequence[Launch], retention: Retention) -> None:
+    """Mark the versions whose copies the tape let go of, to keep to its budget."""
+    known: dict[tuple[int | None, int | None], Version] = {}
+    for index, param in retention.recomputed():
+        known = known or {(v.array, v.version): v for v in versions}
+        arg = launches[index].args[param]
+        version = known[arg.array, arg.read_version if arg.needed else arg.write_version]
+        version.preserved, version.recomputed = False, True

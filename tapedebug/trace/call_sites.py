@@ -11,13 +11,13 @@ import functools
 import itertools
 
 from tapedebug._files import file_line, file_lines
-from tapedebug._source import Span
 from tapedebug._syntax import parsed
+from tapedebug.contract import Place
 
 LONGEST = 40
 
 
-def argument_texts(kind: str, site: Span) -> list[str | None]:
+def argument_texts(kind: str, site: Place) -> list[str | None]:
     """Return the source text of each argument of the call at `site`, a launch or a copy; None for no name.
 
     An empty list is returned where the call or its source is not found, for instance because the

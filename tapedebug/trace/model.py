@@ -25,7 +25,7 @@ SCHEMA = 1
 
 Verdict = Literal["AGREE", "WRONG", "UNDECIDABLE", "KINK", "NONDETERMINISTIC", "NOT CHECKED"]
 Severity = Literal["error", "warning", "info"]
-LaunchKind = Literal["kernel", "copy", "fill", "func"]
+LaunchKind = Literal["kernel", "copy", "fill", "python", "func"]
 AccessKind = Literal["read", "write", "atomic"]
 Role = Literal["input", "intermediate", "output", "constant"]
 EventKind = Literal["backward", "zero", "read", "write", "reset"]

@@ -20,7 +20,7 @@ from tapedebug.trace.model import Launch, Location, Summary, Trace, Version
 FORMAT = "tapedebug-columns"
 SCHEMA = 1
 
-KINDS = {"kernel": 0, "copy": 1, "fill": 2, "func": 3}
+KINDS = {"kernel": 0, "copy": 1, "fill": 2, "func": 3, "python": 4}
 STATUSES = {"kept": 0, "preserved": 1, "lost": 2, "harmless": 3, "live": 4}
 
 MOST_EXACT = 20_000

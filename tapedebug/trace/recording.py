@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from types import FrameType
+from typing import Any, Literal
 from uuid import uuid4
 
 import numpy as np
 
 from tapedebug._environment import environment
-from tapedebug._interval_index import IntervalIndex, range_key
+from tapedebug._interval_index import IntervalIndex
 from tapedebug._names import find_names
-from tapedebug._source import Span, display_file
+from tapedebug._source import display_file
+from tapedebug.contract import (
+    Array,
+    KernelSource,
+    Operation,
+    Place,
+    RecordedTape,
+    Retention,
+    memory_key,
+    view_of,
+)
 from tapedebug.trace._events import events_of
 from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names
-from tapedebug.trace._versions import VersionBook, set_fates
+from tapedebug.trace._versions import VersionBook, mode_of, set_fates
 from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.model import (
     Argument,
@@ -35,20 +46,12 @@ from tapedebug.trace.model import (
 )
 from tapedebug.trace.repeats import sequences_of
 
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from tapedebug.runtime import Tape
-    from tapedebug.runtime import array as Array
-    from tapedebug.runtime.tape.record import Record, Site
-
-
 MAX_BYTES = 1 << 28
 MAX_SECONDS = 60.0
 
 
 def record(
-    tape: Tape,
+    tape: RecordedTape,
     *,
     values: bool | Literal["arrays"] = False,
     max_bytes: int = MAX_BYTES,
@@ -88,23 +91,25 @@ def record(
 
 @dataclass(slots=True)
 class TraceBinding:
-    """A trace, and which array of the runtime is which in it (`arrays[id]`).
+    """A trace, the tape that it shows, and the arrays of the tape by their ids in the trace.
 
     `outside`: for each launch the versions that something outside the tape wrote just before it.
     """
 
     trace: Trace
-    arrays: list[Array]
-    tape: Tape
+    arrays: list[Any]
+    tape: Any
     outside: dict[int, list[Version]] = field(default_factory=dict)
 
-    def id_of(self, key: Any) -> int | None:
-        """Return the id of the memory range that `key` covers, None if the tape never used it."""
-        wanted = range_key(key)
-        return next((number for number, own in enumerate(self.arrays) if range_key(own) == wanted), None)
+    def id_of(self, array: Array) -> int | None:
+        """Return the id of the memory range that an array covers, None if the tape never used it."""
+        wanted = memory_key(array)
+        return next((number for number, own in enumerate(self.arrays) if memory_key(own) == wanted), None)
 
 
-def record_with_arrays(tape: Tape, *, name: str | None = None, longest_names: bool = False) -> TraceBinding:
+def record_with_arrays(
+    tape: RecordedTape, *, name: str | None = None, longest_names: bool = False
+) -> TraceBinding:
     """Return `record(tape)` with the arrays; see there."""
     builder = _Builder(tape)
     with gc_paused():
@@ -116,73 +121,75 @@ def record_with_arrays(tape: Tape, *, name: str | None = None, longest_names: bo
 _PROCESS = uuid4().hex
 
 
-def recording_of(tape: Tape) -> str:
+def recording_of(tape: RecordedTape) -> str:
     """Return what tells this recording from all others: a tape that is reset begins a new one."""
     return f"{_PROCESS}-{tape.id}-{tape.began}"
 
 
-def is_of(trace: Trace, tape: Tape) -> bool:
+def is_of(trace: Trace, tape: RecordedTape) -> bool:
     """Return whether a trace shows what is on a tape now: neither more was recorded, nor something else."""
-    return trace.recording == recording_of(tape) and trace.tape.launches == len(tape.records)
+    return trace.recording == recording_of(tape) and trace.tape.launches == len(tape.operations)
 
 
-def location_of(span: Span) -> Location:
-    """Return a span as a place that a person can open."""
-    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
+def location_of(place: Place) -> Location:
+    """Return a place of the contract as one of the trace."""
+    return Location(
+        file=display_file(place.file), line=place.line, column=place.column, function=place.function
+    )
 
 
-def _tape_name(tape: Tape) -> str:
+def _tape_name(tape: RecordedTape) -> str:
     names = find_names(type(tape), id, [id(tape)]).get(id(tape))
     return names[0] if names else f"tape {tape.id}"
 
 
 class _Builder:
-    """One pass over the records of a tape."""
+    """One pass over the operations of a tape."""
 
-    def __init__(self, tape: Tape) -> None:
-        from tapedebug.runtime import array as array_class
-
+    def __init__(self, tape: RecordedTape) -> None:
         self.tape = tape
-        self.array_class = array_class
         self.arrays: list[Array] = []
-        self.ids: dict[tuple[Any, ...], int] = {}
+        self.ids: dict[Hashable, int] = {}
         self.by_object: dict[int, int] = {}
         self.buffers: dict[int, int] = {}
-        self.kernels: dict[int, KernelInfo] = {}
+        self.kernels: dict[Hashable, KernelInfo] = {}
         self.requires_grad: list[bool] = []
         self.in_buffer: dict[int, IntervalIndex] = {}
-        self.places: dict[Any, Location] = {}
-        self.marked: set[tuple[int, int]] = set()
+        self.places: dict[int, tuple[Place, Location]] = {}
+        self.marked: set[tuple[int, Hashable]] = set()
+        self.is_array: dict[type, bool] = {}
+        self.needed_after: list[list[int]] = []
         self.outside: dict[int, list[Version]] = {}
 
     def build(self, frame: FrameType, longest_names: bool) -> Trace:
         tape = self.tape
-        launches = [self._launch(item) for item in tape.records]
+        launches = [self._launch(item) for item in tape.operations]
         book = VersionBook([self._overlapping(number) for number in range(len(self.arrays))])
         outside: dict[int, list[Array]] = {}
-        for event in tape.tracker.outside:
+        for event in tape.outside_writes:
             outside.setdefault(event.at, []).append(event.array)
         for launch in launches:
             for a in outside.get(launch.index, ()):
                 versions = book.write_outside(self._sharing(a))
                 self.outside.setdefault(launch.index, []).extend(versions)
-            book.add(launch.index, launch.args, tape.records[launch.index].plan.late)
+            book.add(launch.index, launch.args, self.needed_after[launch.index])
         versions = book.finish()
         set_fates(versions, launches, tape)
         parents = [self._parent(number) for number in range(len(self.arrays))]
         candidates, sure = candidate_names(tape, self.arrays, parents, launches, frame)
         labels = choose_labels(candidates, sure, longest=longest_names)
         arrays = [self._info(number, label, parents[number]) for number, label in enumerate(labels)]
-        events, dropped = events_of(tape, self.arrays, self._site)
+        events, dropped = events_of(tape, self.arrays, self._place)
+        retention = tape.capability(Retention)
         trace = Trace(
             name="",
             tape=TapeInfo(
                 id=tape.id,
-                on_overwrite=tape.on_overwrite,
+                on_overwrite=mode_of(tape),
                 launches=len(launches),
-                backward_runs=len(tape.backward_calls),
-                preserved_bytes=tape.preserved_bytes,
-                livein_bytes=tape.livein_bytes,
+                backward_runs=len(tape.reverse_passes),
+                preserved_bytes=0 if retention is None else retention.preserved_bytes,
+                livein_bytes=0 if retention is None else retention.livein_bytes,
                 began=tape.began,
                 ended=tape.ended,
             ),
@@ -205,22 +212,22 @@ class _Builder:
 
     def array_id(self, a: Array) -> int | None:
         """Return the id of an array that the tape used."""
-        return self.ids.get(range_key(a))
+        return self.ids.get(memory_key(a))
 
     def _enter(self, a: Array) -> int:
         known = self.by_object.get(id(a))
         if known is not None:
             return known
-        key = range_key(a)
+        key = memory_key(a)
         number = self.ids.get(key)
         if number is None:
             number = self.ids[key] = len(self.arrays)
             self.arrays.append(a)
             self.requires_grad.append(False)
-            self.buffers.setdefault(id(a.buffer), len(self.buffers))
-            if id(a.buffer) not in self.in_buffer:
-                self.in_buffer[id(a.buffer)] = IntervalIndex()
-            self.in_buffer[id(a.buffer)].add(a.start, a.stop, number)
+            self.buffers.setdefault(id(a.region), len(self.buffers))
+            if id(a.region) not in self.in_buffer:
+                self.in_buffer[id(a.region)] = IntervalIndex()
+            self.in_buffer[id(a.region)].add(a.start, a.stop, number)
         self.requires_grad[number] = self.requires_grad[number] or a.requires_grad
         self.by_object[id(a)] = number
         return number
@@ -231,24 +238,22 @@ class _Builder:
 
     def _sharing(self, a: Array) -> list[int]:
         """The arrays of the tape that share bytes with any array."""
-        known = self._near(a) if id(a.buffer) in self.in_buffer else ()
+        known = self._near(a) if id(a.region) in self.in_buffer else ()
         return [number for number in known if overlap(a, self.arrays[number])]
 
     def _near(self, a: Array) -> Iterator[int]:
         """The arrays of the same memory that may share bytes with `a`, and `a` itself."""
-        return self.in_buffer[id(a.buffer)].near(a.start, a.stop)
+        return self.in_buffer[id(a.region)].near(a.start, a.stop)
 
     def _info(self, number: int, label: str, parent: int | None) -> ArrayInfo:
-        from tapedebug.lang import types
-
         a = self.arrays[number]
         return ArrayInfo(
             id=number,
             label=label,
-            dtype=types.type_name(a.dtype),
+            dtype=a.dtype_name,
             shape=list(a.shape),
             requires_grad=self.requires_grad[number],
-            buffer=self.buffers[id(a.buffer)],
+            buffer=self.buffers[id(a.region)],
             start=a.start,
             stop=a.stop,
             parent=parent,
@@ -269,56 +274,63 @@ class _Builder:
 
     # ---------------------------------------------------------------- launches
 
-    def _launch(self, item: Record) -> Launch:
-        plan = item.plan
+    def _launch(self, item: Operation) -> Launch:
+        accesses = {access.param: access for access in item.accesses}
+        self.needed_after.append([param for param, access in accesses.items() if access.needs_after])
         args = []
         for number, value in enumerate(item.args):
-            if isinstance(value, self.array_class):
+            name, access = item.param_name(number), accesses.get(number)
+            if access is not None:
                 args.append(
                     Argument(
-                        name=plan.names[number],
-                        array=self._enter(value),
-                        reads=number in plan.reads and not plan.fresh_in(item, number),
-                        writes=number in plan.writes,
-                        needed=number in plan.early,
+                        name=name,
+                        array=self._enter(access.array),
+                        reads=access.reads,
+                        writes=access.writes,
+                        needed=access.needs_before,
                     )
                 )
+            elif self._is_array(value):
+                args.append(Argument(name=name, array=self._enter(value)))
             else:
-                args.append(Argument(name=plan.names[number], value=_plain(value)))
-        kernel = self._kernel(item) if item.kernel is not None else None
+                args.append(Argument(name=name, value=_plain(value)))
         return Launch(
             index=item.index,
-            kind=item.kind,  # type: ignore[arg-type]
-            kernel=kernel,
+            kind=item.kind,
+            kernel=self._kernel(item.capability(KernelSource)),
             name=item.name,
             dim=list(item.dim),
             args=args,
             scope=item.scope,
-            seconds=item.elapsed,
-            backward_seconds=item.backward_elapsed,
-            call_site=self._place(item),
+            seconds=item.seconds,
+            backward_seconds=item.backward_seconds,
+            call_site=self._place(item.call_site),
         )
 
-    def _place(self, item: Record) -> Location:
-        """The call site; a time loop has thousands of launches and three places, which they share."""
-        return self._site(item.site)
+    def _is_array(self, value: Any) -> bool:
+        """True for an array that an operation was given and does not access."""
+        kind = type(value)
+        if kind not in self.is_array:
+            self.is_array[kind] = isinstance(value, Array)
+        return self.is_array[kind]
 
-    def _site(self, site: Site) -> Location:
-        place = self.places.get(site)
-        if place is None:
-            from tapedebug.runtime.tape.record import site_span
+    def _place(self, place: Place) -> Location:
+        """The location of a call site; a time loop has thousands of launches and three places."""
+        known = self.places.get(id(place))
+        if known is None:
+            known = self.places[id(place)] = place, location_of(place)
+        return known[1]
 
-            place = self.places[site] = location_of(site_span(site))
-        return place
-
-    def _kernel(self, item: Record) -> int:
-        kernel = item.kernel
-        info = self.kernels.get(id(kernel))
+    def _kernel(self, source: KernelSource | None) -> int | None:
+        if source is None:
+            return None
+        info = self.kernels.get(source.kernel)
         if info is None:
-            info = self.kernels[id(kernel)] = kernel_info(len(self.kernels), item)
-        if item.info is not None and (info.id, id(item.info)) not in self.marked:
-            self.marked.add((info.id, id(item.info)))
-            mark_needed(info, item.info.need_spans)
+            info = self.kernels[source.kernel] = kernel_info(len(self.kernels), source)
+        key = info.id, source.needed_key
+        if key not in self.marked:
+            self.marked.add(key)
+            mark_needed(info, source.needed)
         return info.id
 
     def _scopes(self, launches: list[Launch]) -> list[Scope]:
@@ -337,17 +349,13 @@ class _Builder:
         return scopes
 
     def _backward(self) -> Backward:
-        calls = self.tape.backward_calls
-        if not calls:
+        passes = self.tape.reverse_passes
+        if not passes:
             return Backward()
-        visited = [item.index for item in self.tape.records[: calls[-1].records] if differentiates(item)]
-        loss = calls[-1].objective if calls[-1].loss is None else calls[-1].loss
+        last = passes[-1]
+        visited = [item.index for item in self.tape.operations[: last.operation_count] if item.has_adjoint]
+        loss = last.objective if last.loss is None else last.loss
         return Backward(ran=True, loss=None if loss is None else self.array_id(loss), order=visited[::-1])
-
-
-def differentiates(item: Record) -> bool:
-    """Return whether the reverse pass does anything for a record."""
-    return bool(item.active) and (item.kind != "kernel" or item.info is not None)
 
 
 def _size(a: Array) -> int:
@@ -355,13 +363,15 @@ def _size(a: Array) -> int:
 
 
 def overlap(a: Array, b: Array) -> bool:
-    """Return whether two arrays of one buffer share an element, exactly for strided views too."""
+    """Return whether two arrays of one region share an element, exactly for strided views too."""
     if a.stop <= b.start or b.stop <= a.start:
         return False
     if a.is_contiguous and b.is_contiguous:
         return True
+    memory = np.empty(max(a.stop, b.stop), np.uint8)  # never touched: only the addresses count
+    views = view_of(a, memory), view_of(b, memory)
     try:
-        return bool(np.shares_memory(a._look(), b._look(), max_work=20_000))  # type: ignore[arg-type]
+        return bool(np.shares_memory(*views, max_work=20_000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -7,18 +7,17 @@ middle of a reverse pass. A replay gives the same numbers to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug.contract import Consume, Operation, Replay, Seeds, Values
 from tapedebug.trace.model import Content, ContentKind, Version
 from tapedebug.trace.summaries import summarise
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.replay.shadow import Shadow
-    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace.recording import TraceBinding
 
 
@@ -28,7 +27,7 @@ class _OutOfTime(Exception):
 
 def add_summaries(
     recorded: TraceBinding,
-    seeds: Mapping[Any, np.ndarray[Any, Any]] | None = None,
+    seeds: Seeds | None = None,
     pulse: Callable[[], None] | None = None,
     *,
     max_seconds: float | None = None,
@@ -44,8 +43,6 @@ def add_summaries(
         max_seconds: When to stop; None for as long as it takes.
         keep_bytes: Also keep the arrays themselves, as many as fit; None keeps none.
     """
-    from tapedebug.runtime.replay.shadow import Shadow
-
     until = None if max_seconds is None else monotonic() + max_seconds
 
     def check() -> None:
@@ -55,17 +52,17 @@ def add_summaries(
             raise _OutOfTime
 
     tape = recorded.tape
-    if seeds is None and tape.backward_calls:
-        seeds = tape.backward_calls[-1].seeds
-    shadow = Shadow(tape.tracker)
-    shadow.pulse = check
-    watcher = _Watcher(recorded, shadow, keep_bytes)
+    if seeds is None and tape.reverse_passes:
+        seeds = tape.reverse_passes[-1].seeds
+    replay = tape.new_replay()
+    replay.pulse = check
+    watcher = _Watcher(recorded, replay, keep_bytes)
     try:
         watcher.forward()
         if seeds:
             watcher.backward(seeds)
     except _OutOfTime:
-        what = "values" if shadow.position < len(shadow.records) else "adjoints"
+        what = "values" if replay.position < len(tape.operations) else "adjoints"
         recorded.trace.notes.append(
             f"{what} are not complete: looking at them took longer than max_seconds={max_seconds:g}"
         )
@@ -75,9 +72,9 @@ def add_summaries(
 class _Watcher:
     """Looks at the versions while a replay makes them."""
 
-    def __init__(self, recorded: TraceBinding, shadow: Shadow, room: int | None) -> None:
+    def __init__(self, recorded: TraceBinding, replay: Replay, room: int | None) -> None:
         self.recorded = recorded
-        self.shadow = shadow
+        self.replay = replay
         self.room = room
         self.left_out: list[int] = []
         self.written: dict[int, list[Version]] = {}
@@ -90,61 +87,62 @@ class _Watcher:
 
     def forward(self) -> None:
         self._values(self.starts)
-        self.shadow.on_outside = self._outside
+        self.replay.on_outside = self._outside
         try:
-            self.shadow.forward(on_operation=lambda record: self._values(self.written.get(record.index, ())))
+            self.replay.forward(on_operation=lambda each: self._values(self.written.get(each.index, ())))
         finally:
-            self.shadow.on_outside = None  # a cycle would keep the tape until the next garbage collection
+            self.replay.on_outside = None  # a cycle would keep the tape until the next garbage collection
 
-    def _outside(self, record: Record) -> None:
+    def _outside(self, operation: Operation) -> None:
         """Of what was written several times between two launches, the last is what is there."""
-        last = {version.array: version for version in self.recorded.outside.get(record.index, ())}
+        last = {version.array: version for version in self.recorded.outside.get(operation.index, ())}
         self._values(last.values())
 
     def _values(self, versions: Iterable[Version]) -> None:
         for version in versions:
             # What a launch covers completely, unread, holds nothing that means anything before it.
             if version.version > 0 or version.reads or version.overwritten_by is None:
-                values = self.shadow.values(self.recorded.arrays[version.array])
+                values = self.replay.values(self.recorded.arrays[version.array])
                 version.value = summarise(values)
                 self._keep(version, "value", values)
 
-    def backward(self, seeds: Mapping[Any, np.ndarray[Any, Any]]) -> None:
+    def backward(self, seeds: Seeds) -> None:
         """The adjoint of a version is complete just before the adjoint of the launch that wrote it runs."""
-        overwritten = self.recorded.tape.on_overwrite in ("ignore", "warn")
-        consume: Literal["current", "versions"] = "current" if overwritten else "versions"
-        count, stop = len(self.shadow.records), self._first_that_can_be_reversed()
+        tape = self.recorded.tape
+        consume: Consume = "versions" if tape.preserves_values else "current"
+        count, stop = len(tape.operations), self._first_that_can_be_reversed()
 
-        def look(record: Record) -> None:
-            if record.index:
-                self._adjoints(self.written.get(record.index - 1, ()))
+        def look(operation: Operation) -> None:
+            if operation.index:
+                self._adjoints(self.written.get(operation.index - 1, ()))
 
         if count:
-            self.shadow.backward(seeds, consume=consume, start=count, stop=count)
+            self.replay.backward(seeds, consume=consume, start=count, stop=count)
             self._adjoints(self.written.get(count - 1, ()))
-            self.shadow.backward(None, consume=consume, stop=stop, on_operation=look)
+            self.replay.backward(None, consume=consume, stop=stop, on_operation=look)
             if not stop:
                 self._adjoints(version for version in self.starts if version.reads)
 
     def _first_that_can_be_reversed(self) -> int:
-        """The record after the last custom function: a replay can not run those, so it ends there."""
-        for record in reversed(self.shadow.records):
-            if record.func is not None:
+        """The operation after the last custom function: a replay can not run those, so it ends there."""
+        for operation in reversed(self.recorded.tape.operations):
+            if operation.kind == "func":
                 self.recorded.trace.notes.append(
-                    f"adjoints of what was written before launch {record.index} are left out: it is the "
-                    f"custom function {record.name}, which works on the arrays themselves and is not replayed"
+                    f"adjoints of what was written before launch {operation.index} are left out: it is the "
+                    f"custom function {operation.name}, which works on the arrays themselves and is not "
+                    "replayed"
                 )
-                return record.index + 1
+                return int(operation.index + 1)
         return 0
 
     def _adjoints(self, versions: Iterable[Version]) -> None:
         for version in versions:
             if self.recorded.trace.arrays[version.array].requires_grad:
-                values = self.shadow.gradient(self.recorded.arrays[version.array])
+                values = self.replay.gradient(self.recorded.arrays[version.array])
                 version.adjoint = summarise(values)
                 self._keep(version, "adjoint", values)
 
-    def _keep(self, version: Version, kind: ContentKind, values: np.ndarray[Any, Any]) -> None:
+    def _keep(self, version: Version, kind: ContentKind, values: Values) -> None:
         if self.room is None:
             return
         if values.nbytes > self.room:

@@ -9,25 +9,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from tapedebug._errors import TapedebugError
+from tapedebug.contract import Consume, Operation, Replay, Values
 from tapedebug.trace.model import ContentKind, Version
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.replay.shadow import Shadow
-    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace.recording import TraceBinding
-
-Values = np.ndarray[Any, Any]
 
 KEPT = 1 << 26
 """Bytes of values that are kept between questions."""
 AROUND = 1 << 24
 """Bytes of versions before and after the asked one that a replay keeps on its way."""
-MOST_SHADOW = 1 << 28
+MAX_REPLAY_BYTES = 1 << 28
 """Bytes of arrays up to which the private memory stays for the next question."""
 SECONDS = 10.0
 """How long a replay may take; nobody looks at a panel for longer."""
@@ -50,7 +45,7 @@ class VersionValues:
         self.max_seconds = max_seconds
         self._known: OrderedDict[tuple[ContentKind, int, int], Values] = OrderedDict()
         self._passes = 0
-        self._shadow: Shadow | None = None
+        self._replayed: Replay | None = None
         self._versions: dict[int, list[Version]] = {}
         for version in recorded.trace.versions:
             self._versions.setdefault(version.array, []).append(version)
@@ -61,7 +56,7 @@ class VersionValues:
         Raises:
             TapedebugError: They can not be had; the message says why.
         """
-        calls = len(self.recorded.tape.backward_calls)
+        calls = len(self.recorded.tape.reverse_passes)
         if calls != self._passes:  # another reverse pass, other adjoints
             self._passes = calls
             for key in [key for key in self._known if key[0] == "adjoint"]:
@@ -102,11 +97,11 @@ class VersionValues:
             return
         if not self.recorded.trace.arrays[version.array].requires_grad:
             raise TapedebugError(f"{name} has no adjoint: the array was made without requires_grad=True.")
-        if not tape.backward_calls:
+        if not tape.reverse_passes:
             raise TapedebugError(
                 "No reverse pass has run: call tape.backward(loss), then there are adjoints."
             )
-        if not tape.backward_calls[-1].seeds:
+        if not tape.reverse_passes[-1].seeds:
             raise TapedebugError("The last reverse pass had no seed, so that there are no adjoints.")
         if version.written_by is None and version.version > 0:
             raise TapedebugError(
@@ -119,11 +114,11 @@ class VersionValues:
     def _refuse_behind_function(self, version: Version, name: str) -> None:
         """A replay does not run custom functions, so that it can not go back behind the last one."""
         first = -1 if version.written_by is None else version.written_by
-        for record in reversed(self.recorded.tape.records[first + 1 :]):
-            if record.func is not None:
+        for operation in reversed(self.recorded.tape.operations[first + 1 :]):
+            if operation.kind == "func":
                 raise TapedebugError(
-                    f"The adjoint of {name} lies behind launch {record.index}, the custom function "
-                    f"{record.name}, which works on your arrays themselves and is not replayed. Ask for "
+                    f"The adjoint of {name} lies behind launch {operation.index}, the custom function "
+                    f"{operation.name}, which works on your arrays themselves and is not replayed. Ask for "
                     "retain_grad=True on the array to see its gradient."
                 )
 
@@ -131,20 +126,20 @@ class VersionValues:
 
     def _replay(self, wanted: Version, kind: ContentKind) -> None:
         near = self._near(wanted)
-        shadow = self._shadow or self._new_shadow()
-        self._shadow = None  # unless the replay ends well
+        replay = self._replayed or self.recorded.tape.new_replay()
+        self._replayed = None  # unless the replay ends well
         until = monotonic() + self.max_seconds
 
         def check() -> None:
             if monotonic() > until:
                 raise _OutOfTime
 
-        shadow.pulse = check
+        replay.pulse = check
         try:
             if kind == "value":
-                self._forward(shadow, wanted, near)
+                self._forward(replay, wanted, near)
             else:
-                self._backward(shadow, wanted, near)
+                self._backward(replay, wanted, near)
         except _OutOfTime:
             what = "values" if kind == "value" else "adjoint"
             raise TapedebugError(
@@ -152,14 +147,9 @@ class VersionValues:
                 f"longer than {self.max_seconds:g} s. `with tape.at(…)` in a cell takes its time."
             ) from None
         finally:
-            shadow.pulse = shadow.on_outside = None
-        if self._memory() <= MOST_SHADOW:
-            self._shadow = shadow
-
-    def _new_shadow(self) -> Shadow:
-        from tapedebug.runtime.replay.shadow import Shadow
-
-        return Shadow(self.recorded.tape.tracker)
+            replay.pulse = replay.on_outside = None
+        if self._memory() <= MAX_REPLAY_BYTES:
+            self._replayed = replay
 
     def _memory(self) -> int:
         ends: dict[int, int] = {}
@@ -175,34 +165,34 @@ class VersionValues:
         near = (v for v in self._versions[wanted.array] if low <= v.version <= high)
         return {v.version: v for v in near if not _means_nothing(v)}
 
-    def _forward(self, shadow: Shadow, wanted: Version, near: Mapping[int, Version]) -> None:
+    def _forward(self, replay: Replay, wanted: Version, near: Mapping[int, Version]) -> None:
         # the version before is asked for in the same breath: what did this launch change?
         need = [near[number] for number in (wanted.version - 1, wanted.version) if number in near]
         unknown = [v for v in need if ("value", v.array, v.version) not in self._known]
         after = [self._after(version) for version in unknown]
-        start = shadow.position if 0 < shadow.position <= min(after) - 1 else 0
+        start = replay.position if 0 < replay.position <= min(after) - 1 else 0
         if start == 0:
-            shadow.forward(0, 0)
+            replay.forward(0, 0)
             if near.get(0) is not None:
-                self._keep(shadow, "value", near[0])
+                self._keep(replay, "value", near[0])
         written = {v.written_by: v for v in near.values() if v.written_by is not None}
 
-        def outside(record: Record) -> None:
+        def outside(operation: Operation) -> None:
             """Of what was written several times between two launches, the last is what is there."""
-            for version in reversed(self.recorded.outside.get(record.index, ())):
+            for version in reversed(self.recorded.outside.get(operation.index, ())):
                 if version.array == wanted.array:
                     if version.version in near:
-                        self._keep(shadow, "value", version)
+                        self._keep(replay, "value", version)
                     return
 
-        def look(record: Record) -> None:
-            version = written.get(record.index)
+        def look(operation: Operation) -> None:
+            version = written.get(operation.index)
             if version is not None:
-                self._keep(shadow, "value", version)
+                self._keep(replay, "value", version)
 
-        shadow.on_outside = outside
+        replay.on_outside = outside
         if max(after) > start:
-            shadow.forward(start, max(after), on_operation=look)
+            replay.forward(start, max(after), on_operation=look)
 
     def _after(self, version: Version) -> int:
         """How many launches have run when a version is there."""
@@ -215,30 +205,30 @@ class VersionValues:
                 return index + 1
         return 0
 
-    def _backward(self, shadow: Shadow, wanted: Version, near: Mapping[int, Version]) -> None:
+    def _backward(self, replay: Replay, wanted: Version, near: Mapping[int, Version]) -> None:
         """The adjoint of a version is complete just before the adjoint of the launch that wrote it runs."""
         tape = self.recorded.tape
-        consume: Any = "current" if tape.on_overwrite in ("ignore", "warn") else "versions"
-        count = len(shadow.records)
+        consume: Consume = "versions" if tape.preserves_values else "current"
+        count = len(tape.operations)
         written = {v.written_by: v for v in near.values() if v.written_by is not None}
         stop = 0 if wanted.written_by is None else wanted.written_by + 1
 
-        def look(record: Record) -> None:
-            version = written.get(record.index - 1)
+        def look(operation: Operation) -> None:
+            version = written.get(operation.index - 1)
             if version is not None:
-                self._keep(shadow, "adjoint", version)
+                self._keep(replay, "adjoint", version)
 
-        shadow.forward()
-        shadow.backward(tape.backward_calls[-1].seeds, consume=consume, start=count, stop=count)
+        replay.forward()
+        replay.backward(tape.reverse_passes[-1].seeds, consume=consume, start=count, stop=count)
         if count - 1 in written:
-            self._keep(shadow, "adjoint", written[count - 1])
-        shadow.backward(None, consume=consume, stop=stop, on_operation=look)
+            self._keep(replay, "adjoint", written[count - 1])
+        replay.backward(None, consume=consume, stop=stop, on_operation=look)
         if wanted.written_by is None:
-            self._keep(shadow, "adjoint", wanted)
+            self._keep(replay, "adjoint", wanted)
 
-    def _keep(self, shadow: Shadow, kind: ContentKind, version: Version) -> None:
+    def _keep(self, replay: Replay, kind: ContentKind, version: Version) -> None:
         a = self.recorded.arrays[version.array]
-        values = shadow.values(a) if kind == "value" else shadow.gradient(a)
+        values = replay.values(a) if kind == "value" else replay.gradient(a)
         values.flags.writeable = False
         key = (kind, version.array, version.version)
         self._known.pop(key, None)

@@ -143,7 +143,7 @@ def test_saving_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
         (
             ["launches", 0, "kind"],
             "stream",
-            "launches[0].kind: 'stream' is none of 'kernel', 'copy', 'fill', 'func'",
+            "launches[0].kind: 'stream' is none of 'kernel', 'copy', 'fill', 'python', 'func'",
         ),
         (["arrays"], {"x": 1}, "arrays: expected a list, found an object"),
         (["arrays", 0], None, "arrays[0]: expected an object, found None"),

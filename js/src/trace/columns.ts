@@ -6,7 +6,7 @@
 import type { ArgValue, LaunchKind, Place, VersionStatus } from "./types.js";
 
 /** In the order of their codes; the packed form has the same. */
-export const KINDS: readonly LaunchKind[] = ["kernel", "copy", "fill", "func"];
+export const KINDS: readonly LaunchKind[] = ["kernel", "copy", "fill", "func", "python"];
 export const STATUSES: readonly VersionStatus[] = ["kept", "preserved", "lost", "harmless", "live"];
 export const LOST = STATUSES.indexOf("lost");
 export const PRESERVED = STATUSES.indexOf("preserved");

@@ -3,7 +3,7 @@
 export type Verdict = "AGREE" | "WRONG" | "UNDECIDABLE" | "KINK" | "NONDETERMINISTIC" | "NOT CHECKED";
 export type Severity = "error" | "warning" | "info";
 export type AccessKind = "read" | "write" | "atomic";
-export type LaunchKind = "kernel" | "copy" | "fill" | "func";
+export type LaunchKind = "kernel" | "copy" | "fill" | "func" | "python";
 export type Role = "input" | "intermediate" | "output" | "constant";
 
 /**

@@ -296,7 +296,7 @@ class Replay:
     def given(self, array: int) -> bool:
         """True if an array was created with values that differ, and first used by this tape."""
         a = self.arrays[array]
-        return self.recorded.tape.tracker.ledgers[a.region].given
+        return bool(self.recorded.tape.tracker.ledgers[a.region].given)
 
     def used_elsewhere(self, array: int) -> bool:
         """True if another live tape uses what an array holds."""
