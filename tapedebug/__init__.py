@@ -17,6 +17,7 @@ from tapedebug._errors import DeviceError as DeviceError
 from tapedebug._errors import GradcheckError as GradcheckError
 from tapedebug._errors import KernelAssertionError as KernelAssertionError
 from tapedebug._errors import KernelNameError as KernelNameError
+from tapedebug._errors import KernelRaisedError as KernelRaisedError
 from tapedebug._errors import KernelSyntaxError as KernelSyntaxError
 from tapedebug._errors import KernelTypeError as KernelTypeError
 from tapedebug._errors import LaunchError as LaunchError

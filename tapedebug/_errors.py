@@ -62,6 +62,10 @@ class KernelAssertionError(TapedebugError, AssertionError):
     """An `assert` of a kernel failed in one of its threads."""
 
 
+class KernelRaisedError(TapedebugError, RuntimeError):
+    """A function that Numba compiled raised an exception in a thread of a kernel."""
+
+
 class BoundsError(TapedebugError, IndexError):
     """A thread of a kernel indexed outside an array (`config.check_bounds`)."""
 

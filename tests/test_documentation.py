@@ -14,6 +14,7 @@ PAGES = [
     "docs/start/first-bug.md",
     "docs/random.md",
     "docs/native.md",
+    "docs/numba.md",
     "docs/structs.md",
     "docs/generic.md",
 ]

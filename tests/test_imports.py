@@ -94,6 +94,8 @@ SHARED = {"autograd": {"array_types", "options"}}
 # modules that are made of something heavy; nobody may import them when loading
 LATE = {
     "compiler/numba_library.py": {"numba", "llvmlite"},
+    "compiler/numba_wide.py": {"numba"},
+    "compiler/numba_wrappers.py": {"numba", "compiler/numba_library.py"},
     "notebook/_widget.py": {"anywidget"},
 }
 

@@ -30,14 +30,15 @@ def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     from tapedebug.compiler.llvm.simd.gathered_indices import has_plain
     from tapedebug.compiler.llvm.translate import translated
     from tapedebug.compiler.llvm.vectorizer_limits import is_searchable
+    from tapedebug.compiler.numba_versions import linked_with
     from tapedebug.lang.lowering import Misfit
 
     tree = parsed(code)
     assembly = None if lanes is None else _in_lanes(tree, symbol, lanes)
     if assembly is not None:
-        return object_code(assembly, vectorise=has_plain(assembly), lanes=True)
+        return object_code(assembly, *linked_with(code), vectorise=has_plain(assembly), lanes=True)
     try:
-        return object_code(translated(tree, symbol), searchable=is_searchable(tree))
+        return object_code(translated(tree, symbol), *linked_with(code), searchable=is_searchable(tree))
     except (TranslationError, Misfit, RuntimeError) as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
 
@@ -86,6 +87,7 @@ def with_numba(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     from tapedebug.compiler.llvm.machine import object_code
     from tapedebug.compiler.llvm.vectorizer_limits import is_searchable
     from tapedebug.compiler.numba_library import NAMESPACE, assembly_of, embedded
+    from tapedebug.compiler.numba_versions import linked_with
 
     filename = f"<tapedebug {symbol}>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
@@ -95,9 +97,8 @@ def with_numba(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
         inner, assembly = assembly_of(names["entry"])
     except NumbaError as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
-    return object_code(
-        WRAPPER.format(symbol=symbol, inner=inner), *assembly, searchable=is_searchable(parsed(code))
-    )
+    wrapper = WRAPPER.format(symbol=symbol, inner=inner)
+    return object_code(wrapper, *assembly, *linked_with(code), searchable=is_searchable(parsed(code)))
 
 
 COMPILERS: dict[str, Callable[[str, str, SimdLoop | None], bytes]] = {"llvm": with_llvm, "numba": with_numba}
@@ -111,7 +112,8 @@ def compiled(text: GeneratedSource) -> tuple[str, objects.Entry]:
     found = kept(key)
     if found is None:
         content = COMPILERS[config.compiler](code, symbol_of(key), text.lanes)
-        objects.write(key, content)
+        if "njit0_" not in code:
+            objects.write(key, content)
         found = objects.load(key, symbol_of(key), content)
     return key, found
 

@@ -9,6 +9,7 @@ from typing import Any, overload
 from tapedebug._errors import KernelTypeError
 from tapedebug.compiler.function import DIFFERING, Function, read_annotations
 from tapedebug.compiler.kernel import Kernel
+from tapedebug.compiler.numba_functions import function_of, is_numba_function
 
 DEVICE = frozenset(
     {
@@ -133,14 +134,15 @@ def func(
     return decorate if function is None else decorate(function, sys._getframe(1))
 
 
-def func_grad(function: Function, *, differs: bool = False) -> Callable[[Callable[..., Any]], Function]:
+def func_grad(function: Any, *, differs: bool = False) -> Callable[[Callable[..., Any]], Function]:
     """Decorate a gradient for `function`: adjoints run it in place of the reverse of the function.
 
     Its parameters are those of `function`, then the adjoint of each result. It changes the adjoints of the
     inputs: `adjoint[x] += …` of floats and vectors, `adjoint[a][i] += …` of arrays.
 
     Args:
-        function: The function.
+        function: The function; one of Numba's (`@numba.njit`) may have a gradient, too, in place of finite
+            differences.
         differs: The gradient is meant to differ from the derivative, as one that passes straight through
             `round` or clips does: checks take it as it is, and say so. The words "meant to differ" in its
             docstring do the same, for programs that also run on Warp.
@@ -163,8 +165,17 @@ def func_replay(function: Function) -> Callable[[Callable[..., Any]], Function]:
 
 
 def _companion(
-    function: Function, what: str, *, differs: bool = False
+    function: Any, what: str, *, differs: bool = False
 ) -> Callable[[Callable[..., Any]], Function]:
+    if is_numba_function(function):
+        if what == "replay":
+            name = function.py_func.__name__
+            raise KernelTypeError(
+                f"`{name}` is a numba function, and cannot have a replay",
+                hint=f"leave the replay out: adjoints call `{name}` again where they need its results",
+            )
+        function = function_of(function)
+
     def decorate(python: Callable[..., Any]) -> Function:
         read_annotations(python, sys._getframe(1))
         own = Function(python)

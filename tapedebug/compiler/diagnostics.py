@@ -19,9 +19,11 @@ MOST = 128
 
 ASSERT, BOUNDS, EXPECT, PRINT, PRINTF = "assert", "bounds", "expect", "print", "printf"
 PAUSE = "breakpoint"
+RAISED = "raised"
+"""An exception that a function of Numba's raised: an `assert` whose first operand is where it stands."""
 TOUCH = "touch"
 """An access, of which tracked variants tell with whom it conflicts (`compiler.access_tags`)."""
-FATAL = frozenset({ASSERT, BOUNDS})
+FATAL = frozenset({ASSERT, BOUNDS, RAISED})
 """Remarks that end the launch."""
 
 
@@ -42,7 +44,8 @@ class Diagnostic:
     """One place in the source that may say something.
 
     Attributes:
-        kind: `"print"`, `"printf"`, `"expect"`, `"assert"`, `"bounds"`, `"breakpoint"` or `"touch"`.
+        kind: `"print"`, `"printf"`, `"expect"`, `"assert"`, `"raised"`, `"bounds"`, `"breakpoint"` or
+            `"touch"`.
         span: The place in the source.
         arguments: What is printed, or an assertion's message: pieces of text and values for each argument.
         operands: Of an assertion, an expectation or a bound, the values that explain it.

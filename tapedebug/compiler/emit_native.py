@@ -13,7 +13,8 @@ class NativeWriter(MemoryWriter):
     """Emits calls of native functions."""
 
     def _calls(self) -> list[NativeCall]:
-        return [op.data[0] for op in self.function.ops() if op.kind in NATIVE]
+        calls = (op.data[0] for op in self.function.ops() if op.kind in NATIVE)
+        return [call for call in calls if not call.by_value]
 
     def _native_stacks(self) -> dict[str, str]:
         """The stacks that calls need, and what makes each ready."""
@@ -60,14 +61,14 @@ class NativeWriter(MemoryWriter):
 
     def _native(self, op: Op) -> None:
         if op.kind == "native_result":
-            assert op.result is not None
-            code = self._code(op.result.type)
-            self._line(f"{self._name_of(op)} = get_{code}(frame, {op.data[1]})")
+            self._native_result(op)
             return
         call: NativeCall = op.data[0]
+        if call.by_value:
+            return
         given = iter(op.args)
         for place, word in enumerate(call.words):
-            if word.kind == "result":
+            if word.kind in ("result", "status"):
                 continue
             value = next(given)
             if word.scalar is not None:
@@ -79,3 +80,15 @@ class NativeWriter(MemoryWriter):
             moved = "" if offset == "0" else f" + {offset} * {size}"
             self._line(f"put_i64(frame, {place}, {self._address(call, word)}{moved})")
         self._line(f"{call.native.symbol(call.variant, f64=self.f64)}(frame)")
+
+    def _native_result(self, op: Op) -> None:
+        assert op.result is not None
+        call: NativeCall = op.data[0]
+        place: int = op.data[1]
+        if not call.by_value:
+            self._line(f"{self._name_of(op)} = get_{self._code(op.result.type)}(frame, {place})")
+            return
+        token = op.args[0].op
+        assert token is not None
+        symbol = call.native.value_symbol(call.variant, place, f64=self.f64)
+        self._line(f"{self._name_of(op)} = {symbol}({', '.join(map(self._text, token.args))})")

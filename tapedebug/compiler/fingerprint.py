@@ -26,13 +26,27 @@ import numpy as np
 from tapedebug._errors import TapedebugError
 from tapedebug.compiler import target_fingerprint
 from tapedebug.compiler.function import Function, Gradient, closure_of, decorated_scope
+from tapedebug.compiler.numba_functions import function_of, is_numba_function
+from tapedebug.compiler.numba_functions import version as numba_version
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
 RELEVANT = ("max_unroll",)
 """The settings that lowering depends on; the others choose variants, or mean nothing to it."""
 DERIVED = frozenset(
-    {"python", "module", "users", "plans", "latest", "kinds", "watched", "generic", "instances", "types"}
+    {
+        "python",
+        "module",
+        "users",
+        "plans",
+        "latest",
+        "kinds",
+        "watched",
+        "generic",
+        "instances",
+        "types",
+        "numba",
+    }
 )
 """Attributes of kernels and functions that follow from others, or from nothing that is compiled."""
 PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tapedebug"})
@@ -74,6 +88,17 @@ def fingerprint_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) 
     return Fingerprint(reader.hash.hexdigest(), tuple(reader.sources), reader.captured)
 
 
+def numba_fingerprint(dispatcher: Any) -> str | None:
+    """A digest of what the code of a function of Numba's follows from; None where that is not certain."""
+    reader = _Reader({})
+    try:
+        reader.add(toolchain())
+        reader.numba(dispatcher)
+    except (NoFingerprint, OSError, RecursionError):
+        return None
+    return reader.hash.hexdigest()
+
+
 @cache
 def toolchain() -> str:
     """The versions of what lowers and prints kernels."""
@@ -94,6 +119,7 @@ class _Reader:
         self.hash = hashlib.sha256()
         self.sources: list[Any] = []
         self.captured: dict[Any, dict[str, Any]] = {}
+        self.compiled: list[Any] = []
         self.open: set[int] = set()
 
     def add(self, *words: object) -> None:
@@ -212,10 +238,36 @@ class _Reader:
             self.value(value.value, attributes)
         elif isinstance(value, types.SimpleNamespace):
             self.members(vars(value), attributes)
-        elif is_pure(value):
-            self.add(value.__module__, value.__name__)
+        elif is_numba_function(value):
+            function = function_of(value)
+            if any(known is function for known in self.sources):
+                self.add("known", next(i for i, known in enumerate(self.sources) if known is function))
+                return
+            self.sources.append(function)
+            self.numba(value)
+            self.value(function.gradient, attributes)
+        elif is_pure(value) or of_numba(value):
+            self.add(getattr(value, "__module__", ""), getattr(value, "__name__", value))
         else:
             raise NoFingerprint
+
+    def numba(self, dispatcher: Any) -> None:
+        """A function of Numba's: its bytecode, what it captures, and how it is compiled."""
+        python = dispatcher.py_func
+        if any(known is python for known in self.compiled):
+            self.add("known", next(i for i, known in enumerate(self.compiled) if known is python))
+            return
+        self.compiled.append(python)
+        self.add(numba_version(), sorted(map(repr, dispatcher.targetoptions.items())), dispatcher.locals)
+        if not dispatcher._can_compile:
+            self.add(list(dispatcher.overloads))
+        self.bytecode(python.__code__)
+        self.value((python.__defaults__, python.__kwdefaults__), frozenset())
+        attributes = frozenset(name for code in nested(python.__code__) for name in code.co_names)
+        captured = meanings(python, names_of(python, ()))
+        for name in sorted(captured):
+            self.add("name", name)
+            self.value(captured[name], attributes)
 
     def type(self, kind: Any) -> None:
         """A class, by its name, and by what makes a type of the kernel language."""
@@ -252,6 +304,14 @@ class _Reader:
             self.open.add(id(value))
             self.value(value, attributes)
             self.open.discard(id(value))
+
+
+def of_numba(value: Any) -> bool:
+    """Whether something is a type of Numba's, or a function that Numba itself defines."""
+    if type(value).__module__.startswith("numba.core.types"):
+        return True
+    defined = isinstance(value, types.FunctionType | type)
+    return defined and value.__module__.partition(".")[0] == "numba"
 
 
 def is_pure(value: Any) -> bool:

@@ -52,6 +52,8 @@ class Function:
         self.replay: Function | None = None
         self.native: Native | None = None
         """Its C, where it is a native function."""
+        self.numba: weakref.ref[Any] | None = None
+        """Gives the object that Numba made of it, if it is a function of Numba's."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         """The kernels that it is compiled into."""
         self.overloads: tuple[Function, ...] = (self,)

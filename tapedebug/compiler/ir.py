@@ -110,6 +110,7 @@ class Custom:
         seeds: In the gradient, the adjoint of each result.
         function: The function of the user's; None where it is native.
         params: Its inputs that are floats, each with the parameter's name and component: for checks.
+        numerical: Its gradient is finite differences of its body, and nobody's who could be wrong.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Custom:
     span: Span | None
     function: Any = None
     params: list[tuple[str, Value]] = field(default_factory=list)
+    numerical: bool = False
 
     @property
     def results(self) -> list[Value]:

@@ -16,7 +16,7 @@ from tapedebug._source import Span, display_file
 from tapedebug.compiler import crash_report, modules
 from tapedebug.compiler.analyzed_kernel import AnalyzedKernel
 from tapedebug.compiler.backend import is_in_lanes
-from tapedebug.compiler.diagnostics import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
+from tapedebug.compiler.diagnostics import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF, RAISED
 from tapedebug.compiler.effects import AdjointInfo, Analysis, differentiable
 from tapedebug.compiler.function import Function, is_remembered, read_annotations
 from tapedebug.compiler.lazy_entry import LazyEntry
@@ -89,7 +89,9 @@ class Kernel(AnalyzedKernel):
     def diagnostics(self) -> frozenset[str]:
         """The kinds of remarks that launches make, if the kernel has them."""
         optional = {ASSERT: config.asserts, BOUNDS: self.check_bounds, PAUSE: config.interpreted}
-        return frozenset({PRINT, PRINTF, EXPECT, *(kind for kind, wanted in optional.items() if wanted)})
+        return frozenset(
+            {PRINT, PRINTF, EXPECT, RAISED, *(kind for kind, wanted in optional.items() if wanted)}
+        )
 
     def speech(self, *, back: bool = False) -> frozenset[str]:
         """The kinds of remarks that its launches make as settings are, or those that its adjoint makes."""

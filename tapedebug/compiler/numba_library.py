@@ -109,21 +109,34 @@ NAMESPACE: dict[str, Callable[..., Any]] = namespace()
 
 
 def assembly_of(entry: Callable[..., None]) -> tuple[str, list[str]]:
-    """What Numba makes of a generated function: its symbol, and LLVM assembly to be linked into one."""
+    """Return the symbol of a generated function, and LLVM assembly of Numba to be linked into one module."""
+    used.clear()
+    operands = (types.int64, types.int64, types.CPointer(types.int64))
+    symbol, modules = compiled_by_numba(entry, operands, error_model="numpy")
+    return symbol, [*modules, *used.values()]
+
+
+def compiled_by_numba(
+    function: Callable[..., None], operands: tuple[Any, ...], *, error_model: str
+) -> tuple[str, list[str]]:
+    """Return the symbol of a function without a result, and LLVM assembly of it and of what it calls.
+
+    Numba links the functions of its own that it calls when it loads code; here they stand beside it.
+    """
     registry.cpu_target.typing_context.refresh()
     registry.cpu_target.target_context.refresh()
     flags = compiler.Flags()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-    words = types.CPointer(types.int64)
-    used.clear()
+    flags.error_model = error_model
     result = compiler.compile_extra(
         registry.cpu_target.typing_context,
         registry.cpu_target.target_context,
-        entry,
-        (types.int64, types.int64, words),
+        function,
+        operands,
         types.void,
         flags,
         {},
     )
-    return result.fndesc.llvm_func_name, [str(result.library._final_module), *used.values()]
+    beside = {id(other): other for other in result.library._linking_libraries}
+    modules = [result.library._final_module, *(other._get_module_for_linking() for other in beside.values())]
+    return result.fndesc.llvm_func_name, [str(module) for module in modules]

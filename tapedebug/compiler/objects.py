@@ -205,7 +205,13 @@ def _digest(key: str, body: bytes) -> bytes:
 def clear() -> int:
     """Remove all that is kept, native functions and notes too; gives the number of objects."""
     paths = [*folder().glob("*.o"), *folder().glob("native/*")]
-    for path in [*paths, *folder().glob("*.json"), *folder().glob("*.sign"), *folder().glob("*.crash")]:
+    for path in [
+        *paths,
+        *folder().glob("*.json"),
+        *folder().glob("*.njit"),
+        *folder().glob("*.sign"),
+        *folder().glob("*.crash"),
+    ]:
         with contextlib.suppress(OSError):
             path.unlink()
     return len(paths)

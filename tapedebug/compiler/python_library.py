@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.generated_source import GeneratedSource
-from tapedebug.compiler.native import build
 from tapedebug.compiler.native.function import CALLED
 from tapedebug.lang.lowering import FUNCTIONS, NUMPY, converted
 
@@ -91,11 +90,19 @@ def _pointer(code: str) -> Callable[..., Any]:
 
 
 def _native(symbol: str) -> Callable[..., None]:
-    """A native function, called with a frame that is a stack here."""
+    """A native function, called with a frame that is a stack here, or with numbers."""
+    called = CALLED[symbol]
+    place = called.place
+
+    def value(*given: Any) -> Any:
+        assert place is not None
+        frame: dict[int, Any] = {called.last: called.place, **dict(zip(called.given, given, strict=True))}
+        call(frame)
+        return frame[place]
 
     def call(frame: dict[int, Any]) -> None:
-        memory = bytearray(8 * (1 + max([*frame, *(place for place, _ in CALLED[symbol])], default=0)))
-        for place, value in frame.items():
+        memory = bytearray(8 * (1 + max([*frame, *(word for word, _ in called.results)], default=0)))
+        for word, value in frame.items():
             number = (
                 value
                 if isinstance(value, np.generic)
@@ -103,12 +110,12 @@ def _native(symbol: str) -> Callable[..., None]:
                 if isinstance(value, bool)
                 else np.int64(value)
             )
-            memory[8 * place : 8 * place + number.nbytes] = number.tobytes()
-        build.function(symbol)((ctypes.c_char * len(memory)).from_buffer(memory))
-        for place, code in CALLED[symbol]:
-            frame[place] = np.frombuffer(memory, NUMPY[code], 1, 8 * place)[0]
+            memory[8 * word : 8 * word + number.nbytes] = number.tobytes()
+        called.function()((ctypes.c_char * len(memory)).from_buffer(memory))
+        for word, code in called.results:
+            frame[word] = np.frombuffer(memory, NUMPY[code], 1, 8 * word)[0]
 
-    return call
+    return call if place is None else value
 
 
 def _stack_zeros(stack: dict[Any, Any], count: Any) -> None:

@@ -14,6 +14,7 @@ from tapedebug._source import Span
 from tapedebug.autograd.subjects.functions import FunctionCall, Unrepeatable, require_faithful
 from tapedebug.autograd.subjects.masks import Argument, choose_pairs
 from tapedebug.autograd.subjects.metadata import FunctionMetadata, Named, input_names
+from tapedebug.autograd.subjects.numerical import differences_in, differences_on
 from tapedebug.autograd.subjects.overlaps import refuse_overlaps
 from tapedebug.autograd.subjects.pairs import Mask, differentiable, port
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
@@ -168,7 +169,7 @@ def kernel_subject(
     pairs = choose_pairs(
         name, _arguments([*named_in, *in_places], sources), _arguments(named_out, targets), mask
     )
-    pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
+    pairs.notes = list(dict.fromkeys([*notes, *pairs.notes, *differences_in(kernel)]))
     arrays = [(p.name, a) for p, a in zip(kernel.params, args, strict=True) if is_array(a)]
     refuse_overlaps(name, pairs, arrays, launch=launch is not None)
     program = ShadowProgram(
@@ -286,7 +287,7 @@ def function_subject(
         _restricted(sources, pairs.inputs()),
         _restricted(targets, pairs.outputs()),
     )
-    pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
+    pairs.notes = list(dict.fromkeys([*notes, *pairs.notes, *differences_on(call.tape.operations)]))
     unrepeatable = None
     if pairs.chosen:
         try:

@@ -13,6 +13,7 @@ from tapedebug._interval_index import IntervalIndex
 from tapedebug._source import display_file
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.engine_kernels import kernel_of
+from tapedebug.autograd.subjects.numerical import differences_on
 from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, round_results, tape_replay
@@ -63,6 +64,7 @@ class WholeTape(ShadowProgram):
         self.launches = len(tape.operations)
         self.notes: list[str] = []
         self.notes += uncovered(tape)
+        self.notes += differences_on(tape.operations)
         # Launches without an adjoint do run forward: that they lose a gradient is for the check to find.
         unknown = [o for o in tape.operations if o.capability(Irreplayable) is not None]
         self.unchecked = len(unknown)

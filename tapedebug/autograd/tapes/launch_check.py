@@ -13,6 +13,7 @@ from tapedebug.autograd.finite_diff.comparison import Comparison
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.launches import LaunchCopy, spelled
+from tapedebug.autograd.subjects.numerical import is_of_differences
 from tapedebug.autograd.subjects.pairs import differentiable, obstacle
 from tapedebug.autograd.subjects.subject import Subject, named_ports
 from tapedebug.contract import is_array
@@ -75,6 +76,7 @@ def check_in_sight(
     copy = work.copy
     pairs, dot = run_checks(subject, work.check_plan, pace, kept)
     notes = dict.fromkeys(note for pair in pairs for note in pair.notes)
+    notes |= dict.fromkeys(filter(is_of_differences, subject.pairs.notes))
     left = tuple(_left(copy, subject))
     return LaunchCheck(copy.index, copy.kernel.key, tuple(pairs), dot, tuple(notes), left)
 
@@ -83,7 +85,9 @@ def _left(copy: LaunchCopy, subject: Subject) -> list[str]:
     """Why arrays or pairs of a launch were not checked."""
     program, pairs = subject.program, subject.pairs
     reasons = [
-        note.removeprefix("not checked: ").replace(f"{program.subject} ", "it ") for note in pairs.notes
+        note.removeprefix("not checked: ").replace(f"{program.subject} ", "it ")
+        for note in pairs.notes
+        if not is_of_differences(note)
     ]
     if copy.mask is not None:
         chosen = {(source.name, target.name) for source, target in pairs.chosen}

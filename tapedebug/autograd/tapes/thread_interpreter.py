@@ -201,8 +201,12 @@ class ThreadInterpreter:
         elif op.kind in ("load", "store", "atomic_add"):
             self._access(op, args, step)
         elif op.kind in ("native", "native_value"):
-            name = op.data[0].native.name
-            raise CannotFollow(f"it calls the native function {name}", native=name)
+            step.result = Number(_called(op, args), np.int64)
+        elif op.kind == "native_result":
+            assert op.result is not None
+            active = any(arg.active for arg in args)
+            value = args[0].value[op.data[1]]
+            step.result = Number(value, op.result.type, active and _is_float(op.result.type))
         else:
             step.result = self._rule(op, args)
         self.steps.append(step)
@@ -317,6 +321,24 @@ def thread_of(
     shaped = {p: values[p] if p in values else np.zeros(record.args[p].shape) for p in record.arrays}
     known = record.kernel._lowered.function if function is None else function
     return ThreadInterpreter(known, index, record.dim, shaped, scalars, record.active)
+
+
+def _called(op: Op, args: Sequence[Number]) -> dict[int, Any]:
+    """The results of a function that Numba compiled, by their place in its frame.
+
+    Raises:
+        CannotFollow: It is a function in C, or raised an exception.
+    """
+    called = op.data[0]
+    name = called.native.name
+    if not called.native.is_numba:
+        raise CannotFollow(f"it calls the native function {name}", native=name)
+    try:
+        found = iter(called.native.called([arg.value for arg in args]))
+    except Exception as error:
+        raise CannotFollow(f"the numba function {name} raised {type(error).__name__}", native=name) from None
+    results = {k: next(found) for k, word in enumerate(called.words) if word.kind == "result"}
+    return {**results, len(called.words) - 1: 0}
 
 
 def _shares(step: Step, incoming: Any) -> list[Any]:

@@ -62,19 +62,47 @@ def object_code(
     Raises:
         RuntimeError: LLVM refuses the assembly.
     """
+    module = _linked(assembly)
+    vectorised = vectorise and sum(text.count("\n") for text in assembly) <= VECTORISED
+    _optimize(module, loops=vectorised and searchable and not lanes, components=vectorised)
+    return bytes(target_machine().emit_object(module))
+
+
+def optimized(*assembly: str, keep: str) -> str:
+    """Return optimized assembly of modules, linked into one that defines nothing but the function `keep`.
+
+    Other modules may define the same function: it is linked once.
+
+    Raises:
+        RuntimeError: LLVM refuses the assembly.
+    """
+    module = _linked(assembly)
+    for thing in (*module.functions, *module.global_variables):
+        if not thing.is_declaration and thing.name != keep:
+            thing.linkage = "internal"
+    _optimize(module, loops=True, components=True)
+    module.get_function(keep).linkage = "linkonce_odr"
+    return str(module)
+
+
+def _linked(assembly: tuple[str, ...]) -> Any:
+    """Return one module of several, for this processor."""
     import llvmlite.binding as llvm
 
-    machine = target_machine()
     module, *others = [llvm.parse_assembly(text) for text in assembly]
     for other in others:
         module.link_in(other)
     module.triple = llvm.get_process_triple()
-    module.data_layout = str(machine.target_data)
+    module.data_layout = str(target_machine().target_data)
     module.verify()
+    return module
+
+
+def _optimize(module: Any, *, loops: bool, components: bool) -> None:
+    """Run LLVM's passes; `loops` and `components` are what is vectorised."""
+    import llvmlite.binding as llvm
+
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    vectorised = vectorise and sum(text.count("\n") for text in assembly) <= VECTORISED
-    options.loop_vectorization = vectorised and searchable and not lanes
-    options.slp_vectorization = vectorised
-    builder = llvm.create_pass_builder(machine, options)
+    options.loop_vectorization, options.slp_vectorization = loops, components
+    builder = llvm.create_pass_builder(target_machine(), options)
     builder.getModulePassManager().run(module, builder)
-    return bytes(machine.emit_object(module))

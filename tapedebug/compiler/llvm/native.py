@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, Signature
+
 from tapedebug.compiler.llvm.library import NATIVES, STACK, entry
-from tapedebug.lang.lowering import Instructions, fitting
+from tapedebug.lang.lowering import Instructions, c_function, fitting
 
 
 def enter_native(symbol: str) -> None:
@@ -14,6 +16,18 @@ def enter_native(symbol: str) -> None:
         text = "{r}.frame = load ptr, ptr {0}\ncall void @" + symbol + "(ptr {r}.frame)"
         return Instructions("void", text, (f"declare void @{symbol}(ptr) nounwind",))
 
+    NATIVES[symbol] = call
+
+
+def enter_value(symbol: str, operands: tuple[str, ...], result: str) -> None:
+    """Let generated code call a function of numbers: `symbol(x, y)`."""
+
+    def call(*given: str) -> Instructions:
+        fitting(given == operands, *given)
+        return c_function(symbol, result, operands)
+
+    names = [Parameter(f"x{k}", Parameter.POSITIONAL_ONLY) for k, _ in enumerate(operands)]
+    call.__signature__ = Signature(names)  # type: ignore[attr-defined]
     NATIVES[symbol] = call
 
 

@@ -23,6 +23,7 @@ from tapedebug.compiler.lower import (
     gradient,
     in_place,
     keywords,
+    numba,
     operations,
     random,
     statics,
@@ -65,6 +66,9 @@ def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
     target = function.value
     if isinstance(target, Function):
         return inlined(ctx, node, *arguments.resolved(ctx, node, target))
+    compiled = numba.function_called(ctx, node, target)
+    if compiled is not None:
+        return inlined(ctx, node, compiled, numba.arguments(ctx, node, compiled), used=used)
     if target is grad:
         return gradient.of(ctx, node)
     if isinstance(target, Gradient):
@@ -223,7 +227,9 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
 # User functions --------------------------------------------------------------------------------------------
 
 
-def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
+def inlined(
+    ctx: Context, node: ast.Call, function: Function, env: dict[str, Item], *, used: bool = True
+) -> Item:
     """The body of a @func, with these values of its parameters, in place of its call."""
     if function in ctx.active or len(ctx.active) > MAX_INLINE_DEPTH:
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
@@ -233,6 +239,8 @@ def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Ite
         from tapedebug.compiler.lower import native
 
         return native.call(ctx, node, function, env)
+    if function.numba is not None and (function.gradient is None or ctx.in_custom):
+        return numba.call(ctx, node, function, env, used=used)
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
         inline = run if ctx.variables is None or ctx.in_custom or ctx.in_gradient else in_place.call
         return inline(ctx, node, function, env)

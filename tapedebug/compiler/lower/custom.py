@@ -10,7 +10,7 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import adjoints, arguments, arrays, calls, contents, random, syntax
+from tapedebug.compiler.lower import adjoints, arguments, arrays, calls, contents, numba, random, syntax
 from tapedebug.compiler.lower._context import Context, Item, Items, View, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
@@ -32,7 +32,7 @@ def call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, Ite
 def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, Item]) -> Item:
     span = ctx.span(node)
     with ctx.builder.region() as body:
-        result = calls.run(ctx, node, function, dict(inputs))
+        result = _body(ctx, node, function, inputs)
         leaves = _numbers(ctx, node, function, result)
     own_yields(ctx, body, [part.value for leaf in leaves for part in leaf.parts])
     params = list(_floats(inputs))
@@ -48,6 +48,12 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
     values = iter(body.yields)
     fresh = (Quantity(q.type, tuple(ctx.builder.expr(next(values)) for _ in q.parts)) for q in leaves)
     return contents.rebuilt(result, fresh)
+
+
+def _body(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, Item]) -> Item:
+    if function.numba is not None:
+        return numba.call(ctx, node, function, inputs)
+    return calls.run(ctx, node, function, dict(inputs))
 
 
 def _floats(inputs: dict[str, Item]) -> Iterator[tuple[str, Value]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,15 @@ from tapedebug.compiler import objects
 from tapedebug.compiler.native import build
 from tapedebug.compiler.native.consume import write_only
 from tapedebug.compiler.native.source import C_NAMES, TITLES, source_of
-from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY, Signature, Snippets, Word
+from tapedebug.compiler.native.unit import (
+    ADJOINT,
+    FORWARD,
+    REPLAY,
+    ForeignFunction,
+    Signature,
+    Snippets,
+    Word,
+)
 from tapedebug.lang import types as t
 
 CUDA = re.compile(r"\b(__shared__|__syncthreads|__device__|__global__|threadIdx|blockIdx|blockDim|gridDim)\b")
@@ -38,6 +46,8 @@ class Native:
         origin: Gives the stub's source.
         declared: Gives the types of its parameters, and of its result (None where it has none).
     """
+
+    is_numba = raises = narrows = False
 
     def __init__(
         self,
@@ -116,6 +126,14 @@ class Native:
         symbol = f"{stem}_{variant}"
         _enter(symbol, self, variant, f64)
         return symbol
+
+    def value_symbol(self, variant: str, place: int, *, f64: bool = False) -> NoReturn:
+        """Refuse: C is called with frames."""
+        raise TypeError(self.name)
+
+    def called(self, values: Sequence[Any]) -> NoReturn:
+        """Refuse: Python does not call C."""
+        raise TypeError(self.name)
 
     def _guarded(self, compile: Callable[[], Any]) -> Any:
         self._refuse_cuda()
@@ -225,7 +243,7 @@ class NativeCall:
         active: In adjoints, the kernel's parameters that have an adjoint array.
     """
 
-    native: Native
+    native: ForeignFunction
     variant: str
     words: tuple[Word, ...]
     params: dict[str, int]
@@ -254,6 +272,11 @@ class NativeCall:
         return self._behind(used)
 
     @property
+    def by_value(self) -> bool:
+        """Whether each result is computed from the arguments by a call of its own, which needs no frame."""
+        return self.native.is_numba and not (self.native.raises and self.variant == FORWARD)
+
+    @property
     def late(self) -> bool:
         """Whether it sees arrays as the launch left them."""
         return self.variant != FORWARD
@@ -261,8 +284,28 @@ class NativeCall:
 
 # The library of generated code ------------------------------------------------------------------------------
 
-CALLED: dict[str, tuple[tuple[int, str], ...]] = {}
-"""For each symbol, the words that hold results, and their types: what plain Python has to read back."""
+
+@dataclass(frozen=True)
+class Called:
+    """What plain Python has to know of a symbol.
+
+    Attributes:
+        results: The words of the frame that hold results, each with its type.
+        function: Gives the function, which takes the address of a frame.
+        given: The words that are passed, if they are passed by themselves and one result is returned.
+        place: And the word that is returned.
+        last: The last word, which says the same.
+    """
+
+    results: tuple[tuple[int, str], ...]
+    function: Callable[[], Any]
+    given: tuple[int, ...] = ()
+    place: int | None = None
+    last: int = 0
+
+
+CALLED: dict[str, Called] = {}
+"""The functions that generated code of this process calls, by symbol."""
 
 
 def _enter(symbol: str, native: Native, variant: str, f64: bool) -> None:
@@ -274,5 +317,5 @@ def _enter(symbol: str, native: Native, variant: str, f64: bool) -> None:
     for place, word in enumerate(native.signature.words(variant)):
         if word.kind in ("result", "adjoint") and word.scalar is not None:
             results.append((place, "f64" if f64 and word.scalar is t.float32 else word.scalar.code))
-    CALLED[symbol] = tuple(results)
+    CALLED[symbol] = Called(tuple(results), lambda: build.function(symbol))
     enter_native(symbol)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tapedebug.lang import types as t
 
@@ -92,6 +92,52 @@ class Signature:
         if self.result is not None and t.is_float(self.result):
             found += _parts("ret", "seed", self.result)
         return found
+
+
+class ForeignFunction(Protocol):
+    """A function that the kernel language only calls: of C, or of Numba."""
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters and the results."""
+
+    @property
+    def snippets(self) -> Snippets:
+        """Its variants."""
+
+    @property
+    def is_numba(self) -> bool:
+        """True if Numba compiles it."""
+
+    @property
+    def raises(self) -> bool:
+        """True if it can raise an exception."""
+
+    @property
+    def narrows(self) -> bool:
+        """True if its float64 twin rounds results to float32."""
+
+    def symbol(self, variant: str, *, f64: bool = False) -> str:
+        """Return the symbol of a variant, which is called with a frame."""
+
+    def value_symbol(self, variant: str, place: int, *, f64: bool = False) -> str:
+        """Return the symbol of one result of a variant, which is called with numbers."""
+
+    def called(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return its results in Python."""
+
+    def read(self, variant: str) -> frozenset[str]:
+        """Return the arrays that a variant may read."""
+
+    def written(self, variant: str) -> frozenset[str]:
+        """Return the arrays that a variant may write to."""
+
+    def mentioned(self, variant: str) -> frozenset[str]:
+        """Return the arrays that a variant names."""
 
 
 def _parts(name: str, word: str, kind: Any) -> list[Word]:

@@ -10,10 +10,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, blocks_of, ops_of
+from tapedebug.compiler.ir import (
+    NATIVE,
+    Block,
+    Custom,
+    For,
+    Function,
+    If,
+    Node,
+    Op,
+    Value,
+    While,
+    blocks_of,
+    ops_of,
+)
 from tapedebug.compiler.passes.native import touched_by
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.native.unit import ForeignFunction
     from tapedebug.compiler.passes.adjoint import Transform
     from tapedebug.compiler.passes.adjoint_loops import Record, Values
 
@@ -35,8 +49,11 @@ def derived(function: Function, names: frozenset[str]) -> Function:
 
 
 def is_derived(node: Custom) -> bool:
-    """Return whether the engine has a derivative of its own that a call should agree with."""
-    if node.function is None:
+    """Return whether the engine has a derivative of its own that a call should agree with.
+
+    Of functions of Numba's it has finite differences only, as checks have.
+    """
+    if node.function is None or node.function.numba is not None:
         return False
     return node.gradient is None or not node.function.gradient.differs
 
@@ -44,7 +61,7 @@ def is_derived(node: Custom) -> bool:
 def own_gradients(block: Block) -> Iterator[Custom]:
     """The calls of functions that have a gradient of the user's, at any depth, native ones too."""
     for node in block.ops:
-        if isinstance(node, Custom) and node.gradient is not None:
+        if isinstance(node, Custom) and node.gradient is not None and not node.numerical:
             yield node
         for inner in blocks_of(node):
             yield from own_gradients(inner)
@@ -58,10 +75,20 @@ def calls_with_gradient(block: Block) -> Iterator[Custom]:
 def own_adjoints(block: Block) -> Iterator[Custom]:
     """The calls of functions with a gradient or a replay of the user's, at any depth, native ones too."""
     for node in block.ops:
-        if isinstance(node, Custom):
+        if isinstance(node, Custom) and not node.numerical:
             yield node
         for inner in blocks_of(node):
             yield from own_adjoints(inner)
+
+
+def by_differences(block: Block) -> Iterator[ForeignFunction]:
+    """The functions of Numba's whose derivatives in adjoints are finite differences, once for each call."""
+    for node in block.ops:
+        if isinstance(node, Custom) and node.numerical:
+            yield from (op.data[0].native for op in ops_of(node.body) if op.kind in NATIVE)
+        elif not isinstance(node, Custom) or node.gradient is None:
+            for inner in blocks_of(node):
+                yield from by_differences(inner)
 
 
 def _opened(block: Block, wanted: Callable[[Custom], bool]) -> Block:

@@ -149,7 +149,12 @@ def unordered(function: Function) -> bool:
     """Whether nothing but memory ties threads to their order."""
     if function.prelude is not None or function.backwards:
         return False
-    return not any(op.kind in BARRED for op in function.ops())
+    return not any(op.kind in BARRED and not _is_of_numbers(op) for op in function.ops())
+
+
+def _is_of_numbers(op: Op) -> bool:
+    """Return whether an operation is a call of a function that only computes numbers from numbers."""
+    return op.kind in ("native_value", "native_result") and op.data[0].by_value
 
 
 def _element(function: Function, param: int) -> tuple[type[t.Scalar], int]:

@@ -107,8 +107,9 @@ def refuse_reverse(op: Op) -> None:
 
 
 def _no_second_derivative(op: Op, hint: str) -> NoReturn:
+    native = op.data[0].native
     raise KernelTypeError(
-        f"the native function `{op.data[0].native.name}` has no second derivative",
+        f"the {'numba' if native.is_numba else 'native'} function `{native.name}` has no second derivative",
         span=op.span,
         hint=hint,
     )
@@ -142,6 +143,8 @@ def _tangent_of_result(b: Builder, op: Op, known: Values, dots: Values) -> Value
     chosen = call.words[op.data[1]].component
     for place, word in enumerate(words):
         assert word.scalar is not None
+        if word.kind == "which":
+            continue
         if word.kind == "value":
             given = next(values)
             args.append(known.get(given, given))

@@ -137,10 +137,10 @@ def _written_by_hand(record: Any) -> tuple[str, str, Any] | None:
         return None
     lowered = record.kernel._lowered
     for op in ops_of(lowered.function.body):
-        if op.kind in ("native", "native_value"):
+        if op.kind in ("native", "native_value") and not op.data[0].native.is_numba:
             return "adjoint snippet", op.data[0].native.name, op.span
     for node in walk(lowered.custom.body):
-        if isinstance(node, Custom) and node.gradient is not None:
+        if isinstance(node, Custom) and node.gradient is not None and not node.numerical:
             return MAY_DIFFER, node.name, node.span
     return None
 

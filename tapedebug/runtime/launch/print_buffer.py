@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import pickle
 import re
 import threading
 from collections.abc import Sequence
@@ -15,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._errors import BoundsError, KernelAssertionError, TapedebugError
-from tapedebug.compiler.diagnostics import BOUNDS, EXPECT, MOST, Diagnostic
+from tapedebug._errors import BoundsError, KernelAssertionError, KernelRaisedError, TapedebugError
+from tapedebug.compiler.diagnostics import BOUNDS, EXPECT, MOST, RAISED, Diagnostic, shown
 from tapedebug.compiler.layout import DIMS
 from tapedebug.runtime.config import config
 
@@ -91,6 +92,7 @@ class Listener:
 
         Raises:
             KernelAssertionError: An assertion failed.
+            KernelRaisedError: A function that Numba compiled raised an exception.
             BoundsError: An index was outside its array.
         """
         with PRINT_BUFFER.lock:
@@ -141,6 +143,20 @@ class Listener:
                 notes=(*remark.notes, f"the launch has dim={_dim(grid)}", left),
                 hint=_fitting(remark, index, length, np.unravel_index(number, dims), grid),
             )
+        if remark.kind == RAISED:
+            address, *given = remark.read(words)
+            named = zip(remark.operands[1:], given, strict=True)
+            return KernelRaisedError(
+                f"{self._name}: the numba function `{remark.text}` raised {_exception(int(address))} "
+                f"in thread {thread}",
+                span=remark.span,
+                notes=(
+                    *(f"{operand.name} is {shown(value)}" for operand, value in named),
+                    *remark.notes,
+                    left,
+                ),
+                hint="call it only where it returns, or let it return a number there, too",
+            )
         said = remark.said(words) if remark.arguments else ""
         return KernelAssertionError(
             f"{self._name}: assertion failed in thread {thread}{': ' if said else ''}{said}",
@@ -148,6 +164,33 @@ class Listener:
             notes=(*remark.seen(words), *remark.notes, left),
             hint="see why it does not hold; config.asserts = False leaves assertions out",
         )
+
+
+def _exception(address: int) -> str:
+    """Describe an exception that Numba's code raised, whose pickled class and message are at an address.
+
+    A message that is made of values is not there.
+    """
+    if not address:
+        return "an exception"
+    found = _Exception.from_address(address)
+    kind, arguments, *_ = pickle.loads(ctypes.string_at(found.pickled, found.size))
+    name = getattr(kind, "__name__", str(kind))
+    if not arguments or found.unwrap:
+        return name
+    return f"{name}: {', '.join(map(str, arguments))}"
+
+
+class _Exception(ctypes.Structure):
+    """What Numba's code refers to when it raises: `excinfo_t` of its calling convention."""
+
+    _fields_ = (
+        ("pickled", ctypes.c_void_p),
+        ("size", ctypes.c_int32),
+        ("values", ctypes.c_void_p),
+        ("unwrap", ctypes.c_void_p),
+        ("allocated", ctypes.c_int32),
+    )
 
 
 def _fitting(remark: Diagnostic, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:

@@ -1,0 +1,38 @@
+"""Notes on functions whose derivatives in adjoints are finite differences themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.autograd.subjects.engine_kernels import kernel_of
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Operation
+
+BY_DIFFERENCES = "derivative by finite differences"
+
+
+def is_of_differences(note: str) -> bool:
+    """True if a note is one of these."""
+    return BY_DIFFERENCES in note
+
+
+def differences_on(operations: Iterable[Operation]) -> list[str]:
+    """Notes on the functions that kernels call whose derivatives are finite differences."""
+    kernels = {id(k): k for o in operations if o.active and (k := kernel_of(o)) is not None}
+    return list(dict.fromkeys(note for kernel in kernels.values() for note in differences_in(kernel)))
+
+
+def differences_in(kernel: Any) -> list[str]:
+    """Notes on the functions that a kernel calls whose derivatives are finite differences."""
+    from tapedebug.compiler.passes.custom import by_differences
+
+    notes = kernel._notes
+    if notes.identity is not None and all(function.numba is None for function in kernel.functions):
+        return []
+    found: dict[str, None] = {}
+    for version in by_differences(kernel._lowered.custom.body):
+        narrow = ", of results that it rounds to float32" if version.narrows else ""
+        found[f"numba function {version.name}: {BY_DIFFERENCES}{narrow}"] = None
+    return list(found)
