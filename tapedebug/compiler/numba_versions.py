@@ -26,12 +26,12 @@ import numpy as np
 from tapedebug.compiler import objects
 from tapedebug.compiler.fingerprint import numba_fingerprint
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.llvm.library import llvm_type
 from tapedebug.compiler.llvm.native import enter_native, enter_value
 from tapedebug.compiler.native.function import CALLED, Called
 from tapedebug.compiler.native.unit import ADJOINT, FORWARD, Signature, Snippets, Word
 from tapedebug.compiler.numba_functions import version
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import llvm_type
 
 SUFFIX = ".njit"
 """Of files with the code of a version."""
