@@ -30,6 +30,9 @@ describe("a report", () => {
       await page.getByRole("tab", { name: "Graph" }).click();
       await page.locator(".td-g-launch").first().waitFor();
       await look("graph");
+      await page.getByRole("tab", { name: "Memory" }).click();
+      await page.locator(".td-mem-name").first().waitFor();
+      await look("memory");
       await page.getByRole("tab", { name: "Lanes" }).click();
       await page
         .locator(".td-tabs")

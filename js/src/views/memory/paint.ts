@@ -1,0 +1,185 @@
+/** The canvases of the memory view: the versions of one region, and the bytes of all overwritten versions along the launches. */
+import type { TraceModel } from "../../trace/model.js";
+import { bytes as bytesText, whole } from "../format.js";
+import type { Palette } from "../lanes/palette.js";
+import { type Bytes, bytesAfter, type Growth, MEANS, type Means, type Region, sum } from "./data.js";
+
+/** The launches in view, from one to another; fractions are in between. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface Scene {
+  readonly model: TraceModel;
+  readonly palette: Palette;
+  /** Stripes for lost values. */
+  readonly stripes: CanvasPattern | string;
+  readonly span: Span;
+  /** The selected launch. */
+  readonly launch: number | null;
+  /** Position of the selected version in the columns; -1: none. */
+  readonly version: number;
+  readonly ratio: number;
+}
+
+export const GROWTH_HEIGHT = 96;
+export const ROW_HEIGHT = 20;
+const BAR = 4;
+const BLOCK = 12;
+const TOP = 16;
+const BOTTOM = 16;
+
+/** The launch at a pixel. */
+export function launchAt(span: Span, width: number, px: number): number {
+  return Math.floor(span.from + (px / Math.max(1, width)) * (span.to - span.from));
+}
+
+function xOf({ from, to }: Span, width: number, launch: number): number {
+  return ((launch - from) / Math.max(1e-9, to - from)) * width;
+}
+
+/** Clears a canvas, in CSS pixels from then on; null where it can not be drawn on. */
+function start(canvas: HTMLCanvasElement, ratio: number): { pen: CanvasRenderingContext2D; width: number } | null {
+  const pen = canvas.getContext("2d");
+  const width = canvas.clientWidth;
+  if (!pen || width === 0) return null;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(canvas.clientHeight * ratio);
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return { pen, width };
+}
+
+/** Copies are solid, what is recomputed is an outline, what is lost is striped: it shows without the colours, too. */
+function block(pen: CanvasRenderingContext2D, scene: Scene, means: Means, path: Path2D): void {
+  const { keep, red, bg } = scene.palette;
+  if (means === "copied") {
+    pen.fillStyle = keep;
+    pen.fill(path);
+    return;
+  }
+  pen.fillStyle = bg;
+  pen.fill(path);
+  if (means === "lost") {
+    pen.fillStyle = scene.stripes;
+    pen.fill(path);
+  }
+  pen.strokeStyle = means === "lost" ? red : keep;
+  pen.lineWidth = 1;
+  pen.stroke(path);
+}
+
+function selectedLaunch(pen: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
+  if (scene.launch === null) return;
+  const x = xOf(scene.span, width, scene.launch + 0.5);
+  if (x < 0 || x > width) return;
+  pen.fillStyle = scene.palette.fg;
+  pen.fillRect(Math.round(x - 0.5), 0, 1, height);
+}
+
+/** One row: the versions of a region in time, with those that are overwritten and needed as blocks. */
+export function paintRegion(canvas: HTMLCanvasElement, scene: Scene, region: Region): void {
+  const begun = start(canvas, scene.ratio);
+  if (!begun) return;
+  const { pen, width } = begun;
+  const { model, palette, span } = scene;
+  const { of, since } = model.columns.versions;
+  const middle = ROW_HEIGHT / 2;
+  const first = of[region.array] as number;
+  const end = of[region.array + 1] as number;
+  const x = (launch: number): number => xOf(span, width, launch);
+  pen.fillStyle = palette.bar;
+  let drawn = Number.NEGATIVE_INFINITY;
+  for (let v = first; v < end; v++) {
+    const left = Math.max(0, x(Math.max(0, since[v] as number)));
+    const right = Math.min(width, x(v + 1 < end ? (since[v + 1] as number) : model.launchCount));
+    if (right <= drawn + 0.5 || left > width) continue; // less than a pixel, or out of view
+    pen.fillRect(left, middle - BAR / 2, Math.max(1, right - left - 1), BAR);
+    drawn = right;
+  }
+  const paths: Record<Means, Path2D> = { copied: new Path2D(), recomputed: new Path2D(), lost: new Path2D() };
+  const drawnTo: Record<Means, number> = { copied: -1, recomputed: -1, lost: -1 };
+  for (const { version, launch, means } of region.overwrites) {
+    const left = Math.max(0, x(Math.max(0, since[version] as number)));
+    const right = Math.min(width, x(launch));
+    if (right < 0 || left > width || right <= drawnTo[means] + 0.5) continue;
+    const gap = right - left > 4 ? 1.5 : 0;
+    paths[means].rect(left + 0.5, middle - BLOCK / 2, Math.max(1, right - left - gap), BLOCK);
+    drawnTo[means] = right;
+  }
+  for (const means of MEANS) block(pen, scene, means, paths[means]);
+  if (scene.version >= first && scene.version < end) {
+    const last = scene.version + 1 === end;
+    const left = x(Math.max(0, since[scene.version] as number));
+    const right = x(last ? model.launchCount : (since[scene.version + 1] as number));
+    pen.strokeStyle = palette.accent;
+    pen.lineWidth = 2;
+    pen.strokeRect(left + 1, middle - BLOCK / 2 - 2, Math.max(2, right - left - 2), BLOCK + 4);
+  }
+  selectedLaunch(pen, scene, width, ROW_HEIGHT);
+}
+
+/** The bytes after each launch as stacked steps. */
+export function paintGrowth(canvas: HTMLCanvasElement, scene: Scene, growth: Growth): void {
+  const begun = start(canvas, scene.ratio);
+  if (!begun) return;
+  const { pen, width } = begun;
+  const { palette, span } = scene;
+  const most = sum(growth.bytes.at(-1) ?? { copied: 0, recomputed: 0, lost: 0 });
+  const floor = GROWTH_HEIGHT - BOTTOM;
+  const y = (bytes: number): number => floor - (bytes / Math.max(1, most)) * (floor - TOP);
+  pen.fillStyle = palette.border;
+  pen.fillRect(0, floor, width, 1);
+  pen.fillRect(0, TOP, width, 1);
+  for (const [i, means] of MEANS.entries()) {
+    if ((growth.bytes.at(-1)?.[means] ?? 0) === 0) continue;
+    const under = (bytes: Bytes): number => MEANS.slice(0, i).reduce((total, one) => total + bytes[one], 0);
+    block(
+      pen,
+      scene,
+      means,
+      steps(growth, span, width, y, under, (bytes) => under(bytes) + bytes[means]),
+    );
+  }
+  pen.font = `11px ${palette.font}`;
+  pen.fillStyle = palette["fg-2"];
+  pen.textBaseline = "alphabetic";
+  pen.textAlign = "left";
+  pen.fillText(most > 0 ? bytesText(most) : "", 3, TOP - 4);
+  const [from, to] = [Math.max(0, Math.floor(span.from)), Math.max(0, Math.ceil(span.to) - 1)];
+  pen.fillText(`launch ${whole(from)}`, 3, GROWTH_HEIGHT - 3);
+  pen.textAlign = "right";
+  if (to > from) pen.fillText(whole(to), width - 2, GROWTH_HEIGHT - 3);
+  selectedLaunch(pen, scene, width, floor);
+}
+
+/** The area between two staircases, at most two corners a pixel. */
+function steps(
+  growth: Growth,
+  span: Span,
+  width: number,
+  y: (bytes: number) => number,
+  under: (bytes: Bytes) => number,
+  over: (bytes: Bytes) => number,
+): Path2D {
+  const path = new Path2D();
+  const corners: [number, Bytes][] = [[0, bytesAfter(growth, Math.ceil(span.from) - 1)]];
+  for (const [i, launch] of growth.launches.entries()) {
+    const x = xOf(span, width, launch);
+    if (x < 0) continue;
+    if (x > width) break;
+    if (x < (corners.at(-1)?.[0] ?? 0) + 0.5 && corners.length > 1) corners.pop();
+    corners.push([x, growth.bytes[i] as Bytes]);
+  }
+  const trace = (height: (bytes: Bytes) => number, back: boolean): void => {
+    const points: [number, number][] = [];
+    for (const [i, [x, bytes]] of corners.entries()) {
+      points.push([x, y(height(bytes))], [corners[i + 1]?.[0] ?? width, y(height(bytes))]);
+    }
+    for (const [x, at] of back ? points.reverse() : points) path.lineTo(x, at);
+  };
+  trace(over, false);
+  trace(under, true);
+  path.closePath();
+  return path;
+}
