@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -98,15 +98,19 @@ lab: setup  ## open JupyterLab on the quickstart notebook
 check: $(PY_STAMP) $(NPM_STAMP) $(if $(wildcard tapedebug/static/widget.js),,$(JS_STAMP))  ## lint, types and the tests near what changed, in two minutes (CHECK_ARGS='--base HEAD~3')
 	@$(BIN)/python -m scripts.check --workers $(WORKERS) $(CHECK_ARGS)
 
-test:  ## every test: ruff, mypy, tsc, vitest, browser, pytest; 14 to 25 minutes alone on two cores
-	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup lint js-tests browser-tests python-tests
+test:  ## every test: ruff, mypy, tsc, biome, vitest, browser, pytest; prints time and memory of each step
+	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup python-lint+js-lint+js-tests browser-tests python-tests
 
 test-setup:
 	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)
 
-lint: $(PY_STAMP) $(NPM_STAMP)  ## ruff, mypy, tsc, biome
+lint: python-lint js-lint  ## ruff, mypy, tsc, biome
+
+python-lint: $(PY_STAMP)
 	@echo "== ruff"  && $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== mypy"  && $(BIN)/mypy
+
+js-lint: $(NPM_STAMP)
 	@echo "== tsc"   && cd js && npm run --silent types && echo "== biome" && npm run --silent lint
 
 js-tests: $(NPM_STAMP)  ## vitest
@@ -138,10 +142,10 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by han
 bench-ui: setup system  ## how fast the panel opens and moves on tapes of 100,000 and 1,000,000 launches (BENCH_ARGS='--json')
 	@PYTHON=$(CURDIR)/$(BIN)/python node tests/browser/bench/run.mjs $(BENCH_ARGS)
 
-fuzz: $(PY_STAMP)  ## 5,000 random kernels and 1,000 programs: values and derivatives (FUZZ_ARGS='--count 500')
+fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs (FUZZ_ARGS='--count 500'), 10,000 damaged files, 200 interrupts
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
 	@$(BIN)/python -m tests.compiler.fuzz --programs --jobs $(WORKERS) $(FUZZ_ARGS)
-	@$(BIN)/python -m tests.trace.fuzz_files
+	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) tests/trace/test_fuzz.py tests/diagnose/test_interrupts.py
 
 docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs

@@ -1,4 +1,7 @@
-"""Run targets of make in turn; at the end print the time of each and the memory of its largest process."""
+"""Run targets of make in turn; at the end print the time of each and the memory of its largest process.
+
+Targets joined by `+` are one step, and run side by side: `scripts/steps.py setup lint+js-tests python-tests`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,14 @@ def main(targets: list[str]) -> int:
     for number, target in enumerate(targets, 1):
         print(f"==== step {number} of {len(targets)}: {target}", flush=True)
         begun = time.monotonic()
-        process = subprocess.Popen([make, "--no-print-directory", target])
+        together = target.split("+")
+        spread = [f"-j{len(together)}"] if len(together) > 1 else []
+        process = subprocess.Popen([make, "--no-print-directory", *together, *spread])
         _, code, usage = os.wait4(process.pid, 0)  # the largest of the process and all that it waited for
         process.returncode = status = os.waitstatus_to_exitcode(code)
         minutes, seconds = divmod(int(time.monotonic() - begun), 60)
         megabytes = usage.ru_maxrss >> (20 if sys.platform == "darwin" else 10)
-        rows.append(f"  {target:<16} {minutes:3} min {seconds:02} s, largest process {megabytes} MB")
+        rows.append(f"  {target:<30} {minutes:3} min {seconds:02} s, largest process {megabytes} MB")
         if status != 0:
             break
     print("==== time and memory of each step", *rows, sep="\n")

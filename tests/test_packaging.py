@@ -97,21 +97,21 @@ def test_no_page_installs_from_an_index_can_fail() -> None:
 
 def test_steps_show_which_is_running_and_how_long_each_took(tmp_path: Path) -> None:
     make = tmp_path / "make"
-    make.write_text('#!/bin/sh\necho "ran $2"\n[ "$2" != bad ]\n')
+    make.write_text('#!/bin/sh\necho "ran $*"\n[ "$2" != bad ]\n')
     make.chmod(0o755)
-    command = [sys.executable, ROOT / "scripts" / "steps.py", "one", "bad", "three"]
+    command = [sys.executable, ROOT / "scripts" / "steps.py", "one+two", "bad", "three"]
     done = subprocess.run(
         command, env={**os.environ, "MAKE": str(make)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert re.sub(r"\d+ (s|MB)", r"0 \1", done.stdout).splitlines() == [
-        "==== step 1 of 3: one",
-        "ran one",
+        "==== step 1 of 3: one+two",
+        "ran --no-print-directory one two -j2",
         "==== step 2 of 3: bad",
-        "ran bad",
+        "ran --no-print-directory bad",
         "==== time and memory of each step",
-        "  one                0 min 0 s, largest process 0 MB",
-        "  bad                0 min 0 s, largest process 0 MB",
+        "  one+two                          0 min 0 s, largest process 0 MB",
+        "  bad                              0 min 0 s, largest process 0 MB",
         "==== step 2 of 3, bad, failed",
     ]
 

@@ -19,11 +19,12 @@ from tapedebug._config import is_debugging
 from tapedebug.runtime.state import state
 from tapedebug.runtime.tape_observers import observers
 from tests._processes import ROOT
+from tests._sweeps import cases
 
 sys.path.insert(0, str(ROOT / "notebooks"))
 import net as example
 
-POINTS = 100
+POINTS = cases(full=100, sample=40)
 
 
 class World:
@@ -105,7 +106,7 @@ class Alarm:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_at_a_hundred_random_points_of_the_program() -> None:
+def test_at_random_points_of_the_program() -> None:
     world = World(steps=10, side=6)
     first = wp.diagnose(world.tape)  # compiles what diagnoses need
     before = world.picture()
@@ -132,7 +133,7 @@ def test_at_a_hundred_random_points_of_the_program() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_at_a_hundred_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) -> None:
+def test_at_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) -> None:
     world = World(steps=333, side=4)
     assert len(world.tape.records) > 1000
     first = wp.diagnose(world.tape)

@@ -1,15 +1,16 @@
 """Damaged trace files load or are refused, soon, in little memory, and nothing is written.
 
-A sample: `make fuzz` tries ten thousand of them.
+`make fuzz` tries ten thousand of them.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from tests._sweeps import cases
 from tests.trace.fuzz_files import damaged, fuzz, limited
 
-COUNT = 500
+COUNT = cases(full=2500, sample=500)
 
 
 @pytest.mark.parametrize("first", range(0, 10_000, 2500))
