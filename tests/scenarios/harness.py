@@ -22,15 +22,13 @@ import contextlib
 import io
 import json
 import re
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from tapedebug.cli import main
 from tapedebug.diagnose import Diagnosis
 from tapedebug.trace import Finding, Location
-from tests._processes import ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAME = re.compile(r"(?:c(?P<one>\d\d)|pair_(?P<two>\d\d_\d\d))_(?P<alike>alike_)?(?P<what>\w+)")
@@ -192,16 +190,20 @@ def _in_process(path: Path) -> Outcome:
 
 def _as_warp(path: Path, folder: Path) -> Outcome:
     target = folder / f"{path.stem}.json"
-    command = [sys.executable, "-m", "tapedebug", "run", "--as-warp", "--json", str(target), str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert target.exists(), f"{done.stdout}\n{done.stderr}"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(
+        printed
+    ):  # in this process: to start one takes longer than to run the program
+        main(["run", "--as-warp", "--json", str(target), str(path)])
+    text = printed.getvalue()
+    assert target.exists(), text
     data = json.loads(target.read_text("utf-8"))
     findings = []
     for item in data["findings"]:
         places = {key: Location(**item[key]) if item.get(key) else None for key in ("location", "call_site")}
         findings.append(Finding(**{**{k: item[k] for k in _FIELDS if k in item}, **places}))
     notes = data["coverage"].get("notes", []) if isinstance(data["coverage"], dict) else []
-    return Outcome(data["verdict"], findings, notes, done.stdout, [[] for _ in findings])
+    return Outcome(data["verdict"], findings, notes, text, [[] for _ in findings])
 
 
 _FIELDS = ("rule", "severity", "message", "launches", "arrays", "evidence", "fix")
