@@ -1,6 +1,7 @@
 """What README and the first page of the documentation tell people to type does what they say."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts import finding_pages
+from tapedebug.cli import main
 from tests._processes import ROOT, run_python
 
 PAGES = [
@@ -206,7 +208,9 @@ def test_every_rule_has_a_page() -> None:
 
 
 @pytest.mark.parametrize("page", finding_pages.pages(), ids=lambda page: page.stem)
-def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(page: Path) -> None:
+def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     text, rule = finding_pages.text_of(page), finding_pages.rule_of(page)
     parts = finding_pages.parts_of(text)
     shown = finding_pages.output(page)
@@ -217,7 +221,12 @@ def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(page: Pat
     if "! warning" in shown or "✕ error" in shown:
         changed = finding_pages.fixed(text)
         assert changed != parts["program"], "the page has no fix"
-        printed = finding_pages.run(changed, parts["arguments"])
+        *flags, name = shlex.split(parts["arguments"])
+        (tmp_path / name).write_text(changed, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        main(["run", *flags, name])
+        printed, complaints = capsys.readouterr()
+        assert not complaints.strip()
         assert not re.search(rf"^  [✕!] \w+ · {rule}\b", printed, re.M), printed
         assert "0 errors, 0 warnings" in printed, printed
 
