@@ -136,6 +136,7 @@ from tapedebug.runtime import init as init
 from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
 from tapedebug.runtime import launch as launch
+from tapedebug.runtime import launch_python as launch_python
 from tapedebug.runtime import live_tapes as live_tapes
 from tapedebug.runtime import load_module as load_module
 from tapedebug.runtime import map as map

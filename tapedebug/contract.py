@@ -694,6 +694,33 @@ class ProgramArrays(Protocol):
         """Return the array that such an object is."""
 
 
+class NoTangents(Protocol):
+    """An operation that a tangent does not pass: what comes out of it has an unknown tangent."""
+
+    def reason(self) -> str:
+        """Return why, as a clause: `record 3 is a Python operation without jvp (solve)`."""
+
+
+class HandWrittenAdjoint(Protocol):
+    """An operation whose whole adjoint is a function of the user."""
+
+    @property
+    def text(self) -> SourceText | None:
+        """The source of that function; None if there is none to show."""
+
+
+class SingleOperation(Protocol):
+    """An operation by itself, on arrays that are given to it."""
+
+    def new_replay(self, args: Sequence[Any], /, *, float64: bool = False) -> Replay:
+        """Return a replay of the one operation, which has not run.
+
+        Args:
+            args: Arguments in the order of `Operation.args`. Arrays hold the values that it starts from.
+            float64: Compute in float64.
+        """
+
+
 class UnrecordedLaunches(Protocol):
     """Launches that the program kept off the tape, such as those with `record_tape=False`."""
 

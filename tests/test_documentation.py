@@ -133,6 +133,18 @@ def test_the_page_about_debugging_prints_what_it_promises(tmp_path: Path) -> Non
     assert done.stdout.splitlines() == ["".join(pair) for pair in wanted]
 
 
+def test_the_example_of_a_python_operation_prints_what_it_promises(tmp_path: Path) -> None:
+    page = (ROOT / "docs/tape.md").read_text(encoding="utf-8")
+    section = page[page.index("## Python operations") :]
+    found = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", section, re.S)
+    assert found is not None
+    path = tmp_path / "solver.py"
+    path.write_text(found[1], encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == found[2]
+
+
 def test_the_page_about_options_of_checks_prints_what_it_promises(tmp_path: Path) -> None:
     page = (ROOT / "docs/check-options.md").read_text(encoding="utf-8")
     path = tmp_path / "example.py"

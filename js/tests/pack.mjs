@@ -2,7 +2,7 @@
  * The packed form of a trace that is JSON, for tests and the pages that they open. Nothing is checked and nothing is narrowed: all
  * columns are of 8 bytes, and nonsense stays nonsense, so that hostile traces reach those who have to bear with them.
  */
-const KINDS = ["kernel", "copy", "fill", "func"];
+const KINDS = ["kernel", "copy", "fill", "func", "python"];
 const STATUSES = ["kept", "preserved", "lost", "harmless", "live"];
 const SPECIAL = { nan: Number.NaN, inf: Number.POSITIVE_INFINITY, "-inf": Number.NEGATIVE_INFINITY };
 

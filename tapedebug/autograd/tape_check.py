@@ -156,7 +156,7 @@ def gradcheck_tape(
     with Progress(progress, max_seconds, caller="gradcheck_tape", doing="checking") as pace:
         check = _TapeCheck(tape, choice, plan, pace)
         if end_to_end:
-            records, notes = choice.split(tape.records)
+            records, notes = replace(choice, python=True).split(tape.records)
             result = WholeCheck(tape, loss, inputs, plan, pace).run(records, notes, check.script)
         else:
             check.run(None if any(plots.values()) else executor, plots)

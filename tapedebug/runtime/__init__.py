@@ -16,6 +16,7 @@ from tapedebug.runtime.device import synchronize as synchronize
 from tapedebug.runtime.device import synchronize_device as synchronize_device
 from tapedebug.runtime.launch.command import Launch as Launch
 from tapedebug.runtime.launch.launch import launch as launch
+from tapedebug.runtime.launch.launch_python import launch_python as launch_python
 from tapedebug.runtime.launch.map import map as map
 from tapedebug.runtime.launch.module_loading import clear_kernel_cache as clear_kernel_cache
 from tapedebug.runtime.launch.module_loading import force_load as force_load

@@ -28,6 +28,8 @@ def argument_texts(kind: str, site: Place) -> list[str | None]:
         return []
     if kind == "kernel":
         return _launch(call)
+    if kind == "python":
+        return _python(call)
     if kind == "copy":
         return _copy(call)
     return []
@@ -102,6 +104,21 @@ def _given(call: ast.Call, name: str) -> ast.expr | None:
     """What a launch was given as `inputs` or `outputs`, by keyword or by place."""
     by_place = dict(zip(("kernel", "dim", "inputs", "outputs"), call.args, strict=False))
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), by_place.get(name))
+
+
+def _python(call: ast.Call) -> list[str | None]:
+    """`launch_python(forward, backward, reads, writes)`: each array once, in the order of the parameters."""
+    places = dict(zip(("forward", "backward", "reads", "writes"), call.args, strict=False))
+    places |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    texts: list[str | None] = []
+    for name in ("reads", "writes"):
+        given = places.get(name)
+        if not isinstance(given, (ast.List, ast.Tuple)):
+            return texts
+        if any(isinstance(element, ast.Starred) for element in given.elts):
+            return texts
+        texts += [text for e in given.elts if (text := _text(e)) is None or text not in texts]
+    return texts
 
 
 def _copy(call: ast.Call) -> list[str | None]:

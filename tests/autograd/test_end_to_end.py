@@ -345,7 +345,8 @@ def test_record_func_can_not_be_covered_and_is_said() -> None:
     result = end_to_end(tape, loss)
     assert (result.verdict, result.coverage.checked, result.coverage.launches) == ("UNDECIDABLE", 2, 3)
     assert result.inputs[0].message.endswith(
-        ": record_func (record 1) is not replayed, and may take part in the gradient"
+        ": record_func (record 1) is not replayed, and may take part in the gradient "
+        "(launch_python is replayed)"
     )
 
 

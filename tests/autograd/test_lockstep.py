@@ -286,8 +286,8 @@ def test_what_can_not_be_replayed_is_said() -> None:
     result = check(tape, loss)
     assert result.verdict == "UNDECIDABLE"
     assert (
-        "not checked in lockstep: record_func (record 1) is not replayed, and may take part in the gradient"
-        in result.coverage.notes
+        "not checked in lockstep: record_func (record 1) is not replayed, and may take part in the gradient "
+        "(launch_python is replayed)" in result.coverage.notes
     )
     noisy, loss, _ = chain(k.with_noise(k.square, 3))
     result = check(noisy, loss)

@@ -11,7 +11,7 @@ from typing import Any
 Json = dict[str, Any]
 
 CODES = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "f4": "f", "f8": "d"}
-KINDS = ["kernel", "copy", "fill", "func"]
+KINDS = ["kernel", "copy", "fill", "func", "python"]
 STATUSES = ["kept", "preserved", "lost", "harmless", "live"]
 
 

@@ -174,7 +174,7 @@ class _Trace:
         self.program = program
         self.shadow = shadow
         records = shadow.records
-        if any(record.kind == "func" for record in records):
+        if any(record.kind in {"func", "python"} for record in records):
             raise Unknown
         self.ports = [*program.inputs, *program.outputs]
         self.live = {port.array.region for port in self.ports}

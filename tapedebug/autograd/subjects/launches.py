@@ -40,6 +40,7 @@ class LaunchSelection:
         white: The only kernels to check, if not empty.
         backwards: Begin with the last launch.
         skip: How many launches to leave out at the beginning of that order.
+        python: Python operations are checked, too.
     """
 
     masks: Masks = None
@@ -47,6 +48,7 @@ class LaunchSelection:
     white: Sequence[str] | None = None
     backwards: bool = False
     skip: int = 0
+    python: bool = False
 
     def checked(self, records: Sequence[Any]) -> LaunchSelection:
         """Itself.
@@ -109,17 +111,19 @@ class LaunchSelection:
     def _exclusion(self, record: Any) -> str | None:
         if record.kind == "func":
             return "a function that was recorded with record_func, not a kernel"
-        if record.kernel is None:
+        if record.kind == "python" and not self.python:
+            return "a Python operation, which end_to_end=True checks"
+        if record.kernel is None and record.kind != "python":
             return f"a {record.kind}, not a kernel"
-        if record.kernel.key in (self.black or ()):
-            return f"{record.kernel.key} is on the blacklist"
-        if self.white and record.kernel.key not in self.white:
-            return f"{record.kernel.key} is not on the whitelist"
+        if record.name in (self.black or ()):
+            return f"{record.name} is on the blacklist"
+        if self.white and record.name not in self.white:
+            return f"{record.name} is not on the whitelist"
         return None
 
 
 def _require_key(records: Sequence[Any], argument: str, key: Any) -> None:
-    known = list(dict.fromkeys(r.kernel.key for r in records if r.kernel is not None))
+    known = list(dict.fromkeys(r.name for r in records if r.kernel is not None or r.kind == "python"))
     if key not in known:
         raise GradcheckError(
             f"gradcheck_tape: {argument} names the kernel {key!r}; "

@@ -11,7 +11,9 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.lang.types import is_float
 from tapedebug.runtime.launch.plan import KernelPlan
+from tapedebug.runtime.launch.python_operation import PythonPlan, operation_of
 from tapedebug.runtime.tape.array_names import ArrayNames
 from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput, RangeState, SavedValue
 from tapedebug.runtime.tape.builtin_plans import COPY, FILL
@@ -164,6 +166,9 @@ class _Revived:
             return COPY[0 in active, 1 in active]
         if old.kind == "fill":
             return FILL[bool(active)]
+        if old.kind == "python":
+            floats = frozenset(p for p, a in enumerate(record.args) if is_float(a.dtype))
+            return PythonPlan(operation_of(record), active & floats)
         key = (id(old), active, disabled)
         if key not in self.plans:
             kernel = self._differentiable(old.kernel) if disabled else old.kernel

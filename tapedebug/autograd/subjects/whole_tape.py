@@ -19,7 +19,9 @@ from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, round_results, tape_replay
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.contract import (
+    Float64,
     Irreplayable,
+    NoTangents,
     Tangents,
     UnrecordedLaunches,
     arrays_overlap,
@@ -69,7 +71,10 @@ class WholeTape(ShadowProgram):
         unknown = [o for o in tape.operations if o.capability(Irreplayable) is not None]
         self.unchecked = len(unknown)
         self.blind = (
-            f"{_named(unknown[0])} is not replayed, and may take part in the gradient" if unknown else ""
+            f"{_named(unknown[0])} is not replayed, and may take part in the gradient"
+            f"{' (launch_python is replayed)' if unknown[0].kind == 'func' else ''}"
+            if unknown
+            else ""
         )
 
         self.meant = meant_to_differ(tape.operations)
@@ -182,7 +187,23 @@ def whole_tape(tape: RecordedTape, loss: Any, inputs: Any, labels: Labels | None
     program = WholeTape(tape, seeds, ports)
     program.notes += notes
     program.notes += outside_notes(tape, names)
+    program.notes += python_notes(tape)
     return program
+
+
+def python_notes(tape: RecordedTape) -> list[str]:
+    """What is not known of the Python operations of a tape: float64, and tangents."""
+    operations = [record for record in tape.operations if record.kind == "python"]
+    if not operations:
+        return []
+    wide = tape.capability(Float64)
+    obstacle = wide.obstacle() if wide is not None else ""
+    notes = [f"the float64 reference is not entirely float64: {obstacle}"] if obstacle else []
+    lost = [why.reason() for record in operations if (why := record.capability(NoTangents)) is not None]
+    if lost:
+        others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+        notes.append(f"no dot-product test: {lost[0]}{others}")
+    return notes
 
 
 def outside_notes(tape: RecordedTape, names: Names) -> list[str]:

@@ -112,7 +112,7 @@ def _chosen(records: Sequence[Any], notes: list[str]) -> list[Any]:
     """Some launches of each kernel that calls such functions, in recorded order."""
     kernels: dict[int, list[Any]] = {}
     for record in records:
-        if record.active and _functions(record.kernel):
+        if record.kernel is not None and record.active and _functions(record.kernel):
             kernels.setdefault(id(record.kernel), []).append(record)
     chosen: dict[int, Any] = {}
     for several in kernels.values():

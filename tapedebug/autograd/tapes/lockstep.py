@@ -22,7 +22,7 @@ from tapedebug.autograd.subjects.launches import LaunchCopy
 from tapedebug.autograd.subjects.pairs import port
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
 from tapedebug.autograd.subjects.rerecord import rerecorded
-from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow
+from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.autograd.subjects.whole_tape import WholeTape, meant_of
 from tapedebug.autograd.tapes.single_launch import (
     DUST,
@@ -33,7 +33,7 @@ from tapedebug.autograd.tapes.single_launch import (
     relative_error,
     worst_entry,
 )
-from tapedebug.contract import is_array
+from tapedebug.contract import SingleOperation, is_array
 from tapedebug.lang.types import float64, is_float
 from tapedebug.runtime.replay.shadow import Shadow
 
@@ -117,7 +117,7 @@ class _Lockstep:
             if single.written_outside(record.index):
                 single.inject()
                 latest.clear()
-            if record.kernel is not None and record.index in self.wanted:
+            if _runs_alone(record) and record.index in self.wanted:
                 arrays = dict.fromkeys(a for a in record.args if is_array(a))
                 self.held[record.index] = {
                     a: latest[a] if a in latest else latest.setdefault(a, single.values(a)) for a in arrays
@@ -160,7 +160,7 @@ class _Lockstep:
         """The adjoint of a record of the reference has run."""
         if self.begin is not None:
             self.begin(record)
-        if record.index in self.wanted or (self.differs and record.kernel is None):
+        if record.index in self.wanted or (self.differs and not _runs_alone(record)):
             self._check(record)
         self._look(record.index - 1)
 
@@ -170,13 +170,13 @@ class _Lockstep:
         arriving = {a: self.before[a] for a in outputs if self.before[a].any()}
         reason = self._obstacle(record, arriving)
         if reason:
-            if record.kernel is not None:
+            if _runs_alone(record):
                 self.found.leave(index, reason)
             return
         params = [p for p in sorted(record.active & record.reads) if record.args[p].size]
         params = first_of_each(record, params)
         given = {p: self.right.gradient(record.args[p]) - self._base(record, p) for p in params}
-        launch = self._launch(record, arriving, params) if record.kernel is not None else None
+        launch = self._launch(record, arriving, params) if _runs_alone(record) else None
         users = self._users(own, arriving) if self.users is not None else None
         for p in params:
             found = launch.judge(p, given[p]) if launch is not None else Judged(Argument(index, p, "AGREE"))
@@ -185,7 +185,7 @@ class _Lockstep:
             argument = found.argument
             if argument.verdict == "AGREE" and users is not None:
                 argument = self._as_consumed(own, users.get(p), given[p], found)
-            if record.kernel is not None or argument.verdict != "AGREE":
+            if _runs_alone(record) or argument.verdict != "AGREE":
                 self.found.arguments.append(argument)
 
     def _obstacle(self, record: Any, arriving: Mapping[Any, Floats]) -> str:
@@ -208,13 +208,18 @@ class _Lockstep:
     def _launch(self, record: Any, arriving: Mapping[Any, Floats], params: Sequence[int]) -> SingleLaunch:
         copy = LaunchCopy.of(record, self.held.pop(record.index))
         args = copy.arguments()
-        make = launch_shadow(record.kernel, record.dim, args)
+        alone = record.capability(SingleOperation)
         own = {p: port(p, record.param_name(p), args[p]) for p in params}
         outputs = {
             port(p, record.param_name(p), args[p]): arriving[record.args[p]].ravel()
             for p in first_of_each(record, sorted(record.active & record.writes))
             if record.args[p] in arriving
         }
+
+        def make(wide: bool) -> Shadow:
+            replay: Shadow = alone.new_replay(args, float64=wide)
+            return replay
+
         inside = ShadowProgram("", make, list(own.values()), list(outputs), launch=record.index)
         inside.pulse = self.checkpoint
         return SingleLaunch(record.index, inside, own, outputs, self.rtol, self.checkpoint)
@@ -277,6 +282,11 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
     directions = {p: random_directions(p.size, 1, sizes_of(program.values(p)))[0] for p in program.inputs}
     shadow.push({p.array: found.reshape(p.shape) for p, found in directions.items()}, on_operation=look)
     return list(dark)
+
+
+def _runs_alone(record: Any) -> bool:
+    """True of launches and Python operations, whose adjoints are checked against differences."""
+    return record.kind in {"kernel", "python"}
 
 
 def _clobber(record: Any) -> int:

@@ -36,7 +36,7 @@ def find_kink(case: RuleContext) -> Kink | None:
 
     if case.replay is None:
         return None
-    last = {launch.kernel: launch for launch in case.trace.launches if launch.kernel is not None}
+    last = {launch.kernel: launch for launch in case.trace.launches if launch.kind == "kernel"}
     for launch in sorted(last.values(), key=lambda item: -item.index)[:LAUNCHES]:
         flow = case.experiment.flow(launch.index, "versions")
         for index in range(min(math.prod(launch.dim), THREADS)):

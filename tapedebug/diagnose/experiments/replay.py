@@ -88,7 +88,8 @@ class Replay:
         for record in self.records:
             if record.kind == "func":
                 return (
-                    f"record {record.index} is a custom function ({record.name}), which can not be replayed"
+                    f"record {record.index} is a custom function ({record.name}), which cannot be replayed "
+                    "(launch_python can)"
                 )
         return ""
 

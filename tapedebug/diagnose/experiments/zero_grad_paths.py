@@ -157,7 +157,7 @@ def _candidates(
 def _explained(case: RuleContext, launch: Launch, param: int) -> ZeroGradPath | None:
     from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
-    if launch.kernel is None:
+    if launch.kernel is None or launch.kind != "kernel":
         return None
     kernel = case.trace.kernels[launch.kernel]
     saturated: LocalDerivative | None = None

@@ -138,7 +138,7 @@ def _launches(case: RuleContext) -> list[Finding]:
     assert replay is not None
     kernels: dict[int, list[Launch]] = {}
     for launch in case.trace.launches:
-        if launch.kernel is not None:
+        if launch.kernel is not None and launch.kind == "kernel":
             kernels.setdefault(launch.kernel, []).append(launch)
     found = []
     for launches in list(kernels.values())[:KERNELS]:

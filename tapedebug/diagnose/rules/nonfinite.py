@@ -162,7 +162,7 @@ def _birth(
         values = left[param]
         place = int(places[0])
         birth = NonfiniteOrigin(launch, param, place, float(values.reshape(-1)[place]), forward, consume)
-        if launch.kernel is not None:
+        if launch.kind == "kernel":
             _search(experiment, birth, flow, bad)
         return birth
     return None

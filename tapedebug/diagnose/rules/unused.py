@@ -50,7 +50,7 @@ class _Study:
         self.case, self.trace = case, case.trace
         self.first: dict[Any, Launch] = {}
         for launch in case.trace.launches:
-            if launch.kernel is not None and launch.call_site is not None:
+            if launch.kind == "kernel" and launch.call_site is not None:
                 site = launch.call_site
                 self.first.setdefault((launch.kernel, site.file, site.line, site.column), launch)
         chosen = list(self.first.values())
@@ -296,7 +296,7 @@ class _Study:
                     continue
                 if arg.reads or arg.writes:
                     used.add(arg.array)
-                elif launch.kernel is not None:
+                elif launch.kind == "kernel":
                     places.setdefault(arg.array, (launch, number))
         for array, (launch, number) in places.items():
             info = self.trace.arrays[array]

@@ -235,7 +235,7 @@ def _saturated(case: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivati
     """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
     from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
-    if launch.kernel is None:
+    if launch.kind != "kernel":
         return None
     flow = case.experiment.flow(launch.index, "versions")
     lowest: list[LocalDerivative] = []

@@ -1,7 +1,7 @@
 """Rule `wrong-adjoint`: the gradient is wrong, nothing else says why, and one launch's adjoint is to blame.
 
-The last resort, so that a gradient is never called wrong without a launch: native functions with a wrong
-adjoint snippet, and slips of this engine.
+The last resort, so that a gradient is never called wrong without a launch: Python operations and native
+functions whose adjoint, written by hand, is wrong; and slips of this engine.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._source import display_file
+from tapedebug.contract import HandWrittenAdjoint
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import repeated_values
@@ -96,6 +97,13 @@ def _finding(case: RuleContext, replay: Replay, parting: Divergence) -> Finding:
         location = _location(span) or location
         if what == MAY_DIFFER:
             fix += f", or say that it is meant to differ: @wp.func_grad({name}, differs=True)"
+    adjoint = record.capability(HandWrittenAdjoint)
+    if launch.kind == "python":
+        fix = (
+            f"look at the backward of {launch.name}, which was given to launch_python: it does not compute "
+            "the transpose of the derivative of forward"
+        )
+        location = _adjoint_location(adjoint) or location
     return Finding(
         rule=RULE,
         severity="error",
@@ -143,6 +151,14 @@ def _written_by_hand(record: Any) -> tuple[str, str, Any] | None:
         if isinstance(node, Custom) and node.gradient is not None and not node.numerical:
             return MAY_DIFFER, node.name, node.span
     return None
+
+
+def _adjoint_location(adjoint: HandWrittenAdjoint | None) -> Location | None:
+    """The first line of the adjoint that the user wrote."""
+    text = None if adjoint is None else adjoint.text
+    if text is None:
+        return None
+    return Location(file=display_file(text.file), line=text.first_line, column=0, function=text.name)
 
 
 def _location(span: Any) -> Location | None:

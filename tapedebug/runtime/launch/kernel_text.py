@@ -1,4 +1,4 @@
-"""The source of a recorded launch and of its call: `KernelSource` and `CallArguments` of the contract."""
+"""The source of a recorded launch (a `KernelSource`), and of the call of any record: `CallArguments`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from tapedebug._source import Origin, Span
-from tapedebug.contract import CallArguments, KernelSource, Parameter, SourceAccess, SourceText
+from tapedebug.contract import CallArguments, Parameter, SourceAccess, SourceText
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import OPERATION
 from tapedebug.runtime.tape.record import Record
@@ -99,5 +99,4 @@ def _type_text(annotation: Any) -> str:
     return f"array(dtype={inner}{axes})"
 
 
-OPERATION[KernelSource] = lambda record: None if record.kernel is None else KernelText(record)
 OPERATION[CallArguments] = RecordArguments

@@ -66,6 +66,8 @@ class BatchedReplay:
                 return (
                     f"launch {record.index} ({record.name}) calls native functions, which may write anywhere"
                 )
+            if record.kind == "python":
+                return f"record {record.index} ({record.name}) is a Python operation, which runs row by row"
             if record.kind == "func" and moving:
                 return f"record {record.index} is a custom function, in which tangents may be lost"
         if back and consume == "current" and shadow.space.like_warp:

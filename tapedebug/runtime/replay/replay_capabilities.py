@@ -1,20 +1,43 @@
-"""Capabilities of this engine's replays: tangents, records that cannot be replayed, launches off the tape."""
+"""Capabilities of this engine's replays: float64, tangents, single operations, and what has no replay."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tapedebug import contract
+from tapedebug._errors import TapeError
 from tapedebug.lang.types import float64 as float64_type
 from tapedebug.runtime import capabilities
+from tapedebug.runtime.launch.python_operation import operation_of
 from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.single_launch import one_launch, one_python
+from tapedebug.runtime.replay.tangents import why_lost
 from tapedebug.runtime.tape.record import Record, site_span
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
     from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.tape.tape import Tape
+
+
+@dataclass(frozen=True, slots=True)
+class Float64Replays:
+    """See `contract.Float64`."""
+
+    tape: Tape
+
+    def obstacle(self) -> str:
+        """Return why a float64 replay is not possible or not entirely float64; empty if it is."""
+        for record in self.tape.records:
+            if record.kind == "python" and (why := operation_of(record).measured()):
+                return f"record {record.index} ({record.name}) computes in float32: {why}"
+        try:
+            Shadow(self.tape.tracker, float64_type)
+        except TapeError as error:
+            return error.message
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +73,42 @@ class CustomFunction:
         return f"record {self.record.index} is a custom function ({self.record.name}), which is not replayed"
 
 
+@dataclass(frozen=True, slots=True)
+class LostTangents:
+    """See `contract.NoTangents`."""
+
+    record: Record
+
+    def reason(self) -> str:
+        """Return why a tangent does not pass."""
+        return why_lost(self.record)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleOperation:
+    """See `contract.SingleOperation`: a launch or a Python operation."""
+
+    record: Record
+
+    def new_replay(self, args: Sequence[Any], /, *, float64: bool = False) -> Shadow:
+        """Return a replay of the one record on other arrays."""
+        record = self.record
+        if record.kind == "python":
+            launch = one_python(operation_of(record).on(args))
+        else:
+            launch = one_launch(record.kernel, record.dim, args, flat=True)
+        return Shadow(launch, float64_type if float64 else None)
+
+
+capabilities.TAPE[contract.Float64] = Float64Replays
 capabilities.TAPE[contract.Tangents] = TangentReplays
 capabilities.TAPE[contract.UnrecordedLaunches] = UnrecordedLaunches
 capabilities.OPERATION[contract.Irreplayable] = lambda record: (
     CustomFunction(record) if record.kind == "func" else None
+)
+capabilities.OPERATION[contract.NoTangents] = lambda record: (
+    LostTangents(record) if why_lost(record) else None
+)
+capabilities.OPERATION[contract.SingleOperation] = lambda record: (
+    SingleOperation(record) if record.kind in {"kernel", "python"} else None
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tapedebug._errors import TapeError
 from tapedebug.contract import A, Array
 from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.launch.plan import LaunchPlan, Runner
@@ -103,6 +104,12 @@ class _SecondTable(ArgumentTable):
         adjoints = super()._special(record)
         if record.kind == "func":
             return adjoints
+        if record.kind == "python":
+            raise TapeError(
+                f"replay: record {record.index} ({record.name}) is a Python operation, which has no second "
+                "derivative",
+                hint="differentiate the part of the tape before or after it, or write it as a kernel",
+            )
         moved = reverse_special(record, lambda a: self.shadow.buffers[a.buffer].adjoint_dots(a))
 
         def both(lo: int, hi: int, where: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tapedebug._errors import TapeError
 from tapedebug.compiler.diagnostics import ASSERT
-from tapedebug.contract import A
+from tapedebug.contract import A, Irreplayable
 from tapedebug.contract import Consume as Consume
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
@@ -23,7 +23,7 @@ from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
 from tapedebug.runtime.replay.shadow_state import ShadowState
 from tapedebug.runtime.replay.shadow_state import Values as Values
 from tapedebug.runtime.replay.single_launch import one_launch
-from tapedebug.runtime.replay.tangents import Calls, forward_special, tangent_calls
+from tapedebug.runtime.replay.tangents import Calls, forward_special, tangent_calls, why_lost
 from tapedebug.runtime.reverse.argument_table import ArgumentTable, Reversal
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
@@ -311,11 +311,7 @@ class Shadow(ShadowState):
         return found
 
     def _note_lost(self, record: Record) -> None:
-        if record.kind == "kernel":
-            name = record.plan.kernel.analysis.opaque[0]
-            self.lost.append(f"launch {record.index} ({record.name}) calls the native function {name}")
-        else:
-            self.lost.append(f"record {record.index} is a custom function ({record.name})")
+        self.lost.append(why_lost(record))
 
     def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[SavedValue, ShadowBuffer]]]:
         """Before which record which needed values must be kept."""
@@ -375,10 +371,8 @@ class Shadow(ShadowState):
 def _uncovered(records: list[Record]) -> list[str]:
     reasons = []
     for record in records:
-        if record.kind == "func":
-            reasons.append(
-                f"record {record.index} is a custom function ({record.name}), which is not replayed"
-            )
+        if (obstacle := record.capability(Irreplayable)) is not None:
+            reasons.append(obstacle.reason())
         elif record.kernel is not None and record.info is None and record.plan.active:
             reasons.append(f"launch {record.index} ({record.name}) has no adjoint: enable_backward=False")
     return reasons

@@ -7,6 +7,7 @@ from typing import Any
 
 from tapedebug.runtime.launch.adjoint_launch import plan_for
 from tapedebug.runtime.launch.launch import launch_dims, resolve
+from tapedebug.runtime.launch.python_operation import PythonOperation, PythonPlan
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput, RangeState, SavedValue
 from tapedebug.runtime.tape.record import Record, call_site
@@ -49,8 +50,16 @@ def one_launch(
     if active is not None:
         plan = plan_for(plan.kernel, checked, plan, active)
     sizes, threads, slots = launch_dims(kernel, dim)
+    return _alone(Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None))
+
+
+def one_python(operation: PythonOperation) -> SingleLaunch:
+    """Return a Python operation as a launch, of which any number of shadows can be made."""
+    return _alone(Record(0, PythonPlan(operation), operation.args, (), 0, b"", call_site(), None))
+
+
+def _alone(record: Record) -> SingleLaunch:
     tracker = SingleLaunch()
-    record = Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None)
     tracker.before(record)
     tracker.records.append(record)
     return tracker

@@ -9,6 +9,7 @@ import numpy as np
 
 from tapedebug.lang import types
 from tapedebug.runtime.launch.plan import Runner
+from tapedebug.runtime.launch.python_operation import forward_python, operation_of, tangent_python
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Bytes
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
@@ -40,11 +41,24 @@ def tangent_calls(
             for p, slot in record.plan.dotted(detached):
                 table.words[base + slot] = space.dot(record.args[p])
             calls.append((record.plan.tangent_run(space.f64, detached), address))
+        elif record.kind == "python":
+            calls.append((tangent_python(record, space, lost, detached), 0))
         elif record.kind == "func":
             calls.append((_custom(record, space, lost), 0))
         else:
             calls.append((tangent_special(record, space, detached), 0))
     return table, calls
+
+
+def why_lost(record: Record) -> str:
+    """Return why the tangents that go into a record are lost, as a clause; empty if they are not."""
+    if record.kind == "kernel":
+        opaque = record.plan.kernel.analysis.opaque
+        called = f"launch {record.index} ({record.name}) calls the native function"
+        return f"{called} {opaque[0]}" if opaque else ""
+    if record.kind == "python" and operation_of(record).jvp is None:
+        return f"record {record.index} is a Python operation without jvp ({record.name})"
+    return f"record {record.index} is a custom function ({record.name})" if record.kind == "func" else ""
 
 
 def _opaque(
@@ -94,7 +108,9 @@ class _Values(Protocol):
 
 
 def forward_special(record: Record, space: _Values) -> Runner:
-    """The forward run of a copy, a fill or a custom function."""
+    """Return what runs a copy, a fill, a Python operation or (nothing) a custom function."""
+    if record.kind == "python":
+        return forward_python(record, space.value_view)
     if record.kind == "func":
         return lambda lo, hi, where: None
     dest = space.value_view(record.args[0])

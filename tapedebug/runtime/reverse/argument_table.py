@@ -19,6 +19,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
 from tapedebug.runtime.launch.call_list import Call, CallList, Pulse
 from tapedebug.runtime.launch.plan import NOTHING, LaunchPlan, Runner
+from tapedebug.runtime.launch.python_operation import reverse_python
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.parallel.parallel_entry import sized
@@ -95,6 +96,9 @@ class AddressSpace(Protocol):
 
     def adjoint(self, a: array) -> int:
         """Address of the first element's adjoint."""
+
+    def value_view(self, a: array) -> Values:
+        """The values as a NumPy view."""
 
     def adjoint_view(self, a: array) -> Values:
         """The adjoint as a NumPy view."""
@@ -194,14 +198,16 @@ class ArgumentTable:
         return reversing(record.plan, self.space, kept=frozenset(places)) if places else None
 
     def _special(self, record: Record) -> Runner:
-        """The adjoint of a copy, a fill or a custom function."""
+        """The adjoint of a copy, a fill, a Python operation or a custom function."""
+        if record.kind == "python":
+            return reverse_python(record, self.space)
         if record.kind == "func":
             return lambda lo, hi, where: self.space.call(record)
         return reverse_special(record, self.space.adjoint_view)
 
     def _call_of_special(self, record: Record) -> tuple[Runner, int, int]:
         """What calls the adjoint of what is no launch: compiled code, where arrays have no gaps."""
-        simple = self.alone and record.kind != "func" and 0 in record.active
+        simple = self.alone and record.kind in {"copy", "fill"} and 0 in record.active
         views = [self.views[record.args[p]] for p in sorted(record.active)] if simple else []
         if not simple or not all(v.flags.c_contiguous for v in views):
             return self._special(record), 0, 0

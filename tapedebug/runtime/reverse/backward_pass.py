@@ -190,7 +190,7 @@ class Prepared:
 
     def _may_fail(self, plans: Sequence[LaunchPlan]) -> bool:
         """True if something of a pass may raise: functions of the user's, remarks, and indices."""
-        if any(plan.kind == "func" or plan.diagnostics_back - CHECKED for plan in plans):
+        if any(plan.kind in {"func", "python"} or plan.diagnostics_back - CHECKED for plan in plans):
             return True
         if self.first or self.retained.at or config.interpreted:
             return any(plan.diagnostics_back for plan in plans)

@@ -37,6 +37,10 @@ class LiveSpace:
         buffer = a.buffer
         return (buffer.adjoint or buffer.gradient()).address + a.ptr - buffer.address
 
+    def value_view(self, a: array) -> Values:
+        """The values as a NumPy view."""
+        return a._look()
+
     def adjoint_view(self, a: array) -> Values:
         """The gradient as a NumPy view."""
         gradient = a.grad

@@ -49,7 +49,9 @@ def _text(plan: LaunchPlan) -> list[str]:
     lines += ['if tracker.mode == "error" and not tracker.settled:', f"    tracker.refuse(record, {own})"]
     for p in plan.found:
         lines += [f"if not s{p}.defined:"]
-        if p in plan.covers:  # what replaces an array finds nothing in it
+        if p in plan.covers and plan.kind == "python":
+            lines += [f"    s{p}.defined = True"]
+        elif p in plan.covers:  # what replaces an array finds nothing in it
             lines += [
                 f"    if a{p}.shape == record.dim:",
                 f"        s{p}.defined = True",
@@ -75,7 +77,7 @@ def _text(plan: LaunchPlan) -> list[str]:
     if plan.late:
         lines += [f"tracker.need_late(record, {own})"]
     folded = [f"s{p}.folded" for p in plan.written if plan.strided and p in plan.active]
-    if plan.needed or plan.exposed or folded:
+    if plan.kernel is not None and (plan.needed or plan.exposed or folded):
         reasons = ["closed", *(f"b{p} is b{q}" for p, q, _ in plan.exposed), *folded]
         lines += [f"if {' or '.join(reasons)}:", f"    tracker.keep_in_place(record, {own})"]
     return [*lines, "return watched"]

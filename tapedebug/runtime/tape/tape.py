@@ -177,6 +177,9 @@ class Tape(TapeQueries):
     def record_func(self, backward: Callable[[], Any], arrays: Sequence[Any]) -> None:
         """Record a function that `backward` calls at this point of the reverse pass.
 
+        It has no forward: replays, checks and diagnosis cannot run it, and say so. `launch_python` records a
+        forward and a backward function, which they can.
+
         Args:
             backward: Called without arguments. It sees the arrays' values of the time of recording, unless
                 `on_overwrite` says otherwise.

@@ -15,6 +15,8 @@ from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.contract import is_array
 from tapedebug.lang.types import numpy_dtype, value_shape
 from tapedebug.runtime.launch.launch import address_of, launch_dims, resolve
+from tapedebug.runtime.launch.launch_python import run_operation
+from tapedebug.runtime.launch.python_operation import operation_of
 from tapedebug.runtime.memory.array import array, make
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.memory.factory import zeros_like
@@ -81,6 +83,8 @@ class TapeBackward:
         args = tuple(self.mine(a) if is_array(a) else a for a in record.args)
         if record.kind == "copy":
             copy(args[0], args[1])
+        elif record.kind == "python":
+            run_operation(operation_of(record).on(args), record.site)
         elif record.kind == "fill":
             value = np.frombuffer(record.value, dtype=numpy_dtype(args[0].dtype).base)
             args[0].fill_(value.reshape(value_shape(args[0].dtype)) if value.size > 1 else value[0])

@@ -1,0 +1,128 @@
+"""`launch_python`: run functions of NumPy arrays as one operation that tapes record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from time import perf_counter
+from typing import Any
+
+from tapedebug._errors import LaunchError
+from tapedebug.lang import types
+from tapedebug.runtime.launch.python_operation import PythonOperation, PythonPlan
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.state import here, refuse_at_another_time
+from tapedebug.runtime.tape.buffer_versions import RangeState
+from tapedebug.runtime.tape.gradient_history import is_gradient, note_read
+from tapedebug.runtime.tape.record import Record, Site, call_site
+from tapedebug.runtime.tape.tracker import announce, announced
+
+
+def launch_python(
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    reads: Sequence[array],
+    writes: Sequence[array],
+    jvp: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> None:
+    """Run Python functions of NumPy arrays as one operation; differentiable on an active tape.
+
+    It runs at once. A tape records it like a launch: a torch module, a linear solver or a table look-up
+    between two launches is reversed by `Tape.backward`, replayed, checked and diagnosed.
+
+    Args:
+        forward: `forward(*values of reads)` returns the values of `writes`: an array, or a tuple of arrays if
+            there are several. It must depend on its arguments alone, and must not change them.
+        backward: `backward(values of reads, adjoints of writes)`, two tuples, returns the adjoints of
+            `reads`: an array, or a tuple of as many as there are; None for no gradient.
+        reads: The arrays that it reads.
+        writes: The arrays that it overwrites, wholly. One that is also among `reads` is changed in place.
+        jvp: `jvp(values of reads, tangents of reads)`, two tuples, returns the tangents of `writes`.
+        name: What messages and diagrams call it; by default the name of `forward`.
+
+    Values have the shape of their array, plus that of its elements: (n, 3) for n vec3. Replays in float64
+    call the functions with float64.
+
+    Raises:
+        LaunchError: An argument does not fit, or `forward` returns what does not fit `writes`. Then, and if
+            `forward` raises, no array has changed and nothing is recorded.
+    """
+    try:
+        operation = _operation(forward, backward, reads, writes, jvp, name)
+    except LaunchError as error:
+        raise error.with_traceback(None) from None
+    refuse_at_another_time(f"launch_python of {operation.key}")
+    for a in reads:
+        if is_gradient(a):
+            note_read(a, "launch")
+    run_operation(operation, call_site())
+
+
+def run_operation(operation: PythonOperation, site: Site) -> None:
+    """Run a Python operation, and record it on the active tape.
+
+    Raises:
+        LaunchError: What it returns does not fit. Then, and if it raises, nothing has changed.
+    """
+    args = operation.args
+    start = perf_counter()
+    into = [args[p] for p in operation.targets]
+    results = operation.run([args[p]._look() for p in operation.sources], [a.scalar_dtype for a in into])
+    elapsed = perf_counter() - start
+    tape = here.thread.tape
+    if tape is None:
+        for a in into:
+            announce(a, site, "launch")
+    else:
+        record = Record(len(tape.records), PythonPlan(operation), args, (), 0, b"", site, tape.scope)
+        record.elapsed = elapsed
+        tape.tracker.before(record)
+    for a, values in zip(into, results, strict=True):
+        a._look()[...] = values
+    if tape is None:
+        for a in into:
+            announced(a)
+    else:
+        if any(a.buffer.windows for a in into):
+            tape.tracker.after(record)
+        tape.records.append(record)
+
+
+def _operation(
+    forward: Any, backward: Any, reads: Any, writes: Any, jvp: Any, name: str | None
+) -> PythonOperation:
+    """The operation, with its arguments checked.
+
+    Raises:
+        LaunchError: One does not fit.
+    """
+    key = name or getattr(forward, "__name__", None) or type(forward).__name__
+    for label, function in (("forward", forward), ("backward", backward), ("jvp", jvp)):
+        if not callable(function) and (label != "jvp" or function is not None):
+            raise LaunchError(
+                f"launch_python of {key}: {label} must be callable; got {function!r}", hint="pass a function"
+            )
+    for label, arrays in (("reads", reads), ("writes", writes)):
+        if isinstance(arrays, array) or not isinstance(arrays, Sequence):
+            raise LaunchError(
+                f"launch_python of {key}: {label} must be a list of arrays; got {arrays!r}",
+                hint=f"pass {label}=[array]",
+            )
+        for number, a in enumerate(arrays):
+            if not isinstance(a, array) or types.is_struct(a.dtype):
+                hint = "pass a field of it, such as a['x']" if isinstance(a, array) else "pass an array"
+                raise LaunchError(
+                    f"launch_python of {key}: {label}[{number}] must be an array of numbers, vectors or "
+                    f"matrices; got {a!r}",
+                    hint=hint,
+                )
+    if not writes:
+        raise LaunchError(f"launch_python of {key}: writes is empty", hint="name the arrays that it computes")
+    for (i, one), (j, other) in combinations(enumerate(writes), 2):
+        if one.buffer is other.buffer and (one is other or RangeState(0, one).meets(RangeState(1, other))):
+            raise LaunchError(
+                f"launch_python of {key}: writes[{i}] and writes[{j}] share memory",
+                hint="write each element through one array",
+            )
+    return PythonOperation(forward, backward, jvp, str(key), list(reads), list(writes))
