@@ -1,4 +1,4 @@
-"""What a page of ours may run and load: its own style and script, by their hashes, and nothing else."""
+"""Content security policy of pages that we write: their own style and script, by hash, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result or a report ran on."""
+"""The versions, processor and settings with which a result or a report was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a diagnosis or a check is: shown where somebody can see it, and ended where its time is up."""
+"""Progress and time limits of diagnoses and checks: displayed while they run, stopped at the deadline."""
 
 from __future__ import annotations
 

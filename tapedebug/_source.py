@@ -1,4 +1,4 @@
-"""Where user code stands: spans, the source of functions and notebook cells, and how both are shown."""
+"""Source locations of user code: spans, the text of functions and notebook cells, excerpts with a caret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program is told that asks `warp` for something that this engine does not have."""
+"""Errors for attributes of `warp` that this engine does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gradcheck`, `gradcheck_tape` and `assert_gradients` can be asked beyond the documents' arguments."""
+"""Options of `gradcheck`, `gradcheck_tape` and `assert_gradients` beyond those of Warp's API."""
 
 from __future__ import annotations
 

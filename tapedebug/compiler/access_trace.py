@@ -1,4 +1,4 @@
-"""What a traced variant of a kernel tells: which elements each thread reads and writes.
+"""Results of traced kernels: the elements that each thread reads and writes.
 
 A traced variant runs no arithmetic but what decides where threads go and what they touch. It keeps two
 memories. In the table each thread has a row, with one word for each site that it can come by only once: the

@@ -1,4 +1,4 @@
-"""What is known of a kernel from processes before this one: what launches need, without lowering it again.
+"""The cache of kernel analyses across processes: a launch needs them and no lowering.
 
 Each note is a file of its own beside the object code, named by the kernel's identity and by what it says; its
 content is JSON. A span is kept as its place in the source of the kernel, or of a function that it calls.

@@ -1,4 +1,4 @@
-"""What is known of a kernel before it is machine code: its IR, what it does to arrays, its generated code."""
+"""A kernel before machine code: its IR, its effects on arrays, its generated code."""
 
 from __future__ import annotations
 

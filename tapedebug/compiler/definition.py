@@ -1,4 +1,4 @@
-"""What a user's kernel is declared as: its source, settings and parameters."""
+"""The declaration of a user's kernel: its source, settings and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel says while it runs: which words it leaves in the journal, and what these mean to a reader.
+"""Messages of running kernels: the words that they leave in the print buffer, and their meaning.
 
 Generated code writes a remark's number, its thread and its values; all else is known here, from the source.
 """

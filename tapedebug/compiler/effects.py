@@ -1,4 +1,4 @@
-"""What a kernel does to its arrays and what its adjoint needs of them, as plain data.
+"""Effects of a kernel on its arrays and the values that its adjoint needs, as plain data.
 
 Launches ask for nothing else of a kernel that an earlier process compiled: the compiler stays unloaded.
 """

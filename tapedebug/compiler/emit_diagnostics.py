@@ -1,4 +1,4 @@
-"""What a kernel says, in generated text: values left in the journal, and tests that end the launch."""
+"""Messages of kernels in generated text: prints, and tests that end the launch."""
 
 from __future__ import annotations
 

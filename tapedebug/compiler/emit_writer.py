@@ -1,4 +1,4 @@
-"""What writing generated text takes: lines with their spans, names, constants."""
+"""The writer of generated text: lines with their spans, names, constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel compiles to, told without compiling it: a digest of all that lowering can look at.
+"""The fingerprint of a kernel: a digest of everything that lowering reads, made without lowering.
 
 That is the source of the kernel and of the functions that it calls, the bytecode that Python made of them,
 the types of their parameters, and the values of the globals and closures that they name. Whatever is not

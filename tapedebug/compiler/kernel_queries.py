@@ -1,4 +1,4 @@
-"""What else may be asked of a kernel: what Warp would make of it, what its adjoint keeps, what it touches."""
+"""Further queries about a kernel: Warp's reverse of it, saved loop values, accessed elements."""
 
 from __future__ import annotations
 

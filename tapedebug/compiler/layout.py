@@ -1,4 +1,4 @@
-"""How a launch's arguments are packed: slots of eight bytes that every variant of a kernel reads alike."""
+"""The layout of packed launch arguments: 8-byte slots that all variants of a kernel share."""
 
 from __future__ import annotations
 

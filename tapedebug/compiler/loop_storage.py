@@ -1,4 +1,4 @@
-"""How many values an adjoint keeps of its loops, for given arguments of the launch."""
+"""The number of values that an adjoint keeps of its loops, for given launch arguments."""
 
 from __future__ import annotations
 

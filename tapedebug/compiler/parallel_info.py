@@ -1,4 +1,4 @@
-"""How the threads of a function share memory: what parallel and vectorised launches need to know.
+"""Memory sharing between the threads of a function: what parallel and vector launches need.
 
 `passes.memory_regions`, `passes.parallel_division` and `passes.ranges` work it out. A bound is a number, or
 a small tree of what a launch knows: `("argument", param, component)`, `("extent", param, axis)`, `("size",

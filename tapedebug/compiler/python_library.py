@@ -1,4 +1,4 @@
-"""What generated code calls, in NumPy: the same text runs as plain Python, line by line under a debugger.
+"""NumPy functions that generated code calls, so that its text runs as plain Python in a debugger.
 
 Slow, and the reference for the compiled code: operations of the language are declared with their rules (in
 `lang.lowering`), the rest here.

@@ -1,4 +1,4 @@
-"""What variables of the user's source the values of a kernel stand for.
+"""The variables of the user's source that the values of a kernel stand for.
 
 In our IR every value is assigned once. In the code that Warp generates, some variables are assigned again and
 again: those that a loop carries, and the components and fields that are assigned in place. Its reverse pass

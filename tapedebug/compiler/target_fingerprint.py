@@ -1,4 +1,4 @@
-"""What machine code depends on besides its source: the processor, and this package.
+"""The fingerprint of everything but the source that machine code depends on: processor, versions.
 
 To ask LLVM for the processor takes longer than to run a kernel from the cache, and so does reading all of the
 compiler's source. Both answers are kept beside the object code, under the signs by which a change shows: of

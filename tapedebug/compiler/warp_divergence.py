@@ -1,4 +1,4 @@
-"""What in a kernel Warp may reverse wrongly: the constructs that its documents warn of, with their places.
+"""Constructs of a kernel that Warp may reverse wrongly, as its documentation warns, with their lines.
 
 Whether it does, and by how much, `passes.adjoint_warp` shows when it runs.
 """

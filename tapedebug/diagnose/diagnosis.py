@@ -1,4 +1,4 @@
-"""What `diagnose` returns: a verdict, how much it covers, and findings, worst first."""
+"""`Diagnosis`, the result of `diagnose`: verdict, coverage, and findings, worst first."""
 
 from __future__ import annotations
 

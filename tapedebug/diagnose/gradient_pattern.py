@@ -1,4 +1,4 @@
-"""What a wrong gradient looks like beside the right one: zero, negated, N times too large, transposed."""
+"""The pattern of a wrong gradient beside the right one: zero, negated, N times too large, transposed."""
 
 from __future__ import annotations
 

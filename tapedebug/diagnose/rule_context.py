@@ -1,4 +1,4 @@
-"""What a rule is given: one tape as data, what may be tried out on it, and where to say how far it got."""
+"""The argument of every rule: one tape as data, its experiments, and the progress of the diagnosis."""
 
 from __future__ import annotations
 

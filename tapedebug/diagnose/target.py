@@ -1,4 +1,4 @@
-"""What a diagnosis is about: the loss, the incoming adjoints, the arrays whose gradients matter."""
+"""The target of a diagnosis: the loss, the seeds, and the inputs whose gradients matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one bug hides of another: a tape is looked at again with the first one fixed in private memory.
+"""Find bugs that another bug hides: diagnose again with the first one fixed in private memory.
 
 Where a chain is severed, or the loss is reset on the tape, gradients are 0; where one number is NaN, all
 are: then nothing that happens further up can be measured. So arrays get the gradient that they lack, what

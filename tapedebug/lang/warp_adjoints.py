@@ -1,4 +1,4 @@
-"""Which of Warp's built-in functions have an adjoint, argument by argument, as it was measured."""
+"""Adjoints of Warp's built-in functions, argument by argument: which exist, as measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an array looks in a notebook: what it is, what it holds, and its gradient, as static HTML."""
+"""Arrays as static HTML: type, values and gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the notebook's own cells are marked with: reads, writes, overwrites and findings, at their lines."""
+"""Marks beside the lines of notebook cells: reads, writes, overwrites and findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which notebook cell the name ``In [4]`` of a trace stands for, and the text that was executed there.
+"""The notebook cell that the name ``In [4]`` of a trace stands for, and its text when it ran.
 
 IPython knows the numbers of cells, Jupyter their ids. A trace names files as people know them (``In [4]``),
 so the number is what joins the two.

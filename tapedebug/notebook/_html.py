@@ -1,4 +1,4 @@
-"""What a notebook shows of a tape where there is neither a kernel nor our extension."""
+"""Tapes as static HTML, for notebooks with neither a kernel nor our extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What our magics share: variables of the user, and how they are refused."""
+"""The base of our magics: access to the user's variables, and error messages."""
 
 # IPython is seen without its types, so that mypy runs where it is not installed
 # mypy: disable-error-code="misc, untyped-decorator"

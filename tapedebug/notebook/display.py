@@ -1,4 +1,4 @@
-"""How tapes, traces and diagnoses look in a notebook: the panel where there is one, static HTML, text."""
+"""Rich display of tapes, traces and diagnoses: the panel if possible, else static HTML or text."""
 
 from __future__ import annotations
 

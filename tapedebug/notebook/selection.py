@@ -1,4 +1,4 @@
-"""What can be selected in a panel, and what is wrong with a selection that does not fit the tape."""
+"""Selections in a panel, and error messages for those that do not fit the tape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a panel can be opened on (a tape, a trace, a diagnosis), and what is known of live tapes."""
+"""The objects that a panel can show (a tape, a trace, a diagnosis), with what is known of live tapes."""
 
 from __future__ import annotations
 

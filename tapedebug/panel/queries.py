@@ -1,4 +1,4 @@
-"""What a panel asks for only when somebody looks at it: each kind of question, and who answers it.
+"""Queries that a panel sends when a view needs more data, and the function that answers each kind.
 
 A question is a dict with ``type``. An answer is JSON-compatible data and buffers; the panel in a widget, the
 JupyterLab extension and reports carry both, and none of them knows the kinds. How they look from the other

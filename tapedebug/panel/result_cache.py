@@ -1,4 +1,4 @@
-"""What checks found entry by entry, kept for as long as somebody may look at it; the newest up to a limit."""
+"""The cache of checked entries for the panel: the newest results, up to a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a panel asks for only when somebody looks, asked beforehand: files carry the answers that matter most.
+"""Answers embedded in a report to the queries of the panel that matter most.
 
 How questions look and who answers them is written in ``tapedebug/panel/queries.py``; here is only which
 are worth asking, and how much room they may take.

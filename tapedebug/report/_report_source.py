@@ -1,4 +1,4 @@
-"""What a report is made of: the data of a trace and, where there is somebody to ask, who answers."""
+"""The data of a report: a trace and, if the tape is live, answers to queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a trace goes into a report: everything up to limits that are said, without the code if so asked.
+"""Size limits of reports: what is left out beyond them, and stated in the report.
 
 Columns of numbers go in as they are packed; what can be long or can tell too much is in the head.
 """

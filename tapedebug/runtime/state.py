@@ -1,4 +1,4 @@
-"""What is known everywhere: the tape that records in this thread, and what holds for the whole process."""
+"""Global state: the tape that records in this thread, and settings of the whole process."""
 
 from __future__ import annotations
 

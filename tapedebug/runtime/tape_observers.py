@@ -1,4 +1,4 @@
-"""Who wants to hear of tapes: recorders, the notebook's side bar. Weakly, all live tapes."""
+"""Callbacks that are notified when a tape is recorded, reversed or reset, by weak references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened around a tape, as data: writes off it, passes, gradients zeroed and read."""
+"""Events around a tape, as data: untracked writes, reverse passes, gradients zeroed and read."""
 
 from __future__ import annotations
 

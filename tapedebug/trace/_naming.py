@@ -1,4 +1,4 @@
-"""What arrays may be called, best first: variables, the source of launches, kernel parameters."""
+"""Candidate names of arrays, best first: variables, the source of launches, kernel parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of a trace say of each other must fit, so that nobody who reads a trace need check again."""
+"""Validate that the parts of a trace are consistent, so that readers need not check again."""
 
 from __future__ import annotations
 

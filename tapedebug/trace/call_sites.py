@@ -1,4 +1,4 @@
-"""What the caller wrote for each argument of a launch: `x_next`, `net.first`, `forces[step]`.
+"""The caller's expression for each argument of a launch: `x_next`, `net.first`, `forces[step]`.
 
 The variables of a function are gone when it has returned; its source is not. Nothing of this costs anything
 while a tape records: a record keeps only where it was called.

@@ -1,4 +1,4 @@
-"""Which launches and arrays stand for many: repetition folded without losing the data flow.
+"""Fold repeated launches and arrays into one node each without losing the data flow.
 
 Of a sequence that repeats, the first round is drawn, and of what repeats in that round, its first round.
 Arrays that the same argument of the same launch writes in different rounds are drawn as one node, so that a

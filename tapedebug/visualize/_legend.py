@@ -1,4 +1,4 @@
-"""What the marks in a drawing mean, for those that are in it."""
+"""The legend of a drawing: the meaning of each mark that occurs in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What deserves attention in a drawing: overwritten values, gradients that end, findings of a diagnosis."""
+"""Marks in a drawing: overwritten values, gradients that end, findings of a diagnosis."""
 
 from __future__ import annotations
 

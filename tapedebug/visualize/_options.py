@@ -1,4 +1,4 @@
-"""What `Tape.visualize` can be asked for, as plain data: arrays are named by their id in the trace."""
+"""Options of `Tape.visualize` as plain data; arrays are named by their id in the trace."""
 
 from __future__ import annotations
 

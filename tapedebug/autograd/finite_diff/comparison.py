@@ -1,4 +1,4 @@
-"""What was compared of one pair: AD and FD of entries of a Jacobian, on a grid or at a sparsity pattern."""
+"""The compared entries of one pair: AD and FD on a grid or at a sparsity pattern."""
 
 from __future__ import annotations
 

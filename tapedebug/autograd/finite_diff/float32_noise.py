@@ -1,4 +1,4 @@
-"""Is a difference a wrong derivative, or what float32 does to a right one?
+"""Tell a wrong derivative from the float32 rounding of a right one.
 
 The adjoint's float64 twin is the same code with more digits. Where it agrees with the differences the
 derivative is right, and the gradient in float32 is off by rounding, which the conditioning of the kernel

@@ -1,4 +1,4 @@
-"""How far rounding moves the values of a function, from values that are close together.
+"""Estimate the rounding noise of a function from its values at neighbouring points.
 
 A difference of a function is no better than the function's own rounding over the step, and that can be much
 more than the rounding of its result: `(1e4 + x * x) - 1e4` is a staircase, along which a sweep of steps finds

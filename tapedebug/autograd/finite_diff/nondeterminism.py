@@ -1,4 +1,4 @@
-"""Do two runs on the same values give the same? Else no difference, and no gradient, means anything."""
+"""Detect programs that give different results for the same values; their differences mean nothing."""
 
 from __future__ import annotations
 

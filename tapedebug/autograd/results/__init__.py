@@ -1,1 +1,1 @@
-"""What a check says: results as data, messages, causes, tables, pages and scripts."""
+"""Results of checks: data, messages, causes, tables, pages and scripts."""

@@ -1,4 +1,4 @@
-"""What the wrong entries of a Jacobian have in common: it often tells the cause.
+"""Patterns in the wrong entries of a Jacobian, which often tell the cause.
 
 Each predicate looks at all wrong entries and names its cause only where it holds for every one of them, to a
 thousandth. So a signature is evidence, not a guess; where nothing holds for all of them, nothing is said.

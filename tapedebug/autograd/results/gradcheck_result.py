@@ -1,4 +1,4 @@
-"""What a check hands back: plain data that prints as the documents' table and counts as their boolean."""
+"""`GradcheckResult`: plain data that prints as a table and counts as the boolean of Warp's API."""
 
 from __future__ import annotations
 

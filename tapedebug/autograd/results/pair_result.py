@@ -1,4 +1,4 @@
-"""What a check says of one input-output pair: verdict, errors, the worst entry, where it is written."""
+"""The result for one input-output pair: verdict, errors, the worst entry, the line that writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `GradcheckResult.reproduce` does, and what of it goes to other processes."""
+"""`GradcheckResult.reproduce`: write or run a script that shows one failure alone."""
 
 from __future__ import annotations
 

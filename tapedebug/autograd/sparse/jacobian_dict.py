@@ -1,4 +1,4 @@
-"""What `jacobian` and `jacobian_fd` return: a dictionary by places, which may be asked by name as well."""
+"""The result of `jacobian` and `jacobian_fd`: a dictionary by positions, also accessible by names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `jacobian` returns: arrays, or sparse matrices of SciPy, filled from entries, rows or columns."""
+"""Matrices that `jacobian` returns: arrays or SciPy's, filled from entries, rows or columns."""
 
 from __future__ import annotations
 

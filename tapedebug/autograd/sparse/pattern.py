@@ -1,4 +1,4 @@
-"""Where a Jacobian can have entries that are not zero, traced from what each thread reads and writes.
+"""Sparsity patterns of Jacobians, traced from the elements that each thread reads and writes.
 
 What a thread writes depends on no more than what it reads: the pattern of one launch is the product of what
 each element was written by with what each thread read. A traced variant of the kernel records

@@ -1,1 +1,1 @@
-"""What a check runs: kernels, functions and tapes on private memory, and what was asked of them."""
+"""Subjects of checks: kernels, functions and tapes on private memory, and the pairs to check."""

@@ -1,4 +1,4 @@
-"""What plots and messages need to know of a kernel's or a function's arguments."""
+"""Names, shapes and types of the arguments of a kernel or function, for plots and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arrays can be differentiated, and which input-output pairs a mask chooses of them."""
+"""Differentiable arrays, and the input-output pairs that a mask selects from them."""
 
 from __future__ import annotations
 

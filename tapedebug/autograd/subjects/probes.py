@@ -1,4 +1,4 @@
-"""Which rows and columns of a Jacobian are evaluated: single entries, a sample, random combinations."""
+"""The rows and columns of a Jacobian to evaluate: single entries, a sample, random combinations."""
 
 from __future__ import annotations
 

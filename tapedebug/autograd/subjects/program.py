@@ -1,4 +1,4 @@
-"""What a check runs: a launch, a recorded function or a whole tape, on private memory."""
+"""The program under check: a launch, a recorded function or a whole tape, on private memory."""
 
 from __future__ import annotations
 

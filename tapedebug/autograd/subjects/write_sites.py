@@ -1,4 +1,4 @@
-"""Where in the user's source an output is written, and where its launch was called."""
+"""The source line that writes an output, and the line that called its launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the gradient right that the optimiser consumes? The whole tape against differences of its own replay.
+"""Check the gradient of a whole tape against finite differences of its own replay.
 
 A check of each launch alone is blind to what goes wrong between launches: an overwritten buffer, a severed
 chain. Here the recorded program is run again as a whole, in float64, and three gradients are compared: the

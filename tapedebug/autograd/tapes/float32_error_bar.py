@@ -1,4 +1,4 @@
-"""How far float32 rounding alone moves a gradient: the error bar of the reverse pass that is consumed.
+"""The error bar of a reverse pass: how far float32 rounding alone moves the gradient.
 
 A reverse pass is linear in its seeds: seeds that are three times as large give three times the gradient, to
 the last bit in exact arithmetic. In float32 each sum and product is then rounded elsewhere, so that the

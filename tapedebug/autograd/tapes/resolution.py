@@ -1,4 +1,4 @@
-"""How much of a gradient float32 resolves, where it is not as close to its float64 twin as was asked for.
+"""The share of a gradient that float32 resolves, if it is not as close to its twin as requested.
 
 Every training loop ends near a stationary point. The residuals are differences of numbers that are nearly
 equal there, so that the gradient in float32 has few digits left, and at the minimum none: that is no fault of

@@ -1,4 +1,4 @@
-"""What generated code calls, in LLVM: functions of `lang.lowering`, and what the emitter itself needs.
+"""LLVM functions that generated code calls: those of `lang.lowering`, and those of the emitter.
 
 Numbers keep the types that the IR gave them: nothing widens, and nothing refers to a runtime besides the C
 library. The Numba backend embeds the same instructions; `python_library` has the same functions in NumPy.

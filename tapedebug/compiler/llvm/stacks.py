@@ -1,4 +1,4 @@
-"""What adjoints keep for the reverse of loops, in LLVM: stacks of words."""
+"""Stacks of words in LLVM, in which adjoints keep the values that reversing a loop needs."""
 
 from __future__ import annotations
 

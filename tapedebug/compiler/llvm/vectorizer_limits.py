@@ -1,4 +1,4 @@
-"""Whether LLVM can vectorise the loops of a generated text in reasonable time.
+"""Limits of LLVM's loop vectoriser: skip it for texts on which it takes too long.
 
 For each operation of a loop, LLVM's vectoriser asks whether all iterations compute the same value: it asks
 the same of its operands, and of theirs, and remembers no answer. An operand that differs between iterations

@@ -1,4 +1,4 @@
-"""What lowering knows while it walks a function: variables, the open block, spans, calls."""
+"""The state of lowering while it walks a function: variables, the open block, spans, calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `adjoint[x]` is in gradients of the user: numbers, views of adjoint arrays, structs of both."""
+"""`adjoint[x]` in custom gradients: numbers, views of adjoint arrays, structs of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What items consist of: their numbers, in order; and how messages name them."""
+"""The numbers that an item consists of, in order, and their names in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels say: `print`, `printf`, `assert`, `expect_eq`, `expect_near`, and indices of components."""
+"""Lower `print`, `printf`, `assert`, `expect_eq`, `expect_near`, and checks of component indices."""
 
 from __future__ import annotations
 

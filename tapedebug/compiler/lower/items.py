@@ -1,4 +1,4 @@
-"""What a name or an expression is in a kernel: numbers, structs, views of arrays, objects of Python."""
+"""The kinds of values of names and expressions in a kernel: numbers, structs, views, Python objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known when a kernel is compiled: `static(expr)`, and what a `for` can run over besides a range."""
+"""Compile-time values: `static(expr)`, and the sequences that a `for` can unroll."""
 
 from __future__ import annotations
 

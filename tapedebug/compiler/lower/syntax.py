@@ -1,4 +1,4 @@
-"""What statements assign, and how they jump: told from their syntax alone."""
+"""The variables that statements assign and their jumps, from the syntax tree alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is certain of a snippet without parsing it: elements that it overwrites, arrays that it does not read.
+"""Facts about a C snippet without parsing it: elements it overwrites, arrays it does not read.
 
 A native function uses up the adjoints of the elements that its snippet certainly overwrites.
 

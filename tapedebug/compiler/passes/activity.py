@@ -1,4 +1,4 @@
-"""Which values carry a derivative: those that depend on an active input and reach an active output."""
+"""Activity analysis: find values that depend on an active input and reach an active output."""
 
 from __future__ import annotations
 

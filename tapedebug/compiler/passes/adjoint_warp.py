@@ -1,4 +1,4 @@
-"""What Warp's reverse pass makes of a kernel, right or wrong: for `diagnose(…, as_warp=True)`.
+"""Warp's reverse pass of a kernel, right or wrong, for `diagnose(…, as_warp=True)`.
 
 Warp's generated code keeps each variable in one place. Its reverse runs the kernel forward, but for its
 stores *and its loops*, and then walks the statements backwards. A loop is reversed iteration by iteration

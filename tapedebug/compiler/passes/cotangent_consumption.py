@@ -1,4 +1,4 @@
-"""How an adjoint takes the adjoint of what its kernel wrote: reads it, and leaves zero, for it is used up.
+"""Adjoints of written arrays: read by the adjoint of the write, then set to zero.
 
 Where each element is taken once, that zero means nothing to the adjoint itself. Without it the incoming
 adjoint stays as it is, so that it may be memory of somebody else's.

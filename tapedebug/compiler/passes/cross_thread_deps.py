@@ -1,4 +1,4 @@
-"""Which arrays make the threads of one launch depend on each other's order."""
+"""Arrays through which the threads of one launch depend on each other's order."""
 
 from __future__ import annotations
 

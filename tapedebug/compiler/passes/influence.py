@@ -1,4 +1,4 @@
-"""Which loads have a part in each value: in the value itself, in which branch gave it, in how often.
+"""The loads that influence each value: through data, through branches, through loop counts.
 
 That is more than a derivative needs (`floor` and conditions pass none on), so that nothing is left out.
 """

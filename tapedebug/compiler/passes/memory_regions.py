@@ -1,4 +1,4 @@
-"""What a function does to each of its memory cells, and what follows for the order of its threads.
+"""Accesses of a function to each memory region, and the thread orders that they allow.
 
 A cell is one of an array's memories: its values, its adjoint, or the tangent of one of these. Threads meet
 where one changes an element that another uses; where analysis shows that they do not, they may run in another

@@ -1,4 +1,4 @@
-"""How a launch may be divided into chunks of threads that run at the same time, each in a fixed order.
+"""Division of a launch into chunks that run at the same time, each in a fixed order.
 
 A chunk is a range of threads with whole rows: all threads that have some indices on the first axis, or on the
 first one on which there are several. Its results must not depend on when other chunks run. For each memory

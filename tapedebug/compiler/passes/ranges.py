@@ -1,4 +1,4 @@
-"""Where indices lie: the thread's own, plus what is known when a kernel is launched."""
+"""Ranges of indices, from the thread index and from values known at launch."""
 
 from __future__ import annotations
 

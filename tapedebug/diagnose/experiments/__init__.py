@@ -1,1 +1,1 @@
-"""What can be tried out on a tape, in private memory: runs that are changed, measured and compared."""
+"""Experiments on a tape in private memory: changed runs, measured and compared."""

@@ -1,4 +1,4 @@
-"""What a tape would have given without some of its launches."""
+"""The results of a tape without some of its launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the adjoint grows and fades on its way back: norms at each launch, by one replay."""
+"""The norm of the adjoint at each launch of the reverse pass, by one replay."""
 
 from __future__ import annotations
 

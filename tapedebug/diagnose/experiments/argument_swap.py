@@ -1,4 +1,4 @@
-"""What a tape would have given with arguments in other places: the experiments behind `unused`."""
+"""The results of a tape with swapped launch arguments: experiments of the rule `unused`."""
 
 from __future__ import annotations
 

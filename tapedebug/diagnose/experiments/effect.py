@@ -1,4 +1,4 @@
-"""How far a changed run of a tape differs from the plain one: in values, in the loss, in its gradient."""
+"""The effect of a change on a tape: on its values, its loss and its gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rules may try out: a small protocol over a private replay of a tape. User arrays are never written."""
+"""The protocol of experiments: rules run them on a private replay, and user arrays stay unchanged."""
 
 from __future__ import annotations
 

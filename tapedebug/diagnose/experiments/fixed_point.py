@@ -1,4 +1,4 @@
-"""Is a loop a solve that should end at a fixed point, or a simulation, or a descent?"""
+"""Tell a loop that solves for a fixed point from a simulation and from a descent."""
 
 from __future__ import annotations
 

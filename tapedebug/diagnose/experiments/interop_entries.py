@@ -1,4 +1,4 @@
-"""What came in from another library while a tape recorded, and experiments on what it depends on."""
+"""Values that entered from another library during recording, and experiments on their origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operation stands at its corner: `abs` of 0, the `max` of equals, a branch about to change."""
+"""The operation that stands at its kink: `abs` of 0, the `max` of equals, a branch about to change."""
 
 from __future__ import annotations
 

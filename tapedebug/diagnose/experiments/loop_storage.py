@@ -1,4 +1,4 @@
-"""What the adjoints of launches keep of their loops."""
+"""The memory in which the adjoints of launches keep values of their loops."""
 
 from __future__ import annotations
 

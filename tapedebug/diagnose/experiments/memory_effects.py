@@ -1,4 +1,4 @@
-"""What the result owes to memory that nothing wrote, and to threads that reach outside of arrays."""
+"""The effect of uninitialised memory and of out-of-bounds accesses on the result."""
 
 from __future__ import annotations
 

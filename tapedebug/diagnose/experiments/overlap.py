@@ -1,4 +1,4 @@
-"""Which elements two launches touched, exactly: what one read, and what the other wrote over."""
+"""The elements that one launch read and another one overwrote, exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What depends on the order of threads: the tape once more, with launches that take them otherwise."""
+"""The effect of the order of threads: the tape replayed with launches in other orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gradients Warp would have computed: the reverse pass of a tape with Warp's reverse of some kernels."""
+"""The gradients that Warp would compute: a reverse pass with Warp's reverse of some kernels."""
 
 from __future__ import annotations
 

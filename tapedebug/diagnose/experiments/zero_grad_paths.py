@@ -1,4 +1,4 @@
-"""Why the gradient of an input is exactly 0: the launch and the operation at which its adjoint dies."""
+"""The launch and operation at which the adjoint of an input becomes exactly 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gradient of 0 hides of its own story: that nothing zeroes it between passes shows only later.
+"""Missing zeroing that does no harm yet because the gradient is 0, and will later.
 
 Passes that add 0 to 0 do no harm. But where a chain is severed or an operation is flat, and the gradient is 0
 because of that, the fix of the one makes the other matter.

@@ -1,1 +1,1 @@
-"""What a trace and the source of its kernels say by themselves: data flow, loops, repeats, overwrites."""
+"""Analyses of a trace and of kernel source: data flow, loops, repeats, overwrites."""

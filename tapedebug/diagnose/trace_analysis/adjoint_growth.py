@@ -1,4 +1,4 @@
-"""How much a loop amplifies its adjoint from round to round, and whether the system itself does so."""
+"""The growth of the adjoint per round of a loop, and whether the system itself grows as fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller called the arguments of a launch, beside what the kernel calls its parameters."""
+"""Names of launch arguments in the caller's source, beside the kernel's parameter names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who depends on whom on a tape: versions of arrays, and the launches between them."""
+"""The dependency graph of a tape: versions of arrays, and the launches between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the source of a kernel says by itself."""
+"""Facts about a kernel that its source alone shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inputs lead to the loss, and where the data of those that do not ends."""
+"""The inputs that lead to the loss, and the places where the data of the others ends."""
 
 from __future__ import annotations
 

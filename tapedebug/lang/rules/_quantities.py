@@ -1,4 +1,4 @@
-"""What composites are written with: operands checked, components combined, compound values put together."""
+"""Building blocks of composite rules: checked operands, combined components, compound values."""
 
 from __future__ import annotations
 

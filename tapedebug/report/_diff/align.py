@@ -1,4 +1,4 @@
-"""Which launch of one tape is which of another: the longest common subsequence, exactly, of 100,000 each."""
+"""Align the launches of two tapes: an exact longest common subsequence, for 100,000 launches each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which launches of two tapes are the same launch of the same line of a program."""
+"""Match launches of two tapes that come from the same line of a program."""
 
 from __future__ import annotations
 

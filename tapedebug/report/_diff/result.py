@@ -1,4 +1,4 @@
-"""What `diff` returns: what changed from one tape to another."""
+"""The result of `diff`: the changes from one tape to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the arguments of launches become slots: small functions written for each kernel, made once.
+"""Pack launch arguments into slots, with small functions that are generated once per kernel.
 
 A loop over arguments, with a question for each, costs more than what it does. So a kernel of three arrays
 and a number gets functions of four arguments, as `dataclasses` and `namedtuple` write theirs.

@@ -1,4 +1,4 @@
-"""What all launches of one kernel with arguments of one kind share, worked out once.
+"""Launch plans: everything that launches of one kernel with arguments of the same kinds share.
 
 A plan says which parameters are arrays, which are read, written and needed by the adjoint, how scalars are
 packed, and which compiled entries run. Copies, fills and custom functions have plans too, so that a tape

@@ -1,4 +1,4 @@
-"""Where the memory cells of a launch lie, by its packed arguments, and which of them share elements."""
+"""The memory spans of a launch by its packed arguments, and which of them share elements."""
 
 from __future__ import annotations
 

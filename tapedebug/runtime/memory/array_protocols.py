@@ -1,4 +1,4 @@
-"""What an array shows to other libraries: NumPy's interface, DLPack, copies and pickles."""
+"""Protocols of arrays for other libraries: NumPy's interface, DLPack, copies and pickles."""
 
 from __future__ import annotations
 

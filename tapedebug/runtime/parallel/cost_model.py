@@ -1,4 +1,4 @@
-"""Whether the next launch of many threads wakes others: by how long earlier ones took."""
+"""Decide from measured times whether the next launch uses other threads."""
 
 from __future__ import annotations
 

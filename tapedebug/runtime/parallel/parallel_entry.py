@@ -1,4 +1,4 @@
-"""What runs an entry over its threads: few of them at once, many in lockstep and on several processors."""
+"""Run the entry of a kernel over its threads: one by one, in lockstep, on several processors."""
 
 from __future__ import annotations
 

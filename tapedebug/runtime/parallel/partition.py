@@ -1,4 +1,4 @@
-"""How a launch is cut into chunks: by sizes alone, so that results do not depend on who runs them when."""
+"""Cut a launch into chunks by sizes alone, so that results do not depend on the thread pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a launch of many threads takes its course: which entry, in which chunks, one after the other or not.
+"""The schedule of a launch with many threads: its entry, its chunks, sequential or parallel.
 
 All that results depend on follows from the sizes and places of its arguments: the chunks, the order in which
 what they add is added up. How many threads work at them, and whether at once, is a matter of time alone.

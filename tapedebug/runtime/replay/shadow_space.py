@@ -1,4 +1,4 @@
-"""Where the reverse pass of a shadow finds what it reads and writes: the private memory of its buffers."""
+"""The address space of a shadow's reverse pass: private memory in place of the tape's buffers."""
 
 from __future__ import annotations
 

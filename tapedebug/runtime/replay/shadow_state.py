@@ -1,4 +1,4 @@
-"""What a shadow holds: the values, adjoints and tangents of a tape's arrays, in private memory."""
+"""The state of a shadow: the values, adjoints and tangents of a tape's arrays, in private memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which elements each thread of a launch reads and writes, found by a traced variant of its kernel."""
+"""The elements that each thread of a launch reads and writes, by a traced variant of its kernel."""
 
 from __future__ import annotations
 

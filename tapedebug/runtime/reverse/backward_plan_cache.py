@@ -1,4 +1,4 @@
-"""What reverse passes share whose tapes recorded the same: a training loop makes a new tape in each step.
+"""Share reverse-pass plans between equal tapes: a training loop records a new tape in each step.
 
 To work out and pack what a pass calls takes as long as to record it. An outline keeps that for the next tape
 that recorded the same launches of the same arrays, where neither tape kept a value nor saw a write from

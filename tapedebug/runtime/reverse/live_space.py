@@ -1,4 +1,4 @@
-"""Where the user's own reverse pass finds values and adjoints (a `Space` of `argument_table`)."""
+"""The address space of the user's own reverse pass: values and adjoints of live arrays."""
 
 from __future__ import annotations
 

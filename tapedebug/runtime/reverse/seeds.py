@@ -1,4 +1,4 @@
-"""What `Tape.backward` starts from: the loss and the incoming gradients, checked with one message each."""
+"""Check the seeds of `Tape.backward`: the loss and the incoming gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the caller's variables call the arrays of a tape: found at once, written out when somebody asks."""
+"""Names of a tape's arrays from the caller's variables: found at once, formatted when needed."""
 
 from __future__ import annotations
 

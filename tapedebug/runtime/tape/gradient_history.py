@@ -1,4 +1,4 @@
-"""What happened to gradients, and to the values that they belong to, around and between tapes.
+"""The history of gradients around and between tapes, and of the values that they belong to.
 
 A tape sees its own launches. Whether a gradient was read before the reverse pass wrote it, or was not zero
 when a pass began, happens outside of it. Each buffer that has a gradient remembers its last few such events,

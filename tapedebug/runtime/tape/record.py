@@ -1,4 +1,4 @@
-"""What a tape remembers of one launch, copy, fill or custom function, and where it was called."""
+"""The record of one launch, copy, fill or custom function, and its call site."""
 
 from __future__ import annotations
 

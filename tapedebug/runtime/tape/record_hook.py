@@ -1,4 +1,4 @@
-"""What a tape does before a launch, written out for each plan: a loop over parameters costs twice as much.
+"""The code that a tape runs before a launch, generated per plan: a loop would cost twice as much.
 
 What is asked of every launch stands in the text; what few launches need is a call of the tracker.
 """

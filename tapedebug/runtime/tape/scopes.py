@@ -1,4 +1,4 @@
-"""What a tape remembers besides its records: named groups of them, and calls of `backward`."""
+"""Named scopes of records, and the calls of `backward` on a tape."""
 
 from __future__ import annotations
 

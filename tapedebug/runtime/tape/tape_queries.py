@@ -1,4 +1,4 @@
-"""What a recorded tape answers: its versions, replays, moments of its past, who wrote what; and how it looks.
+"""Queries on a recorded tape: versions, replays, past states, last writers, drawings.
 
 Everything here reads the records and what was kept for them; nothing records or runs backward on the user's
 arrays.

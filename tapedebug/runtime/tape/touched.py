@@ -1,4 +1,4 @@
-"""Who last wrote or read each element of an array: what is asked of a tape, as plain data."""
+"""The last writer and reader of each element of an array, as plain data."""
 
 from __future__ import annotations
 

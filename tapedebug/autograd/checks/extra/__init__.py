@@ -1,4 +1,4 @@
-"""What can be checked beside the adjoint: tangents, many at once, adjoints that were never set, dtypes."""
+"""Checks beside the adjoint: tangents, batches, undefined adjoints, dtypes of gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sure of masks without computing them: of comparisons of integers that count from lane to lane.
+"""Facts about masks that need no computation: comparisons of integers that count from lane to lane.
 
 Whether all 16 lanes of `i > 0` hold follows from the first and the last one. Most blocks of threads are that
 simple; where one is, a few operations on single numbers spare those on vectors.

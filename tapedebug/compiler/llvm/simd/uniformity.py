@@ -1,4 +1,4 @@
-"""Which names of a generated text differ between threads, found from the text alone.
+"""Uniformity analysis: the names of a generated text whose values differ between threads.
 
 Threads of one block run in lockstep, each in a lane. A name that is the same for all of them is one register;
 one that differs is a vector. A name that is assigned several times differs, too, if it is assigned where not
