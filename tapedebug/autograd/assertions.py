@@ -8,6 +8,7 @@ from tapedebug._errors import GradcheckError
 from tapedebug.autograd.gradcheck import gradcheck
 from tapedebug.autograd.results.gradcheck_result import GradcheckFailure, GradcheckResult
 from tapedebug.autograd.tape_check import gradcheck_tape
+from tapedebug.runtime.tape.tape import Tape
 
 
 class GradientAssertionError(GradcheckFailure, AssertionError):
@@ -48,7 +49,6 @@ def assert_gradients(
         GradcheckError: An argument has no meaning here.
     """
     __tracebackhide__ = True
-    from tapedebug.runtime.tape.tape import Tape
 
     for fixed in ("raise_exception", "end_to_end"):
         if fixed in options:

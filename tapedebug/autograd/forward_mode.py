@@ -13,12 +13,15 @@ from tapedebug.autograd.subjects.shadow_program import launch_shadow, tape_shado
 from tapedebug.autograd.subjects.struct_fields import flat_call
 from tapedebug.autograd.subjects.subject import function_subject, named_ports
 from tapedebug.autograd.subjects.whole_tape import Names, not_an_input
+from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
 from tapedebug.lang.types import is_float, type_name
+from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.overloads import concrete
 from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.shadow_memory import is_double
+from tapedebug.runtime.tape.tape import Tape
 
 Values = np.ndarray[Any, Any]
 Make = Callable[[bool], Shadow]
@@ -65,9 +68,6 @@ def jvp(
             nor float64.
         LaunchError: The arguments do not fit the kernel.
     """
-    from tapedebug.runtime.device import get_device
-    from tapedebug.runtime.tape.tape import Tape
-
     get_device(device)
     if not tangents:
         raise GradcheckError("jvp: no tangents were given", hint="pass tangents={array: values}")
@@ -124,8 +124,6 @@ def _called(
     outputs: Sequence[Any] | None,
     tangents: Mapping[Any, Any],
 ) -> tuple[Make, list[Any]]:
-    from tapedebug.compiler.kernel import Kernel
-
     given = list(inputs or ())
     if isinstance(function, Kernel):
         if dim is None:

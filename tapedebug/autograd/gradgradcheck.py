@@ -29,6 +29,7 @@ from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.subject import Subject, subject_of
 from tapedebug.contract import is_array
+from tapedebug.runtime.tape.tape import Tape
 
 SECOND = "second derivative"
 
@@ -144,8 +145,6 @@ def _require_forward_over_reverse(forward: bool, reverse: bool) -> None:
 
 
 def _refuse_tapes(function: Any) -> None:
-    from tapedebug.runtime.tape.tape import Tape
-
     if isinstance(function, Tape):
         raise GradcheckError(
             "gradgradcheck: it takes a kernel or a function, not a tape",

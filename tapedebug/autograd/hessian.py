@@ -20,10 +20,13 @@ from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.autograd.subjects.subject import function_subject
 from tapedebug.autograd.subjects.whole_tape import Names, leaves, not_an_input
+from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
 from tapedebug.lang.types import float64
+from tapedebug.runtime.device import get_device
 from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.replay.second_order import SecondShadow
+from tapedebug.runtime.tape.tape import Tape
 
 Values = np.ndarray[Any, Any]
 Arrays = Mapping[Any, Any]
@@ -202,10 +205,6 @@ class _Program:
 def _program(
     name: str, function: Any, dim: Any, inputs: Any, outputs: Any, loss: Any, device: Any
 ) -> _Program:
-    from tapedebug.compiler.kernel import Kernel
-    from tapedebug.runtime.device import get_device
-    from tapedebug.runtime.tape.tape import Tape
-
     get_device(device)
     given = list(inputs or ())
     if isinstance(function, Tape):

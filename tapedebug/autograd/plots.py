@@ -15,6 +15,7 @@ from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.sparse.jacobian_dict import Key
 from tapedebug.autograd.subjects.metadata import FunctionMetadata
 from tapedebug.autograd.subjects.program import Place
+from tapedebug.compiler.kernel import Kernel
 from tapedebug.lang.types import components
 
 Matrix = np.ndarray[Any, Any]
@@ -63,8 +64,6 @@ def jacobian_plot(
             does not know an input or output.
         TapedebugError: matplotlib is not installed.
     """
-    from tapedebug.compiler.kernel import Kernel
-
     metadata = kernel
     if isinstance(kernel, Kernel):
         if inputs is None:

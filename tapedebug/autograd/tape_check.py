@@ -30,6 +30,7 @@ from tapedebug.autograd.tapes.launch_check import (
     not_reached,
 )
 from tapedebug.autograd.tapes.whole_check import WholeCheck
+from tapedebug.runtime.tape.tape import Tape
 
 
 @preserve_process_state
@@ -169,8 +170,6 @@ def gradcheck_tape(
 
 
 def _require_tape(tape: Any) -> None:
-    from tapedebug.runtime.tape.tape import Tape
-
     if not isinstance(tape, Tape):
         raise GradcheckError(
             f"gradcheck_tape: a tape is needed; got {tape!r} ({type(tape).__name__})",

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.panel import panel_source as panel
+from tapedebug.panel.queries import KINDS, answer
+from tapedebug.trace import Trace, trace_from_json
 from tapedebug.trace.packing import pack
 
 if TYPE_CHECKING:
@@ -65,7 +68,6 @@ def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, Tape | None]:
     """
     from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape
-    from tapedebug.trace import Trace, trace_from_json
 
     if isinstance(obj, dict):
         return trace_from_json(obj), None  # so that damaged data is told here, not in the browser
@@ -111,9 +113,6 @@ def answered(
         packed: The trace in its packed form, where that is at hand.
         checks: The results of newer checks, in place of those of the trace.
     """
-    from tapedebug.panel import panel_source as panel
-    from tapedebug.panel.queries import KINDS, answer
-
     found = panel.PanelSource(trace, tape if tape is not None else panel.live_tape_of(trace))
 
     def ask(question: Json) -> tuple[Json, list[bytes]]:

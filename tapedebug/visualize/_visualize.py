@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._atomic import write_whole
-from tapedebug.trace import Trace
+from tapedebug.trace import Trace, record_with_arrays
 from tapedebug.visualize._dot import to_dot
 from tapedebug.visualize._options import MOST_LAUNCHES, Options
 from tapedebug.visualize._render import PICTURES, rendered
@@ -110,7 +110,6 @@ def _resolve(tape: Tape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, I
             return by_label.get(key)
 
         return trace, id_of
-    from tapedebug.trace import record_with_arrays
 
     recorded = record_with_arrays(cast("Tape", tape), longest_names=longest)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tapedebug.compiler.decorators import kernel
 from tapedebug.lang import types
 from tapedebug.lang.types import int64, uint64
 
@@ -16,8 +17,6 @@ words: Any = types.ArrayType(uint64, 1)
 @functools.cache
 def kernels() -> tuple[Any, Any]:
     """`paint` and `turned`, compiled when they are first asked for."""
-    from tapedebug.compiler.decorators import kernel
-
     return kernel(enable_backward=False)(paint), kernel(enable_backward=False)(turned)
 
 

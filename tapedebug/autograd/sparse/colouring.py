@@ -19,6 +19,7 @@ import numpy as np
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.sparse._colouring_kernels import kernels
 from tapedebug.autograd.sparse.pattern import Pattern
+from tapedebug.runtime.launch.launch import launch
 
 By = Literal["rows", "columns", "fewest"]
 
@@ -246,6 +247,4 @@ def transposed(rows: Indices, columns: Indices, count: int) -> tuple[Indices, In
 
 
 def _run(kernel: Any, *args: Any) -> None:
-    from tapedebug.runtime.launch.launch import launch
-
     launch(kernel, dim=1, inputs=args, record_tape=False)

@@ -13,6 +13,7 @@ from tapedebug.autograd.sparse.memory_budget import require_memory
 from tapedebug.autograd.sparse.pattern import Pattern
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import numpy_dtype
+from tapedebug.runtime.memory.array import new
 
 NO_PLACES: Indices = np.zeros(0, np.int64)
 MOST = 1 << 24
@@ -48,8 +49,6 @@ class DenseJacobian:
     """
 
     def __init__(self, source: Port, target: Port, rectangles: Sequence[Rectangle]) -> None:
-        from tapedebug.runtime.memory.array import new
-
         shape = target.size, source.size // source.components
         # Memory that is not written stays unmapped: of a sparse matrix only what is touched takes time.
         self.array = new(shape, source.array.dtype, zeroed=True)

@@ -21,6 +21,8 @@ from tapedebug.autograd.subjects.rng_pin import RngPin
 from tapedebug.autograd.subjects.struct_fields import named_values
 from tapedebug.contract import is_array
 from tapedebug.lang.types import float16, scalar_of
+from tapedebug.runtime.tape.tape import Tape
+from tapedebug.runtime.tape_observers import _live
 
 CHANGE = 1e-3  # relative change of the inputs of the second run
 
@@ -58,9 +60,6 @@ class FunctionCall:
         Raises:
             GradcheckError: It returns no arrays, or records a tape of its own.
         """
-        from tapedebug.runtime.tape.tape import Tape
-        from tapedebug.runtime.tape_observers import _live
-
         name = f"function {getattr(function, '__name__', type(function).__name__)}"
         _require_fit(name, function, inputs)
         labels = input_names(function, len(inputs))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.autograd.subjects.engine_kernels import kernel_of
+from tapedebug.compiler.passes.custom import by_differences
 
 if TYPE_CHECKING:
     from tapedebug.contract import Operation
@@ -26,8 +27,6 @@ def differences_on(operations: Iterable[Operation]) -> list[str]:
 
 def differences_in(kernel: Any) -> list[str]:
     """Notes on the functions that a kernel calls whose derivatives are finite differences."""
-    from tapedebug.compiler.passes.custom import by_differences
-
     notes = kernel._notes
     if notes.identity is not None and all(function.numba is None for function in kernel.functions):
         return []

@@ -16,6 +16,8 @@ from tapedebug.autograd.subjects.program import IN_PLACE
 from tapedebug.autograd.subjects.sources import Sources, array_expression
 from tapedebug.contract import is_array
 from tapedebug.lang.types import ArrayType, IndexedArrayType, Struct, is_struct
+from tapedebug.runtime.memory import struct_fields
+from tapedebug.runtime.memory.indexed import indexedarray
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import PairResult
@@ -270,8 +272,6 @@ class _Arguments:
 
     def value(self, name: str, value: Any) -> str:
         """An argument of a Python function."""
-        from tapedebug.runtime.memory.indexed import indexedarray
-
         if is_array(value):
             if is_struct(value.dtype):
                 self.structs.append(value.dtype)
@@ -332,6 +332,4 @@ class _Arguments:
 
 
 def _leaves(value: Any) -> list[Any]:
-    from tapedebug.runtime.memory import struct_fields
-
     return list(struct_fields.leaves(value))

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.compiler.passes.custom import is_derived, own_adjoints
 from tapedebug.lang.types import is_float
 from tapedebug.runtime.launch.plan import KernelPlan
 from tapedebug.runtime.launch.python_operation import PythonPlan, operation_of
@@ -113,8 +114,6 @@ class _Derived:
         Raises:
             TapedebugError: A body has no adjoint.
         """
-        from tapedebug.compiler.passes.custom import is_derived, own_adjoints
-
         old: Any = record.plan
         if old.kind != "kernel" or old.info is None:
             return old

@@ -16,6 +16,8 @@ from tapedebug._errors import GradcheckError
 from tapedebug._files import ChangedSource
 from tapedebug._source import Origin
 from tapedebug.autograd.subjects.literals import Packed, scalar
+from tapedebug.compiler.function import Function, closure_of, decorated_scope
+from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
 from tapedebug.lang.types import (
     ArrayType,
@@ -91,9 +93,6 @@ class Sources:
 
     def _name(self, name: str, value: Any, origin: Origin) -> None:
         """What a name in a definition stands for."""
-        from tapedebug.compiler.function import Function
-        from tapedebug.compiler.kernel import Kernel
-
         if _is_package(value):
             if name != "wp" and self._new(name, value):
                 self._blocks.append([f"{name} = wp"])
@@ -174,8 +173,6 @@ def spelled(kind: Any) -> str:
 
 def names_in(tree: ast.AST, python: Callable[..., Any]) -> dict[str, Any]:
     """The global and enclosing names in a syntax tree, with what they mean to a function."""
-    from tapedebug.compiler.function import closure_of, decorated_scope
-
     nodes = list(ast.walk(tree))
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
     texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]

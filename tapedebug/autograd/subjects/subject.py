@@ -23,7 +23,9 @@ from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_sha
 from tapedebug.autograd.subjects.struct_fields import flat_call, listed
 from tapedebug.autograd.subjects.write_sites import placed, placed_by_tape
 from tapedebug.compiler.diagnostics import ASSERT
+from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
+from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.launch import launch_dims
 from tapedebug.runtime.launch.overloads import concrete
 
@@ -100,9 +102,6 @@ def subject_of(
     Raises:
         GradcheckError: `function` is neither, or what it needs is missing.
     """
-    from tapedebug.compiler.kernel import Kernel
-    from tapedebug.runtime.device import get_device
-
     get_device(device)
     caller = str(getattr(function, "key", None) or getattr(function, "__name__", type(function).__name__))
     given, further = listed(caller, "inputs", inputs), listed(caller, "outputs", outputs)

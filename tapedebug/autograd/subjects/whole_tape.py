@@ -18,6 +18,8 @@ from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, round_results, tape_replay
 from tapedebug.autograd.subjects.struct_fields import arrays_in
+from tapedebug.compiler.function import DIFFERING
+from tapedebug.compiler.passes.custom import calls_with_gradient
 from tapedebug.contract import (
     Float64,
     Irreplayable,
@@ -146,9 +148,6 @@ def meant_to_differ(operations: Iterable[Operation]) -> list[str]:
 
 def meant_of(kernel: Any) -> list[str]:
     """The functions that a kernel calls whose gradients are meant to differ from the derivative."""
-    from tapedebug.compiler.function import DIFFERING
-    from tapedebug.compiler.passes.custom import calls_with_gradient
-
     if not DIFFERING:
         return []
     calls = calls_with_gradient(kernel._lowered.custom.body)

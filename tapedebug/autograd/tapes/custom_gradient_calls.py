@@ -15,6 +15,7 @@ import numpy as np
 
 from tapedebug.autograd.tapes.rule_evaluation import CannotFollow, evaluate
 from tapedebug.autograd.tapes.thread_interpreter import Number, ThreadInterpreter, _is_float
+from tapedebug.lang.rules import RULES
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Custom, Op, Value
@@ -90,8 +91,6 @@ class _Double(ThreadInterpreter):
     adjoints: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def _rule(self, op: Op, args: tuple[Number, ...]) -> Number:
-        from tapedebug.lang.rules import RULES
-
         assert op.result is not None
         if op.kind in ("to_f16", "to_f32", "to_f64"):
             return Number(np.float64(args[0].value), op.result.type)

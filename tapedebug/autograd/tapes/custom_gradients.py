@@ -16,6 +16,7 @@ from tapedebug.autograd.subjects.launches import launch_values
 from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf, CustomGradientCall, PartialDerivative
 from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 from tapedebug.autograd.tapes.thread_interpreter import thread_of
+from tapedebug.compiler.passes.custom import calls_with_gradient
 from tapedebug.contract import is_array
 
 CHECK = "func_grad alone"
@@ -102,8 +103,6 @@ def _calls(record: Any, index: int, held: dict[int, Any]) -> list[CustomGradient
 
 def _functions(kernel: Any) -> list[str]:
     """The names of the functions with a gradient of the user's that a kernel calls."""
-    from tapedebug.compiler.passes.custom import calls_with_gradient
-
     nodes: Iterable[Any] = calls_with_gradient(kernel._lowered.custom.body)
     return list(dict.fromkeys(node.name for node in nodes if not node.function.gradient.differs))
 

@@ -28,6 +28,7 @@ from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.custom_gradients import functions_off
 from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
 from tapedebug.autograd.tapes.float32_error_bar import SCALES, SPREAD
+from tapedebug.compiler.passes.custom import is_derived, own_adjoints
 
 if TYPE_CHECKING:
     from tapedebug.contract import RecordedTape
@@ -272,8 +273,6 @@ def custom_functions(tape: RecordedTape) -> dict[str, Any]:
 
 def own_functions_of(kernel: Any) -> Iterable[Any]:
     """The same of one kernel."""
-    from tapedebug.compiler.passes.custom import is_derived, own_adjoints
-
     if not _may_have_own(kernel):
         return []
     nodes = own_adjoints(kernel._lowered.custom.body)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.lang.lowering import in_python
+
 
 class CannotFollow(Exception):
     """A thread can not be followed: too long, an index out of bounds, or an operation that is not known.
@@ -25,8 +27,6 @@ _CODE: dict[str, Any] = {}
 
 def evaluate(text: str, operands: Sequence[Any]) -> Any:
     """Return the value of a rule's text on NumPy scalars."""
-    from tapedebug.lang.lowering import in_python
-
     code = _CODE.get(text)
     if code is None:
         names = [f"x{i}" for i in range(9)]

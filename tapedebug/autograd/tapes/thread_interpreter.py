@@ -15,6 +15,8 @@ import numpy as np
 
 from tapedebug._config import config
 from tapedebug.autograd.tapes.rule_evaluation import CannotFollow, evaluate
+from tapedebug.lang import numpy_eval
+from tapedebug.lang.rules import RULES, Expr, Select
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
@@ -214,8 +216,6 @@ class ThreadInterpreter:
             self.names[op.result] = step.result
 
     def _rule(self, op: Op, args: tuple[Number, ...]) -> Number:
-        from tapedebug.lang.rules import RULES
-
         assert op.result is not None
         rule = RULES[op.kind]
         value = op.result.type.numpy.type(evaluate(rule.text, [arg.value for arg in args]))
@@ -343,9 +343,6 @@ def _called(op: Op, args: Sequence[Number]) -> dict[int, Any]:
 
 def _shares(step: Step, incoming: Any) -> list[Any]:
     """What the adjoint of a result gives to each operand; None for nothing."""
-    from tapedebug.lang import numpy_eval
-    from tapedebug.lang.rules import RULES, Expr, Select
-
     rule = RULES[step.op.kind]
     if isinstance(rule.partials, str) or step.result is None:
         return [None] * len(step.args)
