@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
@@ -132,6 +133,10 @@ class Place(Protocol):
     @property
     def function(self) -> str:
         """The name of the function around it."""
+
+    @property
+    def text(self) -> str:
+        """The text of the first line; empty if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +324,14 @@ class ReversePass(Protocol):
         """The arrays whose gradients held a seed when the pass began."""
 
     @property
+    def unseeded(self) -> bool:
+        """True if it was given no seed, and no gradient can have held one."""
+
+    @property
+    def stale(self) -> Sequence[Array]:
+        """The arrays in whose gradients it found what a pass of another tape had left there."""
+
+    @property
     def operation_count(self) -> int:
         """The number of operations on the tape at that time."""
 
@@ -424,6 +437,12 @@ class Replay(Protocol):
             stop: The earliest operation.
             on_operation: Called with each operation after its adjoint ran.
             skip: Operations whose adjoints do nothing.
+        """
+
+    def inject(self) -> None:
+        """Load what something outside the tape wrote just before the operation that runs next.
+
+        `forward` does the same before it runs the operation.
         """
 
     def values(self, array: Array, /) -> Values:
@@ -726,6 +745,309 @@ class UnrecordedLaunches(Protocol):
 
     def computed(self) -> Sequence[tuple[Array, Place]]:
         """Return the arrays of the tape that such launches wrote, each with the call site."""
+
+
+class CannotFollow(Exception):
+    """A thread cannot be followed: it runs too long, reaches outside an array, or does something unknown.
+
+    Attributes:
+        native: The native function whose code would have to be followed, if that is the reason.
+    """
+
+    def __init__(self, message: str, native: str = "") -> None:
+        super().__init__(message)
+        self.native = native
+
+
+@dataclass(frozen=True, slots=True)
+class NonfiniteOperation:
+    """The operation that turned finite numbers into one that is not finite.
+
+    Attributes:
+        kind: The name of the operation.
+        span: Its place in the source.
+        operands: Their values.
+        adjoint: The adjoint that came in; None if the value itself is not finite.
+        unselected: The place of the `where` that did not select what the operation computed.
+    """
+
+    kind: str
+    span: Place | None
+    operands: list[float]
+    adjoint: float | None
+    unselected: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDerivative:
+    """One operation of a thread that an adjoint passed.
+
+    Attributes:
+        kind: The name of the operation.
+        span: Its place in the source.
+        operands: Their values.
+        incoming: The adjoint of the result.
+        slope: The largest derivative by an operand that matters, as a magnitude.
+        bent: The slope depends on an operand that matters; that of a division by a constant does not.
+        saturates: The operation has a part, far out or beyond a limit, with no slope to speak of.
+        compares: It is a comparison.
+    """
+
+    kind: str
+    span: Place | None
+    operands: list[float]
+    incoming: float
+    slope: float
+    bent: bool = False
+    saturates: bool = False
+    compares: bool = False
+
+
+class FollowedThread(Protocol):
+    """One thread of a launch, run operation by operation."""
+
+    active: frozenset[int]
+    """The array parameters that have a gradient; may be replaced before `run`."""
+    scalars: Mapping[int, Sequence[Any]]
+    """The values of the parameters that are not arrays, as sequences of components; may be replaced."""
+    memory: dict[int, Values]
+    """The arrays that it wrote, flat, by parameter."""
+    loads: dict[int, set[int]]
+    """The scalars that it read, by parameter."""
+    stores: dict[int, set[int]]
+    """The scalars that it wrote, by parameter."""
+
+    def run(self) -> None:
+        """Run the thread; raises `CannotFollow`."""
+
+    def bad_value(self) -> NonfiniteOperation | None:
+        """Return the first operation with finite operands and a value that is not finite."""
+
+    def bad_adjoint(self, incoming: Mapping[int, Values], /) -> NonfiniteOperation | None:
+        """Return the first operation of the reverse pass that makes an adjoint that is not finite."""
+
+    def store_at(self, param: int, element: int, item: int, /) -> Place | None:
+        """Return the place of the last store to an element (of `item` bytes) of a parameter, or None."""
+
+    def slopes(self, incoming: Mapping[int, Values] | None = None, /) -> list[LocalDerivative]:
+        """Return the operations whose results have an adjoint, in reverse order; `incoming` is 1 if None."""
+
+    def flat_operations(self) -> list[LocalDerivative]:
+        """Return the operations that are flat in a value with an adjoint, the surest first."""
+
+    def corner(self) -> LocalDerivative | None:
+        """Return the first operation that stands at a corner in a value with an adjoint: `abs` of 0."""
+
+    def turns(self) -> int:
+        """Return how often the operation that ran most often was run."""
+
+
+class Threads(Protocol):
+    """The threads of an operation, which can be followed one by one."""
+
+    def follow(self, index: int, values: Mapping[int, Values], /) -> FollowedThread:
+        """Return a thread that has not run yet; `values` are those of arrays before the operation."""
+
+
+class SingleReplay(Protocol):
+    """An operation that can be replayed alone, without those before it."""
+
+    def new_replay(self, *, float64: bool = False) -> Replay:
+        """Return a replay of this operation only; raises where `float64` is not possible."""
+
+
+class StaleReads(Protocol):
+    """Reverse passes in which some adjoints read other values than their operations had."""
+
+    def new_replay(self) -> Replay:
+        """Return a new replay that `see` can be used with."""
+
+    def see(
+        self, replay: Replay, now: Collection[tuple[int, int]], left: Collection[tuple[int, int]], /
+    ) -> None:
+        """Set what the next reverse passes read, by (operation, parameter).
+
+        Args:
+            replay: One of `new_replay` that has run forward.
+            now: These read what memory holds at the end of the forward pass.
+            left: These read what the operation itself left in the array. All others read what they had.
+        """
+
+
+class ReverseDivergence(Protocol):
+    """A construct of a kernel that another engine may reverse wrongly."""
+
+    @property
+    def kind(self) -> Literal["loop", "while", "part", "array", "counter", "function"]:
+        """The construct.
+
+        A loop with variables; one with a condition; a part of a variable that is assigned; `*=` on an array;
+        a number that an atomic returned; a function whose adjoint is incomplete.
+        """
+
+    @property
+    def span(self) -> Place:
+        """Its place in the source."""
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """The variables that a loop carries; of a function its name, what has no adjoint, and the version."""
+
+    @property
+    def needed(self) -> bool:
+        """True if the reverse of the loop needs what its variables held in each iteration."""
+
+    @property
+    def param(self) -> int | None:
+        """The array parameter that `*=` changes."""
+
+
+class WarpReverse(Protocol):
+    """The reverse pass that NVIDIA Warp would run for the same kernels."""
+
+    @property
+    def consumed(self) -> bool:
+        """True if the program's own reverse pass gave what Warp's would."""
+
+    def divergences(self) -> Mapping[int, Sequence[ReverseDivergence]]:
+        """Return, for each operation with an adjoint, what Warp may reverse wrongly, if there is any."""
+
+    def commands(self) -> Sequence[int]:
+        """Return the operations that a recorded command launched."""
+
+    def rewritten(self, operation: int, /) -> Collection[int]:
+        """Return the parameters that an operation stores to and whose arrays keep their gradients."""
+
+    def backward(
+        self,
+        replay: Replay,
+        seeds: Seeds,
+        operations: Collection[int],
+        *,
+        parts: bool = True,
+        functions: bool = True,
+        retained: bool = False,
+    ) -> bool:
+        """Run a replay forward and backward, with Warp's reverse of some operations.
+
+        Args:
+            replay: A new replay of the tape.
+            seeds: The incoming adjoints.
+            operations: Those that are reversed as Warp does.
+            parts: Assigning components and fields in place is reversed so, too.
+            functions: Functions lack the adjoints that they lack there; only with `parts`.
+            retained: Arrays with `retain_grad` keep adjoints so, too.
+
+        Returns:
+            False if it is not known what Warp does with one of the kernels.
+        """
+
+
+class StructChanges(Protocol):
+    """The structs that a program changed between a launch and the reverse pass."""
+
+    def changed(self) -> Mapping[int, Sequence[int]]:
+        """Return, by operation, the parameters that were something else when the reverse pass began."""
+
+    def backward(self, replay: Replay, seeds: Seeds, operations: Collection[int], /) -> bool:
+        """Run a new replay, and reverse some operations with what their structs held by then.
+
+        Returns False if an array in them is not on the tape.
+        """
+
+
+class StoredLoop(Protocol):
+    """A loop of which an adjoint keeps values."""
+
+    @property
+    def span(self) -> Place:
+        """Its place in the source."""
+
+    @property
+    def iterations(self) -> int:
+        """The number of iterations."""
+
+    @property
+    def values(self) -> int:
+        """The number of values that are kept of each iteration."""
+
+    @property
+    def bytes(self) -> int:
+        """The memory that takes, while one thread is reversed."""
+
+
+class StoredLoops(Protocol):
+    """The memory that adjoints use for the values of loops."""
+
+    def loops(self) -> Mapping[int, Sequence[StoredLoop]]:
+        """Return the loops of known length of which something is kept, by operation."""
+
+
+Stack: TypeAlias = "tuple[tuple[CodeType, int, int], ...]"
+"""Frames of the program, innermost first: code, index of the calling instruction, number of the frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRead:
+    """A read of memory of the tape outside of its operations, through NumPy for instance.
+
+    Attributes:
+        region: The memory.
+        start: The first byte that was read.
+        stop: The byte after the last.
+        at: The number of operations that the tape had, if it was the one that recorded; else None.
+        elsewhere: Another tape recorded meanwhile.
+        call_site: The place in the program.
+        how: The way it was read: `"numpy"`, `"to_torch"`, …
+        clock: The time, in events of the process.
+        stack: The frames of the program, if this tape recorded.
+        memory: The number of the memory.
+    """
+
+    region: Hashable
+    start: int
+    stop: int
+    at: int | None
+    elsewhere: bool
+    call_site: Place
+    how: str = ""
+    clock: int = 0
+    stack: Stack = ()
+    memory: int = -1
+
+
+class OutsideReads(Protocol):
+    """The reads of memory of the tape that are not operations of it."""
+
+    def reads(self) -> Sequence[OutsideRead]:
+        """Return the last read of each range of memory."""
+
+
+class ArrayOrigins(Protocol):
+    """Facts about arrays of the tape that do not show in its operations."""
+
+    def given(self, array: Array, /) -> bool:
+        """True if it was created with values that differ, and first used by this tape."""
+
+    def used_elsewhere(self, array: Array, /) -> bool:
+        """True if another live tape uses what it holds."""
+
+    def retains_gradient(self, array: Array, /) -> bool:
+        """True if it keeps its adjoint on purpose."""
+
+
+class LiveArrays(Protocol):
+    """The arrays of the program, which may be made to hold what they held at another time."""
+
+    def check(self, what: str, /) -> None:
+        """Raise a `TapeError` that begins with `what` if arrays hold other values than those of now."""
+
+
+class Confinement(Protocol):
+    """The range of indices that operations use."""
+
+    def is_confined(self) -> bool:
+        """True if no operation can reach out of the memory of a replay, whatever values it is given."""
 
 
 class Irreplayable(Protocol):

@@ -11,6 +11,7 @@ from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
+from tapedebug.contract import Array, Confinement, LiveArrays, RecordedTape, is_recorded_tape
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.blame import blame
 from tapedebug.diagnose.diagnosis import Diagnosis, severity
@@ -27,8 +28,6 @@ from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
-    from tapedebug.runtime import Tape
-    from tapedebug.runtime import array as Array
     from tapedebug.trace import TraceBinding
 
 VERDICT_SHARE = 0.6
@@ -43,7 +42,7 @@ DIRECTIONS = 30.0
 
 @preserve_process_state
 def diagnose(
-    tape: Tape | Sequence[Tape],
+    tape: RecordedTape | Sequence[RecordedTape],
     loss: Array | Mapping[Array, Any] | Sequence[Any] | None = None,
     inputs: Sequence[Array] | Array | None = None,
     *,
@@ -103,20 +102,18 @@ def diagnose(
     return parts[0] if len(parts) == 1 else joined(parts)
 
 
-def _checked(tapes: Sequence[Tape]) -> contextlib.AbstractContextManager[None]:
+def _checked(tapes: Sequence[RecordedTape]) -> contextlib.AbstractContextManager[None]:
     """Replays that check indices, where one of them may reach out of the memory that replays have.
 
     Where none does with the values of the program, those that it has with other values are held inside.
     """
-    from tapedebug.runtime.launch.bounds_precheck import are_confined
-    from tapedebug.runtime.replay.shadow import Shadow
-
-    if all(are_confined(item.tracker.records) for item in tapes):
+    known = [item.capability(Confinement) for item in tapes]
+    if all(each is None or each.is_confined() for each in known):
         return contextlib.nullcontext()
     try:
         with debugging():
             for item in tapes:
-                Shadow(item.tracker).forward()
+                item.new_replay().forward()
     except TapedebugError:
         return debugging()
     return debugging(shown=True)
@@ -130,20 +127,19 @@ def _reveal(case: RuleContext, again: Rediagnose) -> None:
 
 
 def _check_tapes(tapes: Sequence[Any]) -> None:
-    from tapedebug.runtime import Tape
-    from tapedebug.runtime.state import refuse_at_another_time
-
-    refuse_at_another_time("diagnose")
     if not tapes:
         raise TypeError("diagnose: the list of tapes is empty")
     for item in tapes:
-        if not isinstance(item, Tape):
+        if not is_recorded_tape(item):
             raise TypeError(
                 f"diagnose takes a Tape or a list of tapes, not {item!r} (of type {type(item).__name__})"
             )
+        arrays = item.capability(LiveArrays)
+        if arrays is not None:
+            arrays.check("diagnose")
 
 
-def _case(tape: Tape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True) -> RuleContext:
+def _case(tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True) -> RuleContext:
     """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
     from tapedebug.trace.recording import record_with_arrays
 

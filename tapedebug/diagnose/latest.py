@@ -5,22 +5,22 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
+from tapedebug.contract import RecordedTape
 from tapedebug.trace.recording import is_of
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.diagnosis import Diagnosis
-    from tapedebug.runtime import Tape
 
-_LATEST: weakref.WeakKeyDictionary[Tape, Diagnosis] = weakref.WeakKeyDictionary()
+_LATEST: weakref.WeakKeyDictionary[RecordedTape, Diagnosis] = weakref.WeakKeyDictionary()
 """A diagnosis holds data only, so that it keeps no tape alive."""
 
 
-def keep_latest(tape: Tape, diagnosis: Diagnosis) -> None:
+def keep_latest(tape: RecordedTape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, in place of an earlier one, as long as the tape lives."""
     _LATEST[tape] = diagnosis
 
 
-def latest_diagnosis(tape: Tape, *, same_passes: bool = False) -> Diagnosis | None:
+def latest_diagnosis(tape: RecordedTape, *, same_passes: bool = False) -> Diagnosis | None:
     """Return the newest diagnosis of a tape; None if there is none, or if it shows another recording.
 
     Args:
@@ -31,6 +31,6 @@ def latest_diagnosis(tape: Tape, *, same_passes: bool = False) -> Diagnosis | No
     diagnosis = _LATEST.get(tape)
     if diagnosis is None or not is_of(diagnosis.trace, tape):
         return None
-    if same_passes and diagnosis.trace.tape.backward_runs != len(tape.backward_calls):
+    if same_passes and diagnosis.trace.tape.backward_runs != len(tape.reverse_passes):
         return None
     return diagnosis

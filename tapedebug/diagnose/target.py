@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug.contract import Array
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 
@@ -23,9 +24,10 @@ def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
     """What the gradients are of, and what must be said about how that was found."""
     if loss is not None:
         return loss, []
-    trace, seeds = recorded.trace, recorded.tape.seeds
-    ran = bool(recorded.tape.backward_calls)
-    if ran and not recorded.tape.backward_calls[-1].unseeded:
+    trace, passes = recorded.trace, recorded.tape.reverse_passes
+    seeds = recorded.tape.seeds
+    ran = bool(passes)
+    if ran and not passes[-1].unseeded:
         return seeds, _beside(recorded)
     if seeds:
         held = words.listed(_labels(recorded, seeds))
@@ -50,8 +52,8 @@ def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
 
 def _beside(recorded: TraceBinding) -> list[str]:
     """Say so where a pass began from a loss or `grads`, and from what gradients held."""
-    call = recorded.tape.backward_calls[-1]
-    if len(call.preset) == len(call.held):
+    call = recorded.tape.reverse_passes[-1]
+    if len(call.preset) == len(call.seeds):
         return []
     held = words.listed(_labels(recorded, call.preset))
     return (
@@ -89,13 +91,11 @@ def find_seeds(recorded: TraceBinding, target: Loss) -> dict[Any, np.ndarray[Any
             f"diagnose: the loss, {info.label}, has no gradient: requires_grad is not set",
             hint="create it with requires_grad=True",
         )
-    return {target: np.ones(target.shape, target._look().dtype)}
+    return {target: np.ones(target.shape, target.scalar_dtype)}
 
 
 def _need_array(what: str, found: Any) -> None:
-    from tapedebug.runtime import array
-
-    if not isinstance(found, array):
+    if not isinstance(found, Array):
         raise TypeError(
             f"diagnose: {what} must be an array that a recorded launch uses, "
             f"not {found!r} (of type {type(found).__name__})"
@@ -103,7 +103,7 @@ def _need_array(what: str, found: Any) -> None:
 
 
 def _values(seed: Any) -> np.ndarray[Any, Any]:
-    return np.array(seed._look()) if hasattr(seed, "_look") else np.array(seed)
+    return seed.current() if isinstance(seed, Array) else np.array(seed)
 
 
 def find_leaves(recorded: TraceBinding, inputs: Any) -> list[int]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from tapedebug.contract import RecordedTape
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.experiments.patched_shadow import ShadowPatch
 from tapedebug.diagnose.experiments.patched_tape import patched_tape
@@ -34,7 +35,6 @@ from tapedebug.trace import Coverage, Finding
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime import Tape
 
 DEPTH = 3
 """So many bugs may stand behind each other."""
@@ -52,7 +52,7 @@ FEW = 2_000
 class Rediagnose(Protocol):
     """Makes a case of another tape, with the same loss and inputs, and its verdict if `check`."""
 
-    def __call__(self, tape: Tape, *, check: bool = True) -> RuleContext:
+    def __call__(self, tape: RecordedTape, *, check: bool = True) -> RuleContext:
         """Return the case of `tape`."""
         ...
 
@@ -143,7 +143,7 @@ def _calmed(case: RuleContext, replay: Replay, finite: bool, flat: list[Finding]
     """The same tape with finite numbers, and adjoints past its flat operations."""
     trace = copy.copy(case.trace)
     trace.findings, trace.coverage, trace.checks = [], Coverage(), []
-    experiment = replay.fixed(ShadowPatch(finite, _past(case, flat)))
+    experiment = replay.fixed(cast("Any", ShadowPatch(finite, _past(case, flat))))
     found = RuleContext(trace, experiment, case.as_warp, case.named_loss, case.progress)
     apply(found, only=MEASURABLE)
     trace.findings = attribute_causes(trace.findings)

@@ -96,6 +96,10 @@ class OperationReplay:
         self._preserve(array.region, array.start, array.stop)
         view[...] = found
 
+    def inject(self) -> None:
+        """Load what something outside the tape wrote just before the operation that runs next."""
+        self.load_outside(self.position)
+
     def values(self, array: Array, /) -> Values:
         """Return a copy of the values of an array now."""
         return self.memory.view(self._known(array)).copy()

@@ -108,6 +108,16 @@ class ReversePass:
         """The array of one float that has the only seed, 1."""
         return self._objective
 
+    @property
+    def unseeded(self) -> bool:
+        """True if there was no seed."""
+        return not self.seeds
+
+    @property
+    def stale(self) -> Sequence[Array]:
+        """The arrays whose gradients held what another tape had left: not known here."""
+        return ()
+
 
 class _Seen:
     """What is known of a region: its bytes when the tape first saw it, and when it last looked."""

@@ -1,5 +1,14 @@
 """Loads the modules that implement capabilities: each registers its own in `capabilities`."""
 
 from tapedebug.runtime.launch import python_text as python_text
+from tapedebug.runtime.replay import confinement as confinement
+from tapedebug.runtime.replay import followed_thread as followed_thread
+from tapedebug.runtime.replay import loop_values as loop_values
 from tapedebug.runtime.replay import replay_capabilities as replay_capabilities
+from tapedebug.runtime.replay import single_replay as single_replay
+from tapedebug.runtime.replay import stale_reads as stale_reads
+from tapedebug.runtime.replay import struct_replay as struct_replay
+from tapedebug.runtime.replay import warp_reverse as warp_reverse
+from tapedebug.runtime.tape import array_origins as array_origins
 from tapedebug.runtime.tape import event_history as event_history
+from tapedebug.runtime.tape import outside_reads as outside_reads

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
 from tapedebug.compiler.access_tags import (
     EPOCH_SHIFT,
     NEVER,
@@ -28,6 +27,7 @@ from tapedebug.compiler.access_tags import (
     words_of,
 )
 from tapedebug.runtime.launch.print_buffer import PrintBuffer
+from tapedebug.runtime.replay.thread_interpreter import ThreadInterpreter
 from tests.compiler.generator import program
 from tests.compiler.test_generated import THREADS, Trial, arguments, load
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd.tapes import thread_interpreter as _thread
-from tapedebug.autograd.tapes.thread_interpreter import CannotFollow, ThreadInterpreter, evaluate
+from tapedebug.runtime.replay import thread_interpreter as _thread
+from tapedebug.runtime.replay.thread_interpreter import CannotFollow, ThreadInterpreter, evaluate
 
 
 @wp.func

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.autograd.tapes.rule_evaluation import CannotFollow, evaluate
-from tapedebug.autograd.tapes.thread_interpreter import Number, ThreadInterpreter, _is_float
+from tapedebug.compiler.rule_evaluation import evaluate
+from tapedebug.contract import CannotFollow
 from tapedebug.lang.rules import RULES
+from tapedebug.runtime.replay.thread_interpreter import Number, ThreadInterpreter, _is_float
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Custom, Op, Value
@@ -122,7 +123,7 @@ class _Double(ThreadInterpreter):
     def _op(self, op: Op) -> None:
         if op.kind in ("load_adjoint", "store_adjoint", "add_adjoint"):
             args = tuple(self._get(value) for value in op.args)
-            from tapedebug.autograd.tapes.thread_interpreter import Step
+            from tapedebug.runtime.replay.thread_interpreter import Step
 
             step = Step(op, args, None)
             self._access(op, args, step)

@@ -14,10 +14,9 @@ from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.launches import launch_values
 from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf, CustomGradientCall, PartialDerivative
-from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
-from tapedebug.autograd.tapes.thread_interpreter import thread_of
 from tapedebug.compiler.passes.custom import calls_with_gradient
-from tapedebug.contract import is_array
+from tapedebug.contract import CannotFollow, is_array
+from tapedebug.runtime.replay.thread_interpreter import thread_of
 
 CHECK = "func_grad alone"
 LAUNCHES = 3  # of a kernel: the first, the last, one between

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.experiment import Consume, Values
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.replay.shadow import Shadow
 
 
 def consumed_by(replay: Replay) -> Consume:
@@ -46,7 +46,6 @@ def values_at(replay: Replay, wanted: Collection[tuple[int, int]]) -> dict[tuple
     return found
 
 
-def _ran_without(replay: Replay, launches: Collection[int], stop: int | None = None) -> Shadow:
+def _ran_without(replay: Replay, launches: Collection[int], stop: int | None = None) -> TapeReplay:
     skip = frozenset(launches)
-    shadow: Shadow = replay._shadow().forward(stop=stop, skip=skip)
-    return shadow
+    return replay._shadow().forward(stop=stop, skip=skip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tapedebug.diagnose.experiments.local_derivatives import place_of
+from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import Operation
+from tapedebug.contract import Replay as TapeReplay
+
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.tape.record import Record
 
 Norms = dict[int, float]
 """Euclidean norms by parameter."""
@@ -77,7 +79,7 @@ def measure(replay: Replay) -> AdjointProfile:
             record = replay.records[index]
             passages[index].read = {p: _norm(shadow.values(record.args[p])) for p in _floats(record, "reads")}
 
-    def after(record: Record) -> None:
+    def after(record: Operation) -> None:
         passages[record.index].written = {
             p: _norm(shadow.values(record.args[p])) for p in _floats(record, "writes")
         }
@@ -93,7 +95,7 @@ def measure(replay: Replay) -> AdjointProfile:
     return AdjointProfile(passages, gradients, inputs, losses)
 
 
-def _reverse(replay: Replay, shadow: Any, passages: list[LaunchNorms]) -> None:
+def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms]) -> None:
     held: dict[int, Any] = {}
 
     def before(index: int) -> None:
@@ -112,7 +114,7 @@ def _reverse(replay: Replay, shadow: Any, passages: list[LaunchNorms]) -> None:
                 if p in record.active and id(record.args[p].region) not in own
             )
 
-    def look(record: Record) -> None:
+    def look(record: Operation) -> None:
         passage = passages[record.index]
         for p in _floats(record, "reads"):
             if p in record.active:
@@ -128,10 +130,8 @@ def _reverse(replay: Replay, shadow: Any, passages: list[LaunchNorms]) -> None:
     shadow.backward(None, on_operation=look)
 
 
-def _floats(record: Record, what: str) -> list[int]:
-    from tapedebug.lang import types
-
-    return [p for p in sorted(getattr(record, what)) if types.is_float(record.args[p].dtype)]
+def _floats(record: Operation, what: str) -> list[int]:
+    return [p for p in sorted(getattr(record, what)) if record.args[p].scalar_dtype.kind == "f"]
 
 
 def _norm(values: np.ndarray[Any, Any]) -> float:

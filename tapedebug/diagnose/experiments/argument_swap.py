@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import CannotFollow, FollowedThread
 from tapedebug.diagnose.experiments.experiment import LaunchFlow, Values
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
     from tapedebug.diagnose.experiments.replay import Replay
 
 THREADS = 24
@@ -30,13 +30,11 @@ def swap_arguments(replay: Replay, launch: int, one: int, other: int) -> float:
         one: A parameter.
         other: Another one, of the same type.
     """
-    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
-
     record = replay.records[launch]
     shadow = replay._shadow().forward(stop=launch)
     values = {p: shadow.values(record.args[p]) for p in record.touched}
     size = change = 0.0
-    for index in np.unique(np.linspace(0, record.threads - 1, THREADS).astype(int)):
+    for index in np.unique(np.linspace(0, math.prod(record.dim) - 1, THREADS).astype(int)):
         threads = []
         for swap in (False, True):
             seen = _swapped(values, one, other) if swap else values
@@ -56,7 +54,7 @@ def _swapped(mapping: Mapping[int, Any], one: int, other: int) -> dict[int, Any]
     return {places.get(p, p): value for p, value in mapping.items()}
 
 
-def _stored(thread: ThreadInterpreter, params: Collection[int]) -> dict[tuple[int, int], float]:
+def _stored(thread: FollowedThread, params: Collection[int]) -> dict[tuple[int, int], float]:
     """What a thread writes, by parameter and place."""
     thread.run()
     return {
@@ -83,7 +81,8 @@ def handed_on(replay: Replay, source: int, target: int, reader: int) -> tuple[fl
     shadow.set(read, shadow.values(computed))
     shadow.forward(start=reader)
     shadow.backward(replay.seeds, stop=reader)
-    shadow.move_gradient(read, computed)
+    shadow.set_gradient(computed, shadow.gradient(computed) + shadow.gradient(read))
+    shadow.set_gradient(read, np.zeros_like(shadow.gradient(read)))
     shadow.backward(None, start=reader)
     change = max(float(np.max(np.abs(shadow.values(a) - plain.values(a)))) for a in replay.seeds)
     return change, {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.local_derivatives import place_of
+from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.trace import Finding, Launch
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def bypassed(case: RuleContext) -> list[Finding]:
     found: dict[int, Finding] = {}
     kernels: dict[int, tuple[Any, Launch]] = {}
     for launch in case.trace.launches:
-        kernel = replay.records[launch.index].kernel
+        kernel = replay.engine_records[launch.index].kernel
         if kernel is not None:
             kernels.setdefault(id(kernel), (kernel, launch))
     for kernel, launch in kernels.values():

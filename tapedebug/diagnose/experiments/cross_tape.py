@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import seeded
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Event
-
-if TYPE_CHECKING:
-    from tapedebug.runtime.replay.shadow import Shadow
 
 STEPS = (1e-3, 5e-4)
 """Steps of the central differences, relative to the parameter."""
@@ -213,8 +211,8 @@ def measure(
         links: What is carried from each to the next.
         params: The parameters, arrays of all the tapes.
     """
-    consumed = {place: np.zeros(a._look().shape) for place, a in enumerate(params)}
-    whole = {place: np.zeros(a._look().shape) for place, a in enumerate(params)}
+    consumed = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
+    whole = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
     kept: dict[int, Values] = {}
     handed: dict[int, Values] = {}
     for position in reversed(range(len(cases))):
@@ -241,7 +239,7 @@ def measure(
     return CrossTapeGradient(consumed, whole)
 
 
-def _add(total: dict[int, Values], shadow: Shadow, params: Sequence[Any]) -> None:
+def _add(total: dict[int, Values], shadow: TapeReplay, params: Sequence[Any]) -> None:
     for place, a in enumerate(params):
         total[place] = total[place] + shadow.gradient(a).astype(np.float64)
 
@@ -255,7 +253,7 @@ def confirm(
     """Compare with differences of all losses together, in float64, along the gradient over all tapes."""
     size = np.sqrt(sum(float((values**2).sum()) for values in horizon.whole.values()))
     direction = {place: values / size for place, values in horizon.whole.items()}
-    scale = max(float(np.abs(params[place]._look()).max(initial=0.0)) or 1.0 for place in horizon.whole)
+    scale = max(float(np.abs(params[place].current()).max(initial=0.0)) or 1.0 for place in horizon.whole)
     shadows = [case.rerun._shadow(double=True) for case in cases]
 
     def total(step: float) -> float:
@@ -273,7 +271,7 @@ def confirm(
 
 def _losses(
     cases: Sequence[RuleContext],
-    shadows: Sequence[Shadow],
+    shadows: Sequence[TapeReplay],
     links: Sequence[Sequence[TapeLink]],
     moved: Mapping[Any, Values],
 ) -> float:

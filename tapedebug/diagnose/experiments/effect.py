@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import Replay as TapeReplay
+from tapedebug.contract import TangentReplay
+
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.replay.shadow import Shadow
 
 Values = np.ndarray[Any, Any]
 ROUNDING = 1e-4
@@ -75,16 +77,16 @@ def relative(before: float, after: float) -> float:
     return gap / abs(before) if before and np.isfinite(gap) else float("inf")
 
 
-def beyond_rounding(change: float, shadow: Shadow) -> float:
+def beyond_rounding(change: float, shadow: TapeReplay) -> float:
     """A relative change, or 0 where it may be rounding."""
     return change if shadow.is_float64 or change >= ROUNDING else 0.0
 
 
-def loss_of(replay: Replay, shadow: Shadow) -> float:
+def loss_of(replay: Replay, shadow: TapeReplay) -> float:
     """The loss, as a shadow computed it."""
     return float(sum((shadow.values(a) * seed).sum() for a, seed in replay.seeds.items()))
 
 
-def slope_of(replay: Replay, shadow: Shadow) -> float:
+def slope_of(replay: Replay, shadow: TangentReplay) -> float:
     """The slope of the loss, as a shadow pushed it."""
     return float(sum((shadow.tangent(a) * seed).sum() for a, seed in replay.seeds.items()))

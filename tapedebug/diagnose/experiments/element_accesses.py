@@ -107,7 +107,7 @@ class ElementAccesses:
     def __init__(self, case: RuleContext) -> None:
         self.case = case
         self.replay = cast("Replay", case.experiment)
-        self.records = self.replay.records
+        self.records = self.replay.engine_records
         self.tracker = self.replay.recorded.tape.tracker
         self.races: list[AccessConflict] = []
         self.unset: list[AccessConflict] = []

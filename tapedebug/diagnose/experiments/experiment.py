@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
-    from tapedebug.compiler.loop_storage import LoopStorage
-    from tapedebug.compiler.warp_divergence import WarpDivergence
-    from tapedebug.runtime.tape.record import Stack
-    from tapedebug.trace import Location
-
-Values = np.ndarray[Any, Any]
-Consume = Literal["versions", "current"]
-"""What adjoints see: the values of the forward pass, or what memory holds at its end."""
+from tapedebug.contract import Consume as Consume
+from tapedebug.contract import FollowedThread, ReverseDivergence, Stack, StoredLoop
+from tapedebug.contract import Values as Values
+from tapedebug.trace import Location
 
 
 @dataclass(slots=True, frozen=True)
@@ -150,7 +144,7 @@ class Experiment(Protocol):
         """A copy of what the user's array holds now."""
         ...
 
-    def warp_limits(self) -> Mapping[int, tuple[WarpDivergence, ...]]:
+    def warp_limits(self) -> Mapping[int, Sequence[ReverseDivergence]]:
         """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
         ...
 
@@ -162,7 +156,7 @@ class Experiment(Protocol):
         """Gradients of the leaves with Warp's reverse of some launches; None where that is not known."""
         ...
 
-    def kept(self) -> Mapping[int, list[LoopStorage]]:
+    def kept(self) -> Mapping[int, Sequence[StoredLoop]]:
         """For each launch whose adjoint keeps values of loops of known length, these loops."""
         ...
 
@@ -178,7 +172,7 @@ class Experiment(Protocol):
         """The change of the loss, and the gradients, if a launch read the array `source` for `target`."""
         ...
 
-    def changed_structs(self) -> dict[int, list[int]]:
+    def changed_structs(self) -> Mapping[int, Sequence[int]]:
         """In a program for Warp: the launches whose structs were changed before the reverse pass, and where.
 
         For each its parameters that were something else by then.
@@ -240,8 +234,12 @@ class Experiment(Protocol):
         """Values and adjoints around a launch."""
         ...
 
-    def thread(self, launch: int, index: int, flow: LaunchFlow) -> ThreadInterpreter:
-        """One thread of a launch, to be followed step by step."""
+    def thread(self, launch: int, index: int, flow: LaunchFlow) -> FollowedThread:
+        """One thread of a launch, to be followed step by step.
+
+        Raises:
+            CannotFollow: The operation has no threads that can be followed.
+        """
         ...
 
 

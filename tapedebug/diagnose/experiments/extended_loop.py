@@ -49,7 +49,7 @@ def extended(replay: Replay, rounds: Loop, extra: int) -> ExtendedRun | None:
         are not finite.
     """
     more = extra * len(rounds.occurrences) * (rounds.length + len(rounds.carried))
-    if len(replay.records) + more > MOST or not can_go_on(replay, rounds):
+    if len(replay.engine_records) + more > MOST or not can_go_on(replay, rounds):
         return None
     return _run(replay, _records(replay, rounds, extra), rounds.count + extra)
 
@@ -78,8 +78,8 @@ def _copies(replay: Replay, rounds: Loop, first: int) -> list[tuple[Any, Any]]:
     last = first + rounds.length * (rounds.count - 1)
     pairs = [
         (
-            replay.records[last + item.reader].args[item.read],
-            replay.records[last + item.writer].args[item.written],
+            replay.engine_records[last + item.reader].args[item.read],
+            replay.engine_records[last + item.writer].args[item.written],
         )
         for item in rounds.carried
     ]
@@ -108,9 +108,9 @@ def _records(replay: Replay, rounds: Loop, extra: int) -> list[Record]:
         again.value = record.value
         found.append(again)
 
-    for index in range(len(replay.records) + 1):
+    for index in range(len(replay.engine_records) + 1):
         if index in ends:
-            last = replay.records[index - rounds.length : index]
+            last = replay.engine_records[index - rounds.length : index]
             for _ in range(extra):
                 for dest, src in _copies(replay, rounds, ends[index]):
                     plan = COPY[has_gradient(dest), has_gradient(src)]
@@ -120,8 +120,8 @@ def _records(replay: Replay, rounds: Loop, extra: int) -> list[Record]:
                     )
                 for record in last:
                     add(record)
-        if index < len(replay.records):
-            add(replay.records[index])
+        if index < len(replay.engine_records):
+            add(replay.engine_records[index])
     return found
 
 

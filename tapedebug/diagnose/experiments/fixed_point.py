@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import Operation
 from tapedebug.diagnose.trace_analysis.loops import Loop
 from tapedebug.trace import Launch, Trace
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.diagnose.rule_context import RuleContext
-    from tapedebug.runtime.tape.record import Record
 
 SOLVE = re.compile(
     r"jacobi|gauss|seidel|(^|_)sor($|_)|solve|poisson|fixed[ _-]?point|picard|newton|iterat|converg|sinkhorn|"
@@ -102,7 +102,7 @@ def measure(replay: Replay, rounds: Loop) -> Convergence:
     sizes = [float(np.linalg.norm(np.concatenate([values.ravel() for values in starts])))]
     place = (0, 0)
 
-    def look(record: Record) -> None:
+    def look(record: Operation) -> None:
         nonlocal place
         if record.index in wanted:
             now = state(record.index)
@@ -131,7 +131,7 @@ def _pushed(replay: Replay, rounds: Loop, number: int) -> tuple[float, np.ndarra
         The mean of the diagonal of its Jacobian, and the tangents of what it hands on.
     """
     last = rounds.launch(number, 0)
-    shadow = replay._shadow(double=True)
+    shadow = replay.tangents()
     shadow.forward(stop=last)
     rng = np.random.default_rng(11)
     given: dict[Any, np.ndarray[Any, Any]] = {}

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from tapedebug.trace import Location
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.imported_arrays import Arrival
     from tapedebug.runtime.tape.record import Stack
 
@@ -95,7 +94,7 @@ def _numbers(replay: Replay) -> Iterator[InteropEntry]:
     from tapedebug.lang import types
 
     places: dict[Any, Location | None] = {}
-    for record in replay.records:
+    for record in replay.engine_records:
         stack = ((*record.site, 0),)
         if stack not in places:
             places[stack] = _place(stack)
@@ -184,7 +183,7 @@ def handed_on(
     """
     torch: Any = sys.modules["torch"]
     assert entry.array is not None
-    shadow: Shadow = replay._shadow().forward()
+    shadow = replay._shadow().forward()
     shadow.backward(replay.seeds, stop=entry.launch)
     adjoint = np.ascontiguousarray(shadow.gradient(replay.arrays[entry.array]))
     given = torch.from_numpy(adjoint).reshape(entry.tensor.shape).to(entry.tensor.dtype)
@@ -206,7 +205,7 @@ def handed_on(
 def gradient_of(replay: Replay, entry: InteropEntry) -> Values:
     """Return the gradient of an array that came in."""
     assert entry.array is not None
-    shadow: Shadow = replay._shadow().forward()
+    shadow = replay._shadow().forward()
     shadow.backward(replay.seeds, stop=entry.launch)
     return shadow.gradient(replay.arrays[entry.array])
 
@@ -244,8 +243,8 @@ def moved_by_number(replay: Replay, entry: InteropEntry, scale: float) -> float:
     """Return how much the loss changes when a number that a launch was given is displaced, relatively."""
     from tapedebug.lang import types
 
-    record = replay.records[entry.launch]
-    plain, shadow = replay._shadow().forward(), replay._shadow()
+    record = replay.engine_records[entry.launch]
+    plain, shadow = replay._shadow().forward(), cast("Any", replay._shadow())
     if record.kernel is None:
         shadow.forward(stop=entry.launch + 1)
         target = record.args[0]

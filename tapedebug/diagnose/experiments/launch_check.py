@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._errors import TapeError
+from tapedebug.contract import Array, SingleReplay, Values
 from tapedebug.diagnose.experiments.experiment import LaunchFlow
 
 if TYPE_CHECKING:
@@ -44,64 +46,79 @@ class DirectionalSlope:
 
 
 def launch_slopes(replay: Replay, launch: int) -> list[DirectionalSlope]:
-    """Compare the adjoint of a launch with differences, in float64 where it has a twin.
+    """Compare the adjoint of a launch with differences, in float64 if that is possible.
 
     Args:
         replay: The tape.
         launch: The launch.
     """
-    from tapedebug import TapeError, float64
-    from tapedebug.runtime.replay.shadow import Shadow
-
     record = replay.records[launch]
     flow = replay.flow(launch, "versions")
     seeds = {record.args[p]: values.astype(np.float64) for p, values in flow.incoming.items()}
     if not seeds:
         return []
-    try:
-        shadow = Shadow.for_launch(record.kernel, record.dim, record.args, dtype=float64, flat=True)
-    except TapeError:
-        shadow = Shadow.for_launch(record.kernel, record.dim, record.args, flat=True)
-    shadow.pulse = replay.pulse
-    for param, values in flow.values.items():
-        shadow.set(record.args[param], values)
-
-    def objective() -> float:
-        return float(sum(np.sum(seed * shadow.values(a)) for a, seed in seeds.items()))
-
-    shadow.forward(0)
-    shadow.backward(seeds)
+    point = _Point(replay, launch, flow, seeds)
     found = []
     rng = np.random.default_rng(5)
-    for param in sorted(record.active & record.reads):
+    gradients = point.gradients()
+    for param in sorted(set(record.active) & set(record.reads)):
         a, values = record.args[param], flow.values[param].astype(np.float64)
-        gradient = shadow.gradient(a).astype(np.float64)
+        gradient = gradients[a]
         for _ in range(DIRECTIONS):
             direction = rng.uniform(0.5, 1.0, values.shape) * rng.choice([-1.0, 1.0], values.shape)
             direction *= float(np.sqrt(np.mean(values**2))) or 1.0
-            right, bar = _difference(shadow, a, values, direction, objective)
+            right, bar = point.difference(a, direction)
             size = float(np.linalg.norm(gradient * direction))
             found.append(DirectionalSlope(param, float(np.sum(gradient * direction)), right, bar, size))
-        shadow.forward(0, 0).set(a, flow.values[param])
-        shadow.forward(0).backward(seeds)
     return found
 
 
-def _difference(
-    shadow: Any, a: Any, values: np.ndarray[Any, Any], direction: np.ndarray[Any, Any], objective: Any
-) -> tuple[float, float]:
-    """The central difference that two steps agree on best, and by how much they do not."""
-    slopes = []
-    for step in STEPS:
-        ends = []
-        for sign in (1.0, -1.0):
-            shadow.forward(0, 0).set(a, values + sign * step * direction)
-            shadow.forward(0)
-            ends.append(objective())
-        slopes.append((ends[0] - ends[1]) / (2 * step))
-    gaps = [abs(one - other) for one, other in itertools.pairwise(slopes)]
-    best = int(np.argmin(gaps))
-    return slopes[best + 1], gaps[best]
+class _Point:
+    """A launch where the program ran it: alone if the engine can do that, else after those before it."""
+
+    def __init__(self, replay: Replay, launch: int, flow: LaunchFlow, seeds: Mapping[Array, Values]) -> None:
+        self.record = replay.records[launch]
+        self.values = {self.record.args[p]: values for p, values in flow.values.items()}
+        self.seeds = seeds
+        single = self.record.capability(SingleReplay)
+        self.index = launch if single is None else 0
+        if single is None:
+            self.shadow = replay._shadow(double=True)
+            return
+        try:
+            self.shadow = single.new_replay(float64=True)
+        except TapeError:
+            self.shadow = single.new_replay()
+        self.shadow.pulse = replay.pulse
+        for a, values in self.values.items():
+            self.shadow.set(a, values)
+
+    def run(self, array: Array | None = None, direction: Values | float = 0.0) -> float:
+        """Run the launch with one array displaced; returns what it writes, times the incoming adjoints."""
+        self.shadow.forward(0, self.index)
+        self.shadow.inject()
+        if array is not None:
+            self.shadow.set(array, self.values[array].astype(np.float64) + direction)
+        self.shadow.forward(self.index, self.index + 1)
+        return float(sum(np.sum(seed * self.shadow.values(a)) for a, seed in self.seeds.items()))
+
+    def gradients(self) -> dict[Array, Values]:
+        """Return what the adjoint of the launch gives to the arrays that it reads."""
+        self.run()
+        self.shadow.backward(self.seeds, start=self.index + 1, stop=self.index)
+        arrays = [self.record.args[p] for p in self.record.reads if p in self.record.active]
+        return {a: self.shadow.gradient(a).astype(np.float64) for a in arrays}
+
+    def difference(self, array: Array, direction: Values) -> tuple[float, float]:
+        """Return the central difference that two steps agree on best, and by how much they do not."""
+        slopes = []
+        for step in STEPS:
+            ends = [self.run(array, sign * step * direction) for sign in (1.0, -1.0)]
+            slopes.append((ends[0] - ends[1]) / (2 * step))
+        self.run(array)  # at position 0 an array keeps what it was set to
+        gaps = [abs(one - other) for one, other in itertools.pairwise(slopes)]
+        best = int(np.argmin(gaps))
+        return slopes[best + 1], gaps[best]
 
 
 def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, LaunchFlow]:

@@ -54,7 +54,7 @@ def loss_without(replay: Replay, launch: int, threads: Collection[int]) -> float
     """The relative change of the loss where these threads of a launch do nothing; None without a loss."""
     if replay.blocked:
         return None
-    shadow = replay._shadow(double=True)
+    shadow: Any = replay._shadow(double=True)
     shadow.forward()
     plain = loss_of(replay, shadow)
     run, threads_of_it, where = shadow._forward[1][launch]

@@ -39,7 +39,7 @@ def shared_elements(replay: Replay, pairs: Sequence[tuple[int, int, int]]) -> Sh
         The elements; None where there are too many pairs, or where accesses can not be tracked.
     """
     launches = {index for reader, clobberer, _ in pairs for index in (reader, clobberer)}
-    records = replay.records
+    records = replay.engine_records
     kernels = [records[index].kernel for index in launches if records[index].kind == "kernel"]
     if len(pairs) > MOST or not all(map(_is_plain, kernels)):
         return None
@@ -77,7 +77,7 @@ def _masks(replay: Replay, wanted: dict[int, list[tuple[int, int]]]) -> dict[tup
     found: dict[tuple[int, int, int], Mask] = {}
     shadow.forward(stop=0)
     for index in sorted(wanted):
-        record = replay.records[index]
+        record = replay.engine_records[index]
         shadow.forward(start=shadow.position, stop=index)
         tracking = Tracking(replay.recorded.tape.tracker)
         if record.kind == "kernel":

@@ -1,16 +1,33 @@
-"""Experiments on a tape of this engine, by replaying it in private memory."""
+"""Experiments on a recorded tape, by replaying it in private memory."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug._source import display_file
-from tapedebug.diagnose.experiments import loop_storage, struct_replay, warp_reverse
+from tapedebug._errors import TapedebugError, TapeError
+from tapedebug.contract import (
+    ArrayOrigins,
+    CannotFollow,
+    FollowedThread,
+    Operation,
+    OutsideReads,
+    ReverseDivergence,
+    StaleReads,
+    StoredLoop,
+    StoredLoops,
+    StructChanges,
+    TangentReplay,
+    Tangents,
+    Threads,
+    WarpReverse,
+)
+from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.ablation import gradients_without, values_at, values_without
 from tapedebug.diagnose.experiments.argument_swap import handed_on, swap_arguments
 from tapedebug.diagnose.experiments.experiment import (
@@ -22,17 +39,12 @@ from tapedebug.diagnose.experiments.experiment import (
     Values,
     value_change,
 )
-from tapedebug.diagnose.experiments.unpreserved_reads import read_unpreserved, see
+from tapedebug.diagnose.experiments.places import location_at, place_of
+from tapedebug.diagnose.experiments.stale_replay import StaleReplays
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import ThreadInterpreter
-    from tapedebug.compiler.loop_storage import LoopStorage
-    from tapedebug.compiler.warp_divergence import WarpDivergence
-    from tapedebug.runtime.replay.shadow import Shadow
-    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace.recording import TraceBinding
-
 
 SECONDS = 1.0
 """How long threads are followed to find the line that wrote an element."""
@@ -62,21 +74,26 @@ class Replay:
         self.pulse = pulse
         self.wrong = frozenset(wrong)
         self.named = named
-        self.like_warp: bool = recorded.tape.tracker.like_warp
+        tape = recorded.tape
+        self.warp = tape.capability(WarpReverse)
+        self.structs = tape.capability(StructChanges)
+        self.origins = tape.capability(ArrayOrigins)
+        self.stale: StaleReads = tape.capability(StaleReads) or StaleReplays(tape)
+        self.like_warp = self.warp is not None and self.warp.consumed
         self.recorded = recorded
-        self.records: list[Record] = list(recorded.tape.records)
+        self.records: list[Operation] = list(tape.operations)
         self.arrays = recorded.arrays
         self.seeds = dict(seeds)
         self.leaves = list(leaves)
         self.losses = [number for a in seeds if (number := recorded.id_of(a)) is not None]
         self.blocked = self._why_blocked()
-        self.fix: Callable[[Shadow], None] | None = None
-        self._single: Shadow | None = None
+        self.fix: Callable[[TapeReplay], None] | None = None
+        self._single: TapeReplay | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
-        self._limits: dict[int, tuple[WarpDivergence, ...]] | None = None
-        self._kept: dict[int, list[LoopStorage]] | None = None
+        self._limits: Mapping[int, Sequence[ReverseDivergence]] | None = None
+        self._kept: Mapping[int, Sequence[StoredLoop]] | None = None
 
-    def fixed(self, fix: Callable[[Shadow], None]) -> Replay:
+    def fixed(self, fix: Callable[[TapeReplay], None]) -> Replay:
         """Return the experiment on the same tape with each of its runs fixed."""
         found = Replay(self.recorded, self.seeds, self.leaves, named=self.named, pulse=self.pulse)
         found.fix = fix
@@ -108,7 +125,7 @@ class Replay:
             before.clear()
             before.update((array, shadow.values(self.arrays[array])) for array in wanted.get(launch, ()))
 
-        def look(record: Record) -> None:
+        def look(record: Operation) -> None:
             for array, old in before.items():
                 a = self.arrays[array]
                 found[array, record.index] = value_change(a.shape, old, shadow.values(a))
@@ -130,7 +147,7 @@ class Replay:
         key = (frozenset(careless), frozenset(poisoned), frozenset(left), frozenset(unrecorded))
         if key not in self._gradients:
             shadow = self._ready()
-            see(shadow, now=key[0], left=key[2])
+            self.stale.see(shadow, key[0], key[2])
             before = {array: shadow.values(self.arrays[array]) for array in poisoned}
             for array, values in before.items():
                 shadow.set(self.arrays[array], np.full_like(values, np.nan))
@@ -142,11 +159,9 @@ class Replay:
 
     def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
         """See `Experiment`. Follows threads until one stores there."""
-        from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
-
         record = self.records[launch]
         overwritten, target = self.arrays[array], record.args[param]
-        if record.kernel is None or not (overwritten.is_contiguous and target.is_contiguous):
+        if record.capability(Threads) is None or not (overwritten.is_contiguous and target.is_contiguous):
             return None
         item = (overwritten.stop - overwritten.start) // max(1, overwritten.size)
         wanted = (overwritten.start + element * item - target.start) // item
@@ -155,17 +170,16 @@ class Replay:
         values = {p: shadow.values(a) for p, a in enumerate(record.args) if p in record.touched}
         flow = LaunchFlow(values, {}, {}, {})
         until = time.monotonic() + SECONDS
-        for index in (wanted, *range(record.threads)):
-            if index >= record.threads or time.monotonic() > until:
+        threads = math.prod(record.dim)
+        for index in (wanted, *range(threads)):
+            if index >= threads or time.monotonic() > until:
                 continue
             thread = self.thread(launch, index, flow)
             with contextlib.suppress(CannotFollow):
                 thread.run()
             span = thread.store_at(param, wanted, item)
             if span is not None:
-                return Location(
-                    file=display_file(span.file), line=span.line, column=span.column, function=span.function
-                )
+                return place_of(span)
         return None
 
     # ------------------------------------------------- after-loss, duplicate-launch
@@ -186,7 +200,8 @@ class Replay:
 
     def held(self, array: int) -> Values:
         """See `Experiment`."""
-        return np.array(self.arrays[array]._look())
+        found: Values = self.arrays[array].current()
+        return found
 
     # ------------------------------------------------------------------ unused
 
@@ -200,37 +215,50 @@ class Replay:
 
     # --------------------------------------------- warp-limitation, replayed-counter
 
-    def changed_structs(self) -> dict[int, list[int]]:
+    def changed_structs(self) -> dict[int, Sequence[int]]:
         """See `Experiment`."""
-        return struct_replay.fields_changed(self)
+        return {} if self.structs is None else dict(self.structs.changed())
 
     def gradients_with_structs(self, launches: Collection[int]) -> dict[int, Values] | None:
         """See `Experiment`."""
-        return struct_replay.gradients_with(self, launches)
+        shadow = self._shadow()
+        if self.structs is None or not self.structs.backward(shadow, self.seeds, launches):
+            return None
+        return self._of_leaves(shadow)
 
-    def warp_limits(self) -> dict[int, tuple[WarpDivergence, ...]]:
+    def warp_limits(self) -> Mapping[int, Sequence[ReverseDivergence]]:
         """See `Experiment`."""
         if self._limits is None:
-            self._limits = warp_reverse.limits(self)
+            self._limits = {} if self.warp is None else self.warp.divergences()
         return self._limits
 
     def commands(self) -> list[int]:
         """See `Experiment`."""
-        return [record.index for record in self.records if record.command]
+        return [] if self.warp is None else list(self.warp.commands())
 
     def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
         """See `Experiment`."""
-        return warp_reverse.measured(self, semantics)
+        shadow = self._shadow()
+        known = self.warp is not None and self.warp.backward(
+            shadow,
+            self.seeds,
+            semantics.launches,
+            parts=semantics.parts,
+            functions=semantics.functions,
+            retained=semantics.retained,
+        )
+        return self._of_leaves(shadow) if known else None
 
-    def kept(self) -> dict[int, list[LoopStorage]]:
+    def kept(self) -> Mapping[int, Sequence[StoredLoop]]:
         """See `Experiment`."""
         if self._kept is None:
-            self._kept = loop_storage.loop_storage(self)
+            storage = self.recorded.tape.capability(StoredLoops)
+            self._kept = {} if storage is None else storage.loops()
         return self._kept
 
     def rewritten(self, launch: int) -> frozenset[int]:
         """See `Experiment`."""
-        return warp_reverse.rewritten(self, launch)
+        return frozenset(() if self.warp is None else self.warp.rewritten(launch))
 
     # ------------------------------------------------------------ disconnected
 
@@ -262,47 +290,40 @@ class Replay:
 
     def host_reads(self) -> list[HostRead]:
         """See `Experiment`."""
-        from tapedebug.runtime.tape.record import site_span
-        from tapedebug.trace.recording import location_of
-
-        tape, found = self.recorded.tape, []
-        reads = [(a.region, event) for a, event in tape.tracker.host_reads.values()]
-        reads += [(buffer, event) for ref, event in tape.tracker.early_reads if (buffer := ref()) is not None]
-        for buffer, event in reads:
+        reads = self.recorded.tape.capability(OutsideReads)
+        found = []
+        for read in () if reads is None else reads.reads():
             near = tuple(
                 number
                 for number, own in enumerate(self.arrays)
-                if own.region is buffer and own.start < event.stop and event.start < own.stop
+                if own.region is read.region and own.start < read.stop and read.start < own.stop
             )
-            at = event.at if event.tape == tape.id else None
-            if near and event.site is not None:
+            if near:
                 found.append(
                     HostRead(
                         near,
-                        at,
-                        event.tape not in (0, tape.id),
-                        location_of(site_span(event.site)),
-                        event.how,
-                        event.clock,
-                        event.stack if at is not None else (),
-                        buffer.number,
+                        read.at,
+                        read.elsewhere,
+                        location_at(read.call_site),
+                        read.how,
+                        read.clock,
+                        read.stack,
+                        read.memory,
                     )
                 )
         return sorted(found, key=lambda read: -read.clock)
 
     def retains(self) -> bool:
         """True if an array of the tape keeps its adjoint on purpose."""
-        return any(a.retain_grad for a in self.arrays)
+        return self.origins is not None and any(map(self.origins.retains_gradient, self.arrays))
 
     def given(self, array: int) -> bool:
         """True if an array was created with values that differ, and first used by this tape."""
-        a = self.arrays[array]
-        return bool(self.recorded.tape.tracker.ledgers[a.region].given)
+        return self.origins is not None and self.origins.given(self.arrays[array])
 
     def used_elsewhere(self, array: int) -> bool:
         """True if another live tape uses what an array holds."""
-        a, own = self.arrays[array], self.recorded.tape.tracker
-        return any(tracker is not own and tracker.uses(a) for _, tracker in a.buffer.watchers())
+        return self.origins is not None and self.origins.used_elsewhere(self.arrays[array])
 
     def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
         """See `Experiment`."""
@@ -316,10 +337,10 @@ class Replay:
         shadow.forward(stop=stop)
         return _distance([plain], [shadow.values(a)])
 
-    def _losses(self, shadow: Shadow) -> list[Values]:
+    def _losses(self, shadow: TapeReplay) -> list[Values]:
         return [shadow.values(a) for a in self.seeds]
 
-    def _weighted(self, shadow: Shadow) -> tuple[float, float]:
+    def _weighted(self, shadow: TapeReplay) -> tuple[float, float]:
         """The number that the gradient belongs to, the outputs weighted by their seeds, and its size."""
         with np.errstate(invalid="ignore", over="ignore"):
             terms = [
@@ -340,7 +361,7 @@ class Replay:
                 written = [record.args[p] for p in record.written if p in record.active]
                 alive[index] = any(bool(np.any(shadow.gradient(a))) for a in written)
 
-        def look(record: Record) -> None:
+        def look(record: Operation) -> None:
             read = [record.args[p] for p in record.reads if p in record.active]
             if alive.get(record.index) and read and not any(bool(np.any(shadow.gradient(a))) for a in read):
                 dead.append(record.index)
@@ -358,7 +379,7 @@ class Replay:
         bad: list[int] = []
         shadow = self._shadow()
 
-        def look(record: Record) -> None:
+        def look(record: Operation) -> None:
             if not bad and not all(_finite(shadow.values(record.args[p])) for p in record.written):
                 bad.append(record.index)
 
@@ -370,7 +391,7 @@ class Replay:
         bad: list[int] = []
         shadow = self._ready()
 
-        def look(record: Record) -> None:
+        def look(record: Operation) -> None:
             touched = (record.args[p] for p in record.active)
             if not bad and not all(_finite(shadow.gradient(a)) for a in touched):
                 bad.append(record.index)
@@ -391,28 +412,29 @@ class Replay:
         if consume == "current":
             values.update((p, shadow.values(record.args[p])) for p in record.needed)
         shadow.backward(self.seeds, consume=consume, stop=launch + 1)
-        incoming = {p: shadow.gradient(record.args[p]) for p in record.active & record.writes}
+        incoming = {p: shadow.gradient(record.args[p]) for p in record.writes if p in record.active}
         shadow.backward(None, consume=consume, start=launch + 1, stop=launch)
-        outgoing = {p: shadow.gradient(record.args[p]) for p in record.active & record.reads}
+        outgoing = {p: shadow.gradient(record.args[p]) for p in record.reads if p in record.active}
         return LaunchFlow(values, written, incoming, outgoing)
 
-    def thread(self, launch: int, index: int, flow: LaunchFlow) -> ThreadInterpreter:
+    def thread(self, launch: int, index: int, flow: LaunchFlow) -> FollowedThread:
         """See `Experiment`."""
-        from tapedebug.autograd.tapes.thread_interpreter import thread_of
-
-        return thread_of(self.records[launch], index, flow.values)
+        threads = self.records[launch].capability(Threads)
+        if threads is None:
+            raise CannotFollow("the engine does not run it operation by operation")
+        return threads.follow(index, flow.values)
 
     # ----------------------------------------------------------------- shadows
 
-    def _ready(self) -> Shadow:
+    def _ready(self) -> TapeReplay:
         """A shadow in float32 at the end of the tape, kept for the next experiment."""
         if self._single is None:
             self._single = self._shadow()
             self._single.forward()
-        see(self._single)
+        self.stale.see(self._single, (), ())
         return self._single
 
-    def twin(self) -> Shadow:
+    def twin(self) -> TapeReplay:
         """A new shadow of the float64 twin.
 
         Raises:
@@ -420,25 +442,42 @@ class Replay:
         """
         shadow = self._shadow(double=True)
         if not shadow.is_float64:
-            from tapedebug import TapeError
-
             raise TapeError("memory that is used as several types has no float64 twin")
         return shadow
 
-    def _shadow(self, *, double: bool = False) -> Shadow:
-        from tapedebug import TapeError, float64
-        from tapedebug.runtime.replay.shadow import Shadow
-
-        tracker = self.recorded.tape.tracker
+    def _shadow(self, *, double: bool = False) -> TapeReplay:
         if double:
             # Memory that is used as float32 and as something else has no twin.
             with contextlib.suppress(TapeError):
-                return self._prepared(Shadow(tracker, float64))
-        shadow = self._prepared(Shadow(tracker))
-        read_unpreserved(shadow, keeps=tracker.mode in ("preserve", "error"))
+                return self._prepared(self.recorded.tape.new_replay(float64=True))
+        return self._prepared(self.stale.new_replay())
+
+    @property
+    def engine_records(self) -> list[Any]:
+        """The operations as this project's engine has them, for what the contract has no words for."""
+        return list[Any](self.records)
+
+    def tangents(self) -> TangentReplay:
+        """Return a new replay with tangents, in float64 if that is possible.
+
+        Raises:
+            TapedebugError: The engine has no forward mode.
+        """
+        found: Tangents | None = self.recorded.tape.capability(Tangents)
+        if found is None:
+            raise TapedebugError("the engine has no forward mode")
+        try:
+            shadow = found.tangent_replay(float64=True)
+        except TapeError:
+            shadow = found.tangent_replay()
+        self._prepared(shadow)
         return shadow
 
-    def _prepared(self, shadow: Shadow) -> Shadow:
+    def _of_leaves(self, shadow: TapeReplay) -> dict[int, Values]:
+        """Return the gradients of the leaves that a replay computed."""
+        return {leaf: shadow.gradient(self.arrays[leaf]) for leaf in self.leaves}
+
+    def _prepared(self, shadow: TapeReplay) -> TapeReplay:
         shadow.pulse = self.pulse
         if self.fix is not None:
             self.fix(shadow)

@@ -28,7 +28,7 @@ def gradients_from(replay: Replay, seeds: Mapping[int, Values]) -> dict[int, Val
 
 def consumed_seeds(replay: Replay) -> dict[int, Values] | None:
     """The seeds of the user's last pass, by array; None where none ran or one array is not known."""
-    calls = replay.recorded.tape.backward_calls
+    calls = replay.recorded.tape.reverse_passes
     if not calls:
         return None
     seeds = {replay.recorded.id_of(a): values for a, values in calls[-1].seeds.items()}
@@ -37,21 +37,21 @@ def consumed_seeds(replay: Replay) -> dict[int, Values] | None:
 
 def stale_seeds(replay: Replay) -> set[int]:
     """The arrays in whose gradients the last pass found what a pass of another tape had left there."""
-    calls = replay.recorded.tape.backward_calls
+    calls = replay.recorded.tape.reverse_passes
     found = (replay.recorded.id_of(a) for a in calls[-1].stale) if calls else ()
     return {number for number in found if number is not None}
 
 
 def preset_seeds(replay: Replay) -> set[int]:
     """The arrays whose gradients held a seed when the last pass began."""
-    calls = replay.recorded.tape.backward_calls
+    calls = replay.recorded.tape.reverse_passes
     found = (replay.recorded.id_of(a) for a in calls[-1].preset) if calls else ()
     return {number for number in found if number is not None}
 
 
 def passes_from(replay: Replay) -> set[int]:
     """The arrays that a pass of the user began from, with 1 for every element, as a loss."""
-    losses = (call.objective for call in replay.recorded.tape.backward_calls)
+    losses = (call.objective for call in replay.recorded.tape.reverse_passes)
     return {number for a in losses if a is not None and (number := replay.recorded.id_of(a)) is not None}
 
 

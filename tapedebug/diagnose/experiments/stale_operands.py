@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.diagnose.experiments.experiment import ValueChange, Values, value_change
-from tapedebug.diagnose.experiments.unpreserved_reads import see
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.buffer_versions import SavedValue, UntrackedWrite
 
 
@@ -41,7 +39,7 @@ def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
 
     found: dict[int, OffTapeWrite] = {}
     events: dict[int, list[UntrackedWrite]] = {}
-    for event in replay.recorded.tape.tracker.outside:
+    for event in replay.recorded.tape.outside_writes:
         events.setdefault(event.at, []).append(event)
 
     def taker(need: SavedValue, a: Any) -> UntrackedWrite | None:
@@ -55,7 +53,7 @@ def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
             None,
         )
 
-    for record in replay.records:
+    for record in replay.engine_records:
         for p, need in zip(record.needed, record.needs, strict=True):
             taken = taker(need, record.args[p]) if need.outside else None
             if taken is not None and not taken.settled:
@@ -79,10 +77,10 @@ def change_by(replay: Replay, write: OffTapeWrite) -> ValueChange:
 def gradients_seeing(replay: Replay, writes: Collection[OffTapeWrite]) -> dict[int, Values]:
     """Return the gradients where adjoints see what these writes left in memory."""
     shadow = replay._ready()
-    see(shadow, now=[pair for write in writes for pair in write.pairs])
+    replay.stale.see(shadow, [pair for write in writes for pair in write.pairs], ())
     before = []
     for write in writes:
-        if write.at == len(replay.records):
+        if write.at == len(replay.engine_records):
             before.append((write.event.array, shadow.values(write.event.array)))
             _inject(shadow, write)
     try:
@@ -93,7 +91,7 @@ def gradients_seeing(replay: Replay, writes: Collection[OffTapeWrite]) -> dict[i
             shadow.set(a, values)
 
 
-def _inject(shadow: Shadow, write: OffTapeWrite) -> None:
+def _inject(shadow: Any, write: OffTapeWrite) -> None:
     """Load what a write left."""
     buffer = shadow._buffer(write.event.array)
     if write.event.at in buffer.injections:

@@ -23,7 +23,6 @@ from tapedebug.diagnose.experiments.replay import Replay, perturbed
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.thread_schedules import Schedule
     from tapedebug.runtime.launch.call_list import CallList
-    from tapedebug.runtime.replay.shadow import Shadow
 
 DIRECTIONS = 2
 """Along how many random directions the slope of the loss is compared."""
@@ -110,9 +109,9 @@ class ThreadOrders:
             return float("inf") if change > DUST * max(abs(loss), _SMALLEST) else 0.0
         return change / size
 
-    def _shadow(self, displaced: bool, *, double: bool = False) -> Shadow:
+    def _shadow(self, displaced: bool, *, double: bool = False) -> Any:
         """The tape in private memory, perhaps with its inputs displaced."""
-        shadow = self.replay._shadow(double=double)
+        shadow: Any = self.replay._shadow(double=double)
         rng = np.random.default_rng(5)  # each input its own way: equal ones must not stay equal
         for leaf in self.replay.leaves if displaced else ():
             a = self.replay.arrays[leaf]

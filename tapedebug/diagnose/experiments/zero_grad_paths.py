@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tapedebug.diagnose.experiments.local_derivatives import (
-    COMPARISONS,
-    SATURATING,
-    LocalDerivative,
-    flat_steps,
-    slopes,
-)
+from tapedebug.contract import CannotFollow, LocalDerivative
+from tapedebug.diagnose.experiments.places import code_of, place_of
 from tapedebug.diagnose.experiments.replay import perturbed
 from tapedebug.diagnose.trace_analysis.dependencies import read_by
 from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
@@ -155,8 +150,6 @@ def _candidates(
 
 
 def _explained(case: RuleContext, launch: Launch, param: int) -> ZeroGradPath | None:
-    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
-
     if launch.kernel is None or launch.kind != "kernel":
         return None
     kernel = case.trace.kernels[launch.kernel]
@@ -164,17 +157,17 @@ def _explained(case: RuleContext, launch: Launch, param: int) -> ZeroGradPath | 
     lost = False
     flow = case.experiment.flow(launch.index, "versions")
     for index in threads_of(launch, flow):
-        thread = case.experiment.thread(launch.index, index, flow)
-        thread.active = frozenset({param})
         try:
+            thread = case.experiment.thread(launch.index, index, flow)
+            thread.active = frozenset({param})
             thread.run()
         except CannotFollow:
             lost = True
             continue
-        flat = flat_steps(thread)
+        flat = thread.flat_operations()
         if flat:
             return _end("flat", launch, param, flat[0])
-        dead = [item for item in slopes(thread, flow.incoming) if item.slope == 0 and item.kind in SATURATING]
+        dead = [item for item in thread.slopes(flow.incoming) if item.slope == 0 and item.saturates]
         saturated = saturated or (dead[0] if dead else None)
     if saturated is not None:
         return _end("saturated", launch, param, saturated)
@@ -185,8 +178,8 @@ def _explained(case: RuleContext, launch: Launch, param: int) -> ZeroGradPath | 
 def _end(
     kind: Literal["flat", "saturated"], launch: Launch, param: int, slope: LocalDerivative
 ) -> ZeroGradPath:
-    compares = slope.kind in COMPARISONS
-    return ZeroGradPath(kind, launch, param, slope.text, slope.place, tuple(slope.operands), compares)
+    text, place = code_of(slope), place_of(slope.span)
+    return ZeroGradPath(kind, launch, param, text, place, tuple(slope.operands), slope.compares)
 
 
 def threads_of(launch: Launch, flow: LaunchFlow) -> list[int]:

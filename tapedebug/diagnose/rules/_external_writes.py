@@ -32,7 +32,7 @@ def written_meanwhile(case: RuleContext) -> list[Finding]:
     total = len(case.trace.launches)
     events: dict[int, list[Any]] = {}
     computed = {record.args[p].region for record in replay.records for p in record.written}
-    for event in replay.recorded.tape.tracker.outside:
+    for event in replay.recorded.tape.outside_writes:
         number = replay.recorded.id_of(event.array)
         if event.settled and event.array.region not in computed:
             continue  # an optimiser's step: its gradient adds up over all values of the parameter
@@ -67,7 +67,9 @@ def _stopped(replay: Replay, array: int, places: list[int]) -> dict[int, Values]
     start = shadow.position
     for place in sorted(changed, reverse=True):
         shadow.backward(seeds, consume=consumed_by(replay), start=start, stop=place)
-        shadow.drop_gradient(a, changed[place])
+        adjoint = shadow.gradient(a)
+        adjoint[changed[place]] = 0
+        shadow.set_gradient(a, adjoint)
         seeds, start = None, place
     shadow.backward(None, consume=consumed_by(replay), start=start)
     return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}

@@ -46,7 +46,7 @@ def zero_only_here(case: RuleContext, leaf: int, index: int) -> tuple[str, str, 
     replay = case.replay
     if replay is None:
         return None
-    record = replay.records[index]
+    record = replay.engine_records[index]
     found = list(_operations(record.kernel)) if record.kernel is not None else []
     if not found or not _is_alive_beside(replay, replay.arrays[leaf]):
         return None
@@ -85,9 +85,9 @@ def _is_alive_beside(replay: Any, array: Any) -> bool:
 def repeated_values(case: RuleContext, index: int) -> tuple[str, str] | None:
     """Words about a launch that decomposes a matrix with equal or nearly equal values, and a fix."""
     replay = case.replay
-    if replay is None or replay.records[index].kernel is None:
+    if replay is None or replay.engine_records[index].kernel is None:
         return None
-    record = replay.records[index]
+    record = replay.engine_records[index]
     span = _decomposition(record.kernel)
     if span is None:
         return None

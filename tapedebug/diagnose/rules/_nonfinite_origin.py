@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tapedebug._source import Span, display_file
+from tapedebug.contract import Consume, NonfiniteOperation, Place
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.experiment import Consume
-from tapedebug.trace import Launch, Location
-
-if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import NonfiniteOperation
+from tapedebug.diagnose.experiments.places import location_at
+from tapedebug.trace import Launch
 
 STRONG_ZERO = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
 
@@ -50,13 +46,13 @@ def explain(culprit: NonfiniteOperation | None, birth: NonfiniteOrigin) -> tuple
     operands = ", ".join(words.number(value) for value in culprit.operands)
     name, sentence, fix = _operation(culprit)
     code = snippet_of(culprit.span)
-    at = f"{code} at {words.place(location_of(culprit.span))}" if culprit.span is not None else culprit.kind
+    at = f"{code} at {words.place(location_at(culprit.span))}" if culprit.span is not None else culprit.kind
     plural = "s" if len(culprit.operands) > 1 else ""
     text = f"In thread {birth.thread}, {at} has the operand{plural} {operands}: {sentence}."
     zero = STRONG_ZERO if culprit.adjoint == 0 else ""
     if culprit.unselected is None:
         return name, text, fix + zero
-    where = f"{snippet_of(culprit.unselected)} at {words.place(location_of(culprit.unselected))}"
+    where = f"{snippet_of(culprit.unselected)} at {words.place(location_at(culprit.unselected))}"
     return (
         "where",
         f"{text} The result is not even selected by {where}, but both operands of where are computed, "
@@ -114,13 +110,7 @@ def _safe(culprit: NonfiniteOperation) -> str:
     return "x / where(y != 0.0, y, 1.0)" if name == "1/where" else f"{name}(x > 0.0, x, 1.0))"
 
 
-def location_of(span: Span | None) -> Location:
-    """Where an operation stands."""
-    assert span is not None
-    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
-
-
-def snippet_of(span: Span | None) -> str:
+def snippet_of(span: Place | None) -> str:
     """The user's text of an operation, as far as it stands on one line."""
     if span is None:
         return ""

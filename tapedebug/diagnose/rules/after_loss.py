@@ -86,7 +86,7 @@ class _Study:
         losses = dict.fromkeys(self.case.experiment.losses)
         if self.case.replay is not None:
             recorded = self.case.replay.recorded
-            calls = recorded.tape.backward_calls
+            calls = recorded.tape.reverse_passes
             called = (a for call in calls for a in (call.loss, call.objective) if a is not None)
             losses |= dict.fromkeys(number for a in called if (number := recorded.id_of(a)) is not None)
         return list(losses)

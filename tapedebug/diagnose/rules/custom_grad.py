@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import CannotFollow
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line, own_name
 from tapedebug.diagnose.experiments.bypassed_gradients import bypassed
 from tapedebug.diagnose.experiments.launch_check import DirectionalSlope, launch_slopes, values_before
-from tapedebug.diagnose.experiments.local_derivatives import place_of
 from tapedebug.diagnose.experiments.partly_wrong_gradients import departed
+from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.experiments.zero_grad_paths import threads_of
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
@@ -94,20 +95,19 @@ def _has_own(case: RuleContext, launch: Launch) -> bool:
     assert case.replay is not None
     from tapedebug.compiler.passes.custom import calls_with_gradient
 
-    kernel = case.replay.records[launch.index].kernel
+    kernel = case.replay.engine_records[launch.index].kernel
     return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
 
 
 def _calls(case: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[CustomGradientCall]:
     """The calls in a few threads of a launch."""
     from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf
-    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
 
     replay = case.replay
     assert replay is not None
     for index in dict.fromkeys([*_suspected(case, launch), *threads_of(launch, flow)]):
-        plain = replay.thread(launch.index, index, flow)
-        function = replay.records[launch.index].kernel._lowered.custom
+        plain: Any = replay.thread(launch.index, index, flow)
+        function = replay.engine_records[launch.index].kernel._lowered.custom
         thread = CallsOf(function, index, plain.dim, plain.arrays, plain.scalars, plain.active)
         try:
             thread.run()
@@ -142,7 +142,7 @@ def _launches(case: RuleContext) -> list[Finding]:
             kernels.setdefault(launch.kernel, []).append(launch)
     found = []
     for launches in list(kernels.values())[:KERNELS]:
-        body = replay.records[launches[0].index].kernel._lowered.custom.body
+        body = replay.engine_records[launches[0].index].kernel._lowered.custom.body
         nodes = [n for n in own_gradients(body) if n.function is None or not n.function.gradient.differs]
         for place in sampled(len(launches), LAUNCHES) if nodes else ():
             off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]

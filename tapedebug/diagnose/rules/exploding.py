@@ -8,12 +8,12 @@ be done with such a gradient: a change that float32 can not resolve decides abou
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
+from tapedebug.contract import CannotFollow, LocalDerivative
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, LaunchNorms
-from tapedebug.diagnose.experiments.local_derivatives import LocalDerivative, slopes
+from tapedebug.diagnose.experiments.places import code_of, place_of
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.adjoint_growth import (
     AdjointGrowth,
@@ -203,7 +203,7 @@ def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
         f"{' is right, and' if trace.verdict == 'AGREE' else ''} holds only for changes that float32 can not "
         "resolve."
     )
-    place = steep.place if steep is not None else None
+    place = place_of(steep.span) if steep is not None else None
     return Finding(
         rule=RULE,
         severity="warning",
@@ -218,13 +218,13 @@ def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
             "relative_amplification": amplified,
             "arrives": passage.arrives,
             "leaves": passage.outgoing[param],
-            "operation": steep.text if steep is not None else "",
+            "operation": code_of(steep) if steep is not None else "",
             "operands": list(steep.operands) if steep is not None else [],
             "slope": steep.slope if steep is not None else None,
             "log10_norms": table(profile),
         },
-        fix=f"keep {steep.text} away from where it is that steep, for instance by a larger constant in the "
-        "denominator"
+        fix=f"keep {code_of(steep)} away from where it is that steep, for instance by a larger constant in "
+        "the denominator"
         if steep is not None
         else "take fewer turns of the loop, or damp what amplifies",
     )
@@ -255,8 +255,6 @@ def _local(passage: LaunchNorms, param: int) -> float:
 
 def _followed(case: RuleContext, launch: Launch, param: int) -> tuple[LocalDerivative | None, int]:
     """The steepest operation in the threads that look promising, and how often they go through a loop."""
-    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
-
     flow = case.experiment.flow(launch.index, "versions")
     total = math.prod(launch.dim)
     out: Any = flow.outgoing.get(param)
@@ -267,14 +265,14 @@ def _followed(case: RuleContext, launch: Launch, param: int) -> tuple[LocalDeriv
     found: list[LocalDerivative] = []
     turns = 0
     for index in order:
-        thread = case.experiment.thread(launch.index, index, flow)
-        thread.active = frozenset({param})
         try:
+            thread = case.experiment.thread(launch.index, index, flow)
+            thread.active = frozenset({param})
             thread.run()
         except CannotFollow:
             continue
-        found += [item for item in slopes(thread, flow.incoming) if item.bent]
-        turns = max(turns, *Counter(id(step.op) for step in thread.steps).values(), 0)
+        found += [item for item in thread.slopes(flow.incoming) if item.bent]
+        turns = max(turns, thread.turns())
     steep = max(found, key=lambda item: item.slope, default=None)
     return (steep if steep is not None and steep.slope >= math.sqrt(TOLD) else None), turns
 
@@ -283,7 +281,7 @@ def _steep_words(steep: LocalDerivative | None, turns: int) -> str:
     if steep is None:
         return f", in {turns} turns of a loop of its kernel"
     operands = words.listed(words.number(value) for value in steep.operands)
-    return f", by {steep.text} with a slope of {words.number(steep.slope)} (operands {operands})"
+    return f", by {code_of(steep)} with a slope of {words.number(steep.slope)} (operands {operands})"
 
 
 def _is_double(case: RuleContext, launch: Launch, param: int) -> bool:

@@ -7,8 +7,9 @@ thread is reversed. That is no mistake, but somebody who looks for memory should
 from __future__ import annotations
 
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.trace import Finding, Launch, Location
+from tapedebug.trace import Finding, Launch
 
 RULE = "loop-memory"
 LARGE = 64_000_000
@@ -42,7 +43,7 @@ def _arrays(case: RuleContext, launch: Launch) -> int:
 def _finding(case: RuleContext, index: int, launches: list[int]) -> Finding:
     launch, loops = case.trace.launches[index], case.experiment.kept()[index]
     size, first = sum(loop.bytes for loop in loops), max(loops, key=lambda loop: loop.bytes)
-    location = Location(**first.span.as_dict())
+    location = location_at(first.span)
     arrays = _arrays(case, launch)
     more = f" Loops beside it and inside it bring that to {words.size(size)}." if len(loops) > 1 else ""
     others = f" {len(launches) - 1} more launches like it." if len(launches) > 1 else ""

@@ -11,20 +11,18 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import CannotFollow, FollowedThread, NonfiniteOperation
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Consume, Experiment, LaunchFlow, Values
+from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.rules._nonfinite_origin import NonfiniteOrigin, explain, location_of, snippet_of
+from tapedebug.diagnose.rules._nonfinite_origin import NonfiniteOrigin, explain, snippet_of
 from tapedebug.diagnose.trace_analysis.adjoint_growth import AdjointGrowth, overflowing
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
-
-if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.thread_interpreter import NonfiniteOperation
 
 RULE = "nonfinite"
 GROWN = 1e4
@@ -175,14 +173,12 @@ def _bad_places(values: Mapping[int, Values]) -> dict[int, Values]:
 
 def _search(experiment: Experiment, birth: NonfiniteOrigin, flow: LaunchFlow, bad: Bad) -> None:
     """Run threads until one shows the operation."""
-    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
-
     until = time.monotonic() + SECONDS
     for index in _candidates(birth, flow):
         if time.monotonic() > until:
             return
-        thread = experiment.thread(birth.launch.index, index, flow)
         try:
+            thread = experiment.thread(birth.launch.index, index, flow)
             thread.run()
             culprit = thread.bad_value() if birth.forward else _if_loaded(thread, bad, flow)
         except CannotFollow as lost:
@@ -198,13 +194,12 @@ def _search(experiment: Experiment, birth: NonfiniteOrigin, flow: LaunchFlow, ba
             return
 
 
-def _if_loaded(thread: Any, bad: Bad, flow: LaunchFlow) -> NonfiniteOperation | None:
+def _if_loaded(thread: FollowedThread, bad: Bad, flow: LaunchFlow) -> NonfiniteOperation | None:
     if not any(
         int(place) in thread.loads.get(param, ()) for param, places in bad.items() for place in places
     ):
         return None
-    found: NonfiniteOperation | None = thread.bad_adjoint(flow.incoming)
-    return found
+    return thread.bad_adjoint(flow.incoming)
 
 
 def _candidates(birth: NonfiniteOrigin, flow: LaunchFlow) -> Iterator[int]:
@@ -252,7 +247,7 @@ def _finding(
             "rounds: that takes any number beyond the largest, and a smaller loss only does so later."
         )
         fix = "take a smaller time step, or the gradient over fewer rounds; damp what amplifies"
-    location = location_of(culprit.span) if culprit is not None and culprit.span is not None else None
+    location = location_at(culprit.span) if culprit is not None and culprit.span is not None else None
     if location is None:
         kinds = ("write", "atomic") if birth.forward else ("read",)
         location = words.access_location(trace, launch, birth.param, kinds)
@@ -274,7 +269,7 @@ def _finding(
             "operands": culprit.operands if culprit else [],
             "adjoint": culprit.adjoint if culprit else None,
             "expression": snippet_of(culprit.span) if culprit else "",
-            "where": asdict(location_of(culprit.unselected)) if culprit and culprit.unselected else None,
+            "where": asdict(location_at(culprit.unselected)) if culprit and culprit.unselected else None,
             "gradients": {trace.arrays[leaf].label: _count(gradients[leaf]) for leaf in broken},
         },
         fix=fix,

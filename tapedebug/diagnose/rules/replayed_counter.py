@@ -7,6 +7,7 @@ saves them nor may count again, unless a replay function of the user's says wher
 from __future__ import annotations
 
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.gradient_diff import NOTICED
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.warp_limitation import (
@@ -14,7 +15,6 @@ from tapedebug.diagnose.rules.warp_limitation import (
     as_run,
     by_kernel,
     effect,
-    location_of,
     measurable,
     measure,
     severity_of,
@@ -42,7 +42,7 @@ def find(case: RuleContext) -> list[Finding]:
 
 
 def _finding(case: RuleContext, group: Group) -> Finding:
-    location = location_of(group.first.span)
+    location = location_at(group.first.span)
     return Finding(
         rule=RULE,
         severity=severity_of(group.errors) or "info",

@@ -57,7 +57,7 @@ def _same(seeds: Mapping[int, Values], case: RuleContext) -> bool:
 
 def _unseeded(case: RuleContext) -> list[Finding]:
     """The pass began from nothing, and no scalar result says what it should have begun from."""
-    calls = case.rerun.recorded.tape.backward_calls
+    calls = case.rerun.recorded.tape.reverse_passes
     functions = any(launch.kind == "func" for launch in case.trace.launches)  # may give seeds themselves
     if not calls or not calls[-1].unseeded or functions:
         return []

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tapedebug.contract import CannotFollow, LocalDerivative
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile
-from tapedebug.diagnose.experiments.local_derivatives import SATURATING, LocalDerivative, slopes
+from tapedebug.diagnose.experiments.places import code_of, place_of
 from tapedebug.diagnose.experiments.replay import perturbed
 from tapedebug.diagnose.experiments.zero_grad_paths import FINITE, ZeroGradPath, threads_of
 from tapedebug.diagnose.rule_context import RuleContext
@@ -171,7 +172,7 @@ def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], ho
         slope = cause[1]
         operands = words.listed(words.number(value) for value in slope.operands)
         message += (
-            f" {slope.text} has reached its flat part: its slope is {words.number(slope.slope)} "
+            f" {code_of(slope)} has reached its flat part: its slope is {words.number(slope.slope)} "
             f"(operands {operands})."
         )
     return Finding(
@@ -180,7 +181,7 @@ def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], ho
         message=message,
         launches=[launch.index],
         arrays=labels,
-        location=cause[1].place if cause is not None else None,
+        location=place_of(cause[1].span) if cause is not None else None,
         call_site=launch.call_site,
         evidence={
             "kind": "saturated" if cause is not None else "damped",
@@ -188,12 +189,12 @@ def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], ho
             "left": left,
             "rate": loop.rate if loop is not None else None,
             "rounds": len(loop.norms) if loop is not None else None,
-            "operation": cause[1].text if cause is not None else "",
+            "operation": code_of(cause[1]) if cause is not None else "",
             "operands": list(cause[1].operands) if cause is not None else [],
             "slope": cause[1].slope if cause is not None else None,
             "log10_norms": table(profile),
         },
-        fix=f"keep the operands of {cause[1].text} where it has a slope: scale them down, or begin nearer"
+        fix=f"keep the operands of {code_of(cause[1])} where it has a slope: scale them down, or begin nearer"
         if severity == "warning" and cause is not None
         else "",
     )
@@ -233,21 +234,19 @@ def _suspects(case: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | 
 
 def _saturated(case: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivative] | None:
     """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
-    from tapedebug.autograd.tapes.rule_evaluation import CannotFollow
-
     if launch.kind != "kernel":
         return None
     flow = case.experiment.flow(launch.index, "versions")
     lowest: list[LocalDerivative] = []
     followed = 0
     for index in threads_of(launch, flow):
-        thread = case.experiment.thread(launch.index, index, flow)
         try:
+            thread = case.experiment.thread(launch.index, index, flow)
             thread.run()
         except CannotFollow:
             continue
         followed += 1
-        flat = [item for item in slopes(thread, flow.incoming) if _is_flat(item)]
+        flat = [item for item in thread.slopes(flow.incoming) if _is_flat(item)]
         if flat:
             lowest.append(min(flat, key=lambda item: item.slope))
     if not followed or len(lowest) < 0.9 * followed:
@@ -257,4 +256,4 @@ def _saturated(case: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivati
 
 def _is_flat(slope: LocalDerivative) -> bool:
     """Whether an operation is of the kind that has a flat part, and stands there."""
-    return slope.kind in SATURATING and slope.slope < FLAT
+    return slope.saturates and slope.slope < FLAT

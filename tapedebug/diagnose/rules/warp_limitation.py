@@ -10,19 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tapedebug.contract import ReverseDivergence
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Semantics, Values, relative_errors
+from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.experiments.unrecorded_writes import find_commands
 from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, largest_difference, off, told
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import kernel_source
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
-
-if TYPE_CHECKING:
-    from tapedebug.compiler.warp_divergence import WarpDivergence
 
 RULE = "warp-limitation"
 DUST = 1e-6
@@ -36,7 +35,7 @@ class Group:
     """Launches of one kernel, and what in it Warp may reverse wrongly."""
 
     launches: list[int]
-    limits: list[WarpDivergence]
+    limits: list[ReverseDivergence]
     parts: bool = True
     """Whether components are assigned as in Warp, too."""
     functions: bool = False
@@ -45,7 +44,7 @@ class Group:
     gradients: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def first(self) -> WarpDivergence:
+    def first(self) -> ReverseDivergence:
         """The construct that the message is about."""
         return next((item for item in self.limits if item.needed or item.kind != "loop"), self.limits[0])
 
@@ -194,16 +193,11 @@ def who(case: RuleContext, launches: list[int]) -> str:
     return words.launch_words(case.trace.launches[launches[0]]) + more
 
 
-def location_of(span: Any) -> Location:
-    """Where a construct stands."""
-    return Location(**span.as_dict())
-
-
 # ------------------------------------------------------------------ findings
 
 
 def _finding(case: RuleContext, group: Group, severity: Severity) -> Finding:
-    limit, location = group.first, location_of(group.first.span)
+    limit, location = group.first, location_at(group.first.span)
     others = [item for item in group.limits if item.span.line != limit.span.line and item.kind == limit.kind]
     what, fix = _WORDS[limit.kind](limit, location)
     lines = words.listed(dict.fromkeys(str(item.span.line) for item in others))
@@ -231,7 +225,7 @@ def _finding(case: RuleContext, group: Group, severity: Severity) -> Finding:
     )
 
 
-def _loop(limit: WarpDivergence, location: Location) -> tuple[str, str]:
+def _loop(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
     names = words.listed(limit.variables)
     one = len(limit.variables) == 1
     where = words.place(location)
@@ -254,7 +248,7 @@ def _loop(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     ), f"for Warp, move the loop into a @wp.func that returns {names}"
 
 
-def _while(limit: WarpDivergence, location: Location) -> tuple[str, str]:
+def _while(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
     return (
         f"the `while` at {words.place(location)} is reversed here from its last iteration to its first, with "
         "the values that each had, so the gradient is right. Warp runs through it forwards once more, and "
@@ -265,7 +259,7 @@ def _while(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     )
 
 
-def _array(limit: WarpDivergence, location: Location) -> tuple[str, str]:
+def _array(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
     code = kernel_source.code_at(location).strip()
     return (
         f"`{code}` at {words.place(location)} changes elements in place, and its reverse needs what they "
@@ -273,7 +267,7 @@ def _array(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     ), "for Warp, write the result into an array of its own"
 
 
-def _part(limit: WarpDivergence, location: Location) -> tuple[str, str]:
+def _part(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
     code = kernel_source.code_at(location).strip()
     return (
         f"`{code}` at {words.place(location)} assigns a part of a variable anew. Here that is a new value, "
@@ -282,7 +276,7 @@ def _part(limit: WarpDivergence, location: Location) -> tuple[str, str]:
     ), "for Warp, make it anew from all its components, under a name of its own"
 
 
-def _function(limit: WarpDivergence, location: Location) -> tuple[str, str]:
+def _function(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
     (name, what, version), where = limit.variables, words.place(location)
     measured = f"(measured with warp-lang {version})"
     if name in ("atomic_min", "atomic_max") and what != "the result":

@@ -6,7 +6,7 @@ functions whose adjoint, written by hand, is wrong; and slips of this engine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import display_file
 from tapedebug.contract import HandWrittenAdjoint
@@ -49,7 +49,7 @@ def find(case: RuleContext) -> list[Finding]:
     case.progress("bisecting the tape for a wrong adjoint")
     # With the values that each launch had: what others overwrote is no fault of its adjoint.
     parting = find_first_divergence(
-        replay.twin, replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
+        cast("Any", replay.twin), replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
     )
     if parting is not None:
         return [_finding(case, replay, parting)]
@@ -110,7 +110,7 @@ def _finding(case: RuleContext, replay: Replay, parting: Divergence) -> Finding:
         message=message,
         launches=[parting.launch],
         arrays=list(wrong)
-        or [words.label_of(trace, launch, p) for p in sorted(record.active & record.reads)],
+        or [words.label_of(trace, launch, p) for p in sorted(set(record.active) & set(record.reads))],
         location=location,
         call_site=launch.call_site,
         evidence={

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import Operation
 from tapedebug.diagnose.trace_analysis.loops import Loop, loops
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile
     from tapedebug.diagnose.experiments.replay import Replay
     from tapedebug.diagnose.rule_context import RuleContext
-    from tapedebug.runtime.tape.record import Record
 
 TABLE = 200
 """Entries of the table launch → norm in the evidence of a finding."""
@@ -116,12 +116,12 @@ def tangent_rate(replay: Replay, growth: AdjointGrowth) -> float:
     these rounds hands on.
     """
     rounds = growth.rounds
-    shadow = replay._shadow(double=True)
+    shadow = replay.tangents()
     numbers = range(len(growth.norms))
     at = {rounds.launch(growth.start + k, item.writer): k for k in numbers for item in rounds.carried}
     norms = [0.0] * len(growth.norms)
 
-    def look(record: Record) -> None:
+    def look(record: Operation) -> None:
         if record.index in at:
             norms[at[record.index]] = math.hypot(
                 norms[at[record.index]],
@@ -159,7 +159,7 @@ def alternates(replay: Replay, growth: AdjointGrowth) -> bool:
     cosines: list[float] = []
     last: list[Any] = []
 
-    def look(record: Record) -> None:
+    def look(record: Operation) -> None:
         if record.index - 1 in wanted:
             now = shadow.gradient(replay.records[record.index - 1].args[item.written]).ravel()
             now = now.astype(np.float64)

@@ -108,9 +108,11 @@ class TapeQueries:
 
         Before the first pass: what the gradients of the arrays that the tape writes hold now.
         """
-        if self.backward_calls:
-            return self.backward_calls[-1].seeds
-        return dict(pending_seeds(self.tracker).items())
+        return (
+            self.backward_calls[-1].seeds
+            if self.backward_calls
+            else dict(pending_seeds(self.tracker).items())
+        )
 
     def array_named(self, label: str) -> array:
         """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.

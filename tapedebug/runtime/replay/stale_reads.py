@@ -6,27 +6,42 @@ itself wrote over, or what a later one did, gets what is there; no store is done
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tapedebug.runtime.replay.shadow import Shadow
-    from tapedebug.runtime.replay.shadow_space import ShadowSpace
-    from tapedebug.runtime.tape.record import Record
+from tapedebug.compiler.kernel_queries import native_calls
+from tapedebug.contract import StaleReads
+from tapedebug.runtime.capabilities import TAPE
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.shadow_space import ShadowSpace
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tape import Tape
 
 Pairs = Collection[tuple[int, int]]
 """(launch, parameter)."""
 
 
-def read_unpreserved(shadow: Shadow, *, keeps: bool) -> None:
-    """Let `see` decide what the adjoints of a new shadow see; `keeps`: the user's tape keeps values."""
-    space: Any = shadow.space
-    space.__class__ = _careless_space()
-    space.left, space.memory, space.keeps = {}, {}, keeps
+class TapeStaleReads:
+    """The capability `contract.StaleReads` of a tape."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def new_replay(self) -> Shadow:
+        """Return a new replay that `see` can be used with."""
+        shadow = Shadow(self._tape.tracker)
+        space: Any = shadow.space
+        space.__class__ = CarelessSpace
+        space.left, space.memory = {}, {}
+        space.keeps = self._tape.tracker.mode in ("preserve", "error")
+        return shadow
+
+    def see(self, replay: Shadow, now: Pairs, left: Pairs, /) -> None:
+        """Set what the next reverse passes read; see `contract.StaleReads.see`."""
+        _see(replay, now, left)
 
 
-def see(shadow: Shadow, now: Pairs = (), left: Pairs = ()) -> None:
+def _see(shadow: Shadow, now: Pairs, left: Pairs) -> None:
     """Say what adjoints see in the next reverse passes of a shadow that has run forward.
 
     Args:
@@ -57,8 +72,6 @@ def _together(record: Record, param: int, *, kept: bool) -> set[int]:
     values (`kept`) only if a replay snippet stands for it in Warp's reverse pass, which else runs it again,
     with what memory holds.
     """
-    from tapedebug.compiler.kernel_queries import native_calls
-
     groups = [frozenset(scratch.params) for scratch in record.scratch]
     if record.kernel is not None and groups:
         calls = native_calls(record.kernel)
@@ -85,35 +98,33 @@ def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
     shadow.forward(on_operation=keep)
 
 
-@functools.cache
-def _careless_space() -> type[ShadowSpace]:
-    """The class of spaces that `see` works on; made late, as the rules load without the runtime."""
-    from tapedebug.runtime.replay.shadow_space import ShadowSpace
+class CarelessSpace(ShadowSpace):
+    """A space in which some adjoints read what memory holds in the reverse pass; see `_see`.
 
-    class CarelessSpace(ShadowSpace):
-        """A space in which some adjoints see in the reverse pass what memory holds; see `see`.
+    Attributes:
+        careless: (index of a record, identity of one of its needs): what memory holds now.
+        after: The same: what it held after the record.
+        left: For those, what that was.
+        memory: By record, parameters that it wrote and whose values its adjoint reads in memory.
+        keeps: The user's tape keeps values.
+    """
 
-        Attributes:
-            careless: (index of a record, identity of one of its needs): what memory holds now.
-            after: The same: what it held after the record.
-            left: For those, what that was.
-            memory: By record, parameters that it wrote and whose values its adjoint reads in memory.
-            keeps: The user's tape keeps values.
-        """
+    careless: frozenset[tuple[int, int]] = frozenset()
+    after: frozenset[tuple[int, int]] = frozenset()
+    left: dict[tuple[int, int], Any]
+    memory: dict[int, frozenset[int]]
+    guarded = True
 
-        careless: frozenset[tuple[int, int]] = frozenset()
-        after: frozenset[tuple[int, int]] = frozenset()
-        left: dict[tuple[int, int], Any]
-        memory: dict[int, frozenset[int]]
-        guarded = True
+    def kept(self, record: Record, need: Any) -> Any:
+        """Return the copy that an adjoint reads of one of its needs; None for memory as it is."""
+        key = (record.index, id(need))
+        if key in self.careless:
+            return None
+        return self.left[key] if key in self.after else super().kept(record, need)
 
-        def kept(self, record: Record, need: Any) -> Any:
-            key = (record.index, id(need))
-            if key in self.careless:
-                return None
-            return self.left[key] if key in self.after else super().kept(record, need)
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """Return the parameters whose values an adjoint reads in memory."""
+        return self.memory.get(record.index) or super().in_memory(record)
 
-        def in_memory(self, record: Record) -> frozenset[int]:
-            return self.memory.get(record.index) or super().in_memory(record)
 
-    return CarelessSpace
+TAPE[StaleReads] = TapeStaleReads

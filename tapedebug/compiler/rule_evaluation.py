@@ -7,20 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.contract import CannotFollow
 from tapedebug.lang.lowering import in_python
-
-
-class CannotFollow(Exception):
-    """A thread can not be followed: too long, an index out of bounds, or an operation that is not known.
-
-    Attributes:
-        native: The native function whose C would have to be followed, where that is why.
-    """
-
-    def __init__(self, message: str, native: str = "") -> None:
-        super().__init__(message)
-        self.native = native
-
 
 _CODE: dict[str, Any] = {}
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._config import config
-from tapedebug.autograd.tapes.rule_evaluation import CannotFollow, evaluate
+from tapedebug.compiler.rule_evaluation import evaluate
+from tapedebug.contract import CannotFollow, NonfiniteOperation
 from tapedebug.lang import numpy_eval
 from tapedebug.lang.rules import RULES, Expr, Select
 
@@ -44,25 +45,6 @@ class Step:
     args: tuple[Number, ...]
     result: Number | None
     place: int = 0
-
-
-@dataclass(slots=True)
-class NonfiniteOperation:
-    """The operation that turned finite numbers into one that is not.
-
-    Attributes:
-        kind: Name of its rule.
-        span: Its place in the kernel's source.
-        operands: Their values.
-        adjoint: The adjoint that came in; None where the value itself is not finite.
-        unselected: The place of the `where` that did not select what the operation computed.
-    """
-
-    kind: str
-    span: Span | None
-    operands: list[float]
-    adjoint: float | None
-    unselected: Span | None = None
 
 
 @dataclass(slots=True)
@@ -259,8 +241,7 @@ class ThreadInterpreter:
             for position in range(len(self.steps) - 1, -1, -1):
                 culprit = self._reverse(self.steps[position], memory, adjoints)
                 if culprit is not None:
-                    culprit.unselected = self._unselected(position)
-                    return culprit
+                    return replace(culprit, unselected=self._unselected(position))
         return None
 
     def _reverse(
@@ -282,7 +263,7 @@ class ThreadInterpreter:
         incoming = adjoints.get(id(step.result), step.result.type.numpy.type(0))
         if not _finite(incoming) or (config.strong_zero and incoming == 0):
             return None
-        for arg, share in zip(step.args, _shares(step, incoming), strict=True):
+        for arg, share in zip(step.args, shares(step, incoming), strict=True):
             if share is None or not arg.active:
                 continue
             if not _finite(share):
@@ -341,7 +322,7 @@ def _called(op: Op, args: Sequence[Number]) -> dict[int, Any]:
     return {**results, len(called.words) - 1: 0}
 
 
-def _shares(step: Step, incoming: Any) -> list[Any]:
+def shares(step: Step, incoming: Any) -> list[Any]:
     """What the adjoint of a result gives to each operand; None for nothing."""
     rule = RULES[step.op.kind]
     if isinstance(rule.partials, str) or step.result is None:

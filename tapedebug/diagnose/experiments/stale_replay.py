@@ -1,0 +1,184 @@
+"""Reverse passes in which some adjoints read what memory holds, on tapes of any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from tapedebug.contract import A, Array, Consume, Operation, RecordedTape, Replay, Values
+
+Pairs = Collection[tuple[int, int]]
+"""(operation, parameter)."""
+
+
+class StaleReplays:
+    """The capability `contract.StaleReads` over what every tape has."""
+
+    def __init__(self, tape: RecordedTape) -> None:
+        self._tape = tape
+
+    def new_replay(self) -> StaleReplay:
+        """Return a new replay that `see` can be used with."""
+        return StaleReplay(self._tape.operations, self._tape.new_replay())
+
+    def see(self, replay: Replay, now: Pairs, left: Pairs, /) -> None:
+        """Set what the next reverse passes read; see `contract.StaleReads.see`."""
+        assert isinstance(replay, StaleReplay)
+        replay.now, replay.left = frozenset(now), frozenset(left)
+
+
+class StaleReplay:
+    """A replay whose reverse passes go step by step where an adjoint is to read other values.
+
+    Such an adjoint runs with what memory holds, in which the arrays that it reads properly have been put back
+    to what they were. Arrays that share memory cannot be told apart: one of them decides.
+
+    Attributes:
+        now: The (operation, parameter) pairs that read what memory holds at the end.
+        left: Those that read what the operation itself left there.
+    """
+
+    def __init__(self, operations: Iterable[Operation], replay: Replay) -> None:
+        self.now: frozenset[tuple[int, int]] = frozenset()
+        self.left: frozenset[tuple[int, int]] = frozenset()
+        self._operations = list(operations)
+        self._replay = replay
+        self._kept: dict[tuple[int, int, bool], Values] = {}
+
+    @property
+    def position(self) -> int:
+        """The index of the operation that runs next."""
+        return self._replay.position
+
+    @property
+    def is_float64(self) -> bool:
+        """True if it computes in float64."""
+        return self._replay.is_float64
+
+    @property
+    def pulse(self) -> Callable[[], None] | None:
+        """Called before each operation that runs; may raise to cancel."""
+        return self._replay.pulse
+
+    @pulse.setter
+    def pulse(self, pulse: Callable[[], None] | None) -> None:
+        self._replay.pulse = pulse
+
+    @property
+    def forward_only(self) -> bool:
+        """True if the replay will not run in reverse."""
+        return self._replay.forward_only
+
+    @forward_only.setter
+    def forward_only(self, forward_only: bool) -> None:
+        self._replay.forward_only = forward_only
+
+    @property
+    def on_outside(self) -> Callable[[Any], Any] | None:
+        """Called with an operation before which something outside the tape wrote."""
+        return self._replay.on_outside
+
+    @on_outside.setter
+    def on_outside(self, call: Callable[[Any], Any] | None) -> None:
+        self._replay.on_outside = call
+
+    def reset(self) -> StaleReplay:
+        """Stand before the first operation again, with the values that the tape found."""
+        self._replay.reset()
+        return self
+
+    def set(self, array: Array, values: Values, /) -> None:
+        """Replace the values of an array before the operation that runs next."""
+        self._replay.set(array, values)
+
+    def forward(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        on_operation: Callable[[Any], Any] | None = None,
+        skip: Collection[int] = (),
+    ) -> StaleReplay:
+        """Run operations; see `contract.Replay.forward`."""
+        self._kept.clear()
+        self._replay.forward(start, stop, on_operation, skip)
+        return self
+
+    def inject(self) -> None:
+        """Load what something outside the tape wrote just before the operation that runs next."""
+        self._replay.inject()
+
+    def values(self, array: Array, /) -> Values:
+        """Return a copy of the values of an array now."""
+        return self._replay.values(array)
+
+    def gradient(self, array: Array, /) -> Values:
+        """Return a copy of the adjoint of an array now."""
+        return self._replay.gradient(array)
+
+    def set_gradient(self, array: Array, values: Values, /) -> None:
+        """Replace the adjoint of an array."""
+        self._replay.set_gradient(array, values)
+
+    def matches_live(self) -> bool:
+        """True if the values computed here equal what the program's arrays hold."""
+        return self._replay.matches_live()
+
+    def backward(
+        self,
+        seeds: Mapping[A, Values] | None,
+        consume: Consume = "versions",
+        start: int | None = None,
+        stop: int = 0,
+        on_operation: Callable[[Any], Any] | None = None,
+        skip: Collection[int] = (),
+    ) -> StaleReplay:
+        """Run adjoints; see `contract.Replay.backward`."""
+        replay, first = self._replay, self.position if start is None else start
+        stale = sorted({index for index, _ in self.now | self.left if stop <= index < first}, reverse=True)
+        if consume != "versions" or not stale:
+            replay.backward(seeds, consume, first, stop, on_operation, skip)
+            return self
+        self._keep(stale)
+        replay.backward(seeds, consume, first, first)
+        for index in stale:
+            replay.backward(None, consume, first, index + 1, on_operation, skip)
+            self._one(index, on_operation, skip)
+            first = index
+        replay.backward(None, consume, first, stop, on_operation, skip)
+        return self
+
+    def _one(self, index: int, on_operation: Callable[[Any], Any] | None, skip: Collection[int]) -> None:
+        """Run the adjoint of one operation with the values that it is to read."""
+        held: list[tuple[Array, Values]] = []
+        for access in self._operations[index].accesses:
+            key = (index, access.param)
+            if key not in self.now and (access.needs_before or access.needs_after):
+                late = key in self.left or not access.needs_before
+                held.append((access.array, self.values(access.array)))
+                self.set(access.array, self._kept[(*key, late)])
+        try:
+            self._replay.backward(None, "current", index + 1, index, on_operation, skip)
+        finally:
+            for array, values in reversed(held):
+                self.set(array, values)
+
+    def _keep(self, stale: Collection[int]) -> None:
+        """Run forward once more, and keep what the arrays of some operations held before and after them."""
+        if all((index, a.param, True) in self._kept for index in stale for a in self._needed(index)):
+            return
+        replay, end, position = self._replay, self.position, 0
+        for index in sorted(stale):
+            replay.forward(position, index)
+            replay.inject()
+            self._note(replay, index, late=False)
+            replay.forward(index, index + 1)
+            self._note(replay, index, late=True)
+            position = index + 1
+        replay.forward(replay.position, end)
+
+    def _needed(self, index: int) -> list[Any]:
+        return [a for a in self._operations[index].accesses if a.needs_before or a.needs_after]
+
+    def _note(self, replay: Replay, index: int, *, late: bool) -> None:
+        for access in self._needed(index):
+            self._kept[index, access.param, late] = replay.values(access.array)
