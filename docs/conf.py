@@ -9,7 +9,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts import release_notes  # noqa: E402
+from scripts import architecture, release_notes  # noqa: E402
 
 project = "tapedebug"
 author = "the tapedebug developers"
@@ -58,9 +58,11 @@ copybutton_prompt_is_regexp = True
 
 
 def rewrite(app: Any, page: str, source: list[str]) -> None:
-    """Fill in what stands outside `docs/`: links of notebooks, and the fragments of the changelog."""
+    """Fill in what stands outside `docs/`: links of notebooks, the changelog's fragments, the map."""
     if page.startswith("notebooks/"):
         source[0] = source[0].replace("](../docs/", "](../").replace("](net.py)", "](../../notebooks/net.py)")
+    elif page == "map":
+        source[0] += architecture.file_map()
     elif page == "changelog":
         fragments = [f for f in (ROOT / "changelog.d").glob("*.md") if f.name != "README.md"]
         changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1,0 +1,79 @@
+"""The picture of the architecture is that of today's code, and each line of the map of files reads alone."""
+
+import re
+from pathlib import Path
+
+from scripts import architecture
+
+# a reader of the map has only this line
+RIDDLE = re.compile(r"(?:What|Whether|Where|Who|Whom|How|Why|When|Which|If|Of|Is|Are|Do|Does)\b")
+
+
+def riddles(package: Path) -> list[str]:
+    """Files whose docstring has no first line, or one that begins with a relative clause or a question."""
+    first = {path: architecture.summary(path, package) for path in sorted(package.rglob("*.py"))}
+    return [
+        f"{path.relative_to(package.parent)}: {line}"
+        for path, line in first.items()
+        if not line.endswith((".", "?")) or RIDDLE.match(line)
+    ]
+
+
+def package(folder: Path, **files: str) -> Path:
+    """A small package: `trace__model="…"` is the text of trace/model.py."""
+    for name, text in files.items():
+        path = folder / "tapedebug" / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(text, encoding="utf-8")
+    return folder / "tapedebug"
+
+
+def test_the_picture_shows_the_imports_of_the_code() -> None:
+    picture = architecture.PICTURE.read_text(encoding="utf-8")
+    hint = "`python -m scripts.architecture` draws it anew"
+    assert architecture.rooms_in(picture) == sorted(architecture.rooms()), hint
+    assert architecture.arrows_in(picture) == architecture.arrows(), hint
+
+
+def test_imports_of_every_kind_are_seen(tmp_path: Path) -> None:
+    made = package(
+        tmp_path,
+        contract="",
+        trace__model="from .. import contract\nfrom . import other",
+        trace__other="def f():\n    import tapedebug.panel.queries",
+        panel__queries="if TYPE_CHECKING:\n    from tapedebug.trace import model",
+        panel__late="def f():\n    from tapedebug import trace\nimport numpy",
+        report__page="if TYPE_CHECKING:\n    import tapedebug.trace\nelse:\n    from tapedebug import panel",
+    )
+    assert architecture.rooms(made) == ["contract", "panel", "report", "trace"]
+    assert architecture.arrows(made) == {
+        ("trace", "contract"): "load",
+        ("trace", "panel"): "lazy",
+        ("panel", "trace"): "lazy",
+        ("report", "trace"): "types",
+        ("report", "panel"): "load",
+    }
+
+
+def test_every_line_of_the_map_reads_alone() -> None:
+    assert riddles(architecture.PACKAGE) == []
+
+
+def test_riddles_are_seen(tmp_path: Path) -> None:
+    made = package(
+        tmp_path, a__good='"""Arrays."""', a__bad='"""What arrays are."""', a__half='"""Arrays\nof."""'
+    )
+    assert riddles(made) == [
+        "tapedebug/a/__init__.py: ",
+        "tapedebug/a/bad.py: What arrays are.",
+        "tapedebug/a/half.py: Arrays",
+    ]
+
+
+def test_the_map_has_every_file() -> None:
+    lines = architecture.file_map().splitlines()
+    files = sorted(architecture.PACKAGE.rglob("*.py"))
+    assert sum(line.startswith("- `") for line in lines) == sum(f.name != "__init__.py" for f in files)
+    assert "## tapedebug/lang/" in lines and "### tapedebug/lang/rules/" in lines
+    assert f"- `model.py`: {architecture.summary(architecture.PACKAGE / 'trace' / 'model.py')}" in lines
