@@ -24,7 +24,7 @@ from tests._sweeps import cases
 sys.path.insert(0, str(ROOT / "notebooks"))
 import net as example
 
-POINTS = cases(full=100, sample=40)
+POINTS = cases(full=100, sample=30)
 
 
 class World:
