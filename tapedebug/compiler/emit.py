@@ -6,13 +6,14 @@ came from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TraceInfo
 from tapedebug.compiler.emit_native import NativeWriter
 from tapedebug.compiler.emit_trace import TraceWriter
-from tapedebug.compiler.generated_source import GeneratedSource
+from tapedebug.compiler.generated_source import GeneratedSource, NameFacts
 from tapedebug.compiler.ir import (
     DIAGNOSTICS,
     MEMORY,
@@ -29,6 +30,7 @@ from tapedebug.compiler.ir import (
     walk,
 )
 from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.passes.uniformity import Uniformity, clash, indices_of_additions, invariant, moves_of
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
@@ -47,6 +49,7 @@ def emit(
     stamping: AccessTagging | None = None,
     rounded: bool = False,
     tracing: TraceInfo | None = None,
+    facts: bool = False,
 ) -> GeneratedSource:
     """The text of a function.
 
@@ -61,8 +64,9 @@ def emit(
         stamping: How accesses are tracked; None for not at all.
         rounded: Whether each result of a twin is rounded to a multiple of float32 numbers.
         tracing: What the function's `trace` operations tell; None where it has none.
+        facts: Whether to say what is known of its values where threads run in lockstep, by their names.
     """
-    return _Emitter(
+    emitter = _Emitter(
         function,
         layout,
         f64,
@@ -72,7 +76,9 @@ def emit(
         stamping,
         rounded=f64 and rounded,
         tracing=tracing,
-    ).run()
+    )
+    text = emitter.run()
+    return replace(text, facts=emitter.facts()) if facts else text
 
 
 @dataclass
@@ -122,6 +128,35 @@ class _Emitter(NativeWriter, TraceWriter):
             self._block(prelude)
             self.span = None
             self._line(f"place = {self._text(prelude.yields[0])}")
+
+    def facts(self) -> NameFacts:
+        """What is known of the names in the text, where threads run in lockstep."""
+        found = Uniformity(self.function)
+        varying = {name for value, name in self.names.items() if found.differs(value)}
+        varying |= {f"next_{place}" for place in found.copies} | {f"base{tag}" for tag in found.bases}
+        varying |= {"top"} if found.top else set()
+        same = {value for value in invariant(self.function) if not self._is_guarded(value)}
+        return NameFacts(
+            tuple(sorted(varying)),
+            self._listed(same),
+            tuple(sorted(self._sizes())),
+            self._listed(indices_of_additions(self.function)),
+        )
+
+    def _listed(self, values: set[Value]) -> tuple[str, ...]:
+        return tuple(sorted(name for value, name in self.names.items() if value in values))
+
+    def _is_guarded(self, value: Value) -> bool:
+        op = value.op
+        return op is not None and op.kind == "offset" and any(map(self._at_risk, op.args))
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        """The places that are a multiple of a number of components."""
+        for op in self.function.ops():
+            if op.kind == "offset" and not self.strided:
+                size = t.components(self.function.params[op.data[0]].type)
+                if size > 1:
+                    yield self._name_of(op), size
 
     # The frame around the body
 
@@ -221,17 +256,9 @@ class _Emitter(NativeWriter, TraceWriter):
     def _advance(self, node: For | While) -> None:
         """Assign the carried variables together: none may be read after it was changed."""
         self.span = node.span
-        moves = [
-            (self._name(c), self._text(y))
-            for c, y in zip(node.carried, node.body.yields, strict=True)
-            if self._name(c) != self._text(y)
-        ]
-        changed: set[str] = set()
-        clash = False
-        for target, source in moves:
-            clash = clash or source in changed
-            changed.add(target)
-        if clash:
+        pairs = moves_of(node)
+        moves = [(self._name(carried), self._text(value)) for carried, value in pairs]
+        if clash(pairs):
             for place, (_, source) in enumerate(moves):
                 self._line(f"next_{place} = {source}")
             moves = [(target, f"next_{place}") for place, (target, _) in enumerate(moves)]

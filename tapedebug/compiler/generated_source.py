@@ -17,6 +17,23 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class NameFacts:
+    """What the IR knows of the names of a generated function whose threads run in lockstep, sorted by name.
+
+    Attributes:
+        varying: The names that differ between the threads of a block.
+        invariant: Places of elements that are the same for all threads.
+        sizes: Places that are numbered components of elements, each with the number of components.
+        indices: What is read from memory and tells where something is added.
+    """
+
+    varying: tuple[str, ...]
+    invariant: tuple[str, ...]
+    sizes: tuple[tuple[str, int], ...]
+    indices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SimdLoop:
     """That consecutive threads of a generated function may run in lockstep, each in a lane of a vector.
 
@@ -25,11 +42,13 @@ class SimdLoop:
         bits: How wide the processor's vectors are; a lane has 32.
         math: Whether vector functions of the C library are called, which err by up to 4 units in the last
             place where the others err by 1.
+        facts: What the IR knows of the names in it.
     """
 
     loop: str
     bits: int
     math: bool
+    facts: NameFacts
 
 
 @dataclass(frozen=True)
@@ -39,11 +58,13 @@ class GeneratedSource:
     Attributes:
         lines: Its lines.
         remarks: What it may say, by number.
+        facts: What the IR knows of its names, if that was asked for.
         lanes: Set where it is compiled in lanes.
     """
 
     lines: tuple[Line, ...]
     remarks: tuple[Diagnostic, ...] = ()
+    facts: NameFacts | None = None
     lanes: SimdLoop | None = None
 
     @property

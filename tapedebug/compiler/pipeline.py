@@ -359,6 +359,8 @@ def text(
     With `math`, vector functions of the C library are called; but not by twins, the reference of checks.
     """
     function = values_alone(function)
+    told = checked or stamping is not None or tracing is not None
+    lockstep = lanes and not told and in_lanes(function) and not (_adds_halves(function) and not f64)
     text = emit(
         function,
         layout,
@@ -369,12 +371,12 @@ def text(
         stamping=stamping,
         rounded=rounded,
         tracing=tracing,
+        facts=lockstep,
     )
-    told = checked or stamping is not None or tracing is not None
-    if not lanes or told or not in_lanes(function) or (_adds_halves(function) and not f64):
+    if text.facts is None:
         return text
     loop = "t" if function.axes == 1 else f"t{function.axes - 1}"
-    return replace(text, lanes=SimdLoop(loop, vector_bits(), math=math and not f64))
+    return replace(text, lanes=SimdLoop(loop, vector_bits(), math and not f64, text.facts))
 
 
 def _adds_halves(function: Function) -> bool:

@@ -12,8 +12,8 @@ import ast
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import scalar
+from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.reductions import Reductions
-from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_values import Line
 from tapedebug.compiler.llvm.translate import Translator
 
@@ -33,17 +33,15 @@ class GatheredIndices(Reductions):
 
     Args:
         symbol: The name of the function.
-        shapes: What is known of its names.
+        names: What is known of its names.
         bits: How wide vectors are; a lane has 32.
         math: Whether vector functions of the C library are called.
         leaves: Blocks of threads whose additions do not go to elements side by side are left to the function
             `plain`, which runs them one after the other.
     """
 
-    def __init__(
-        self, symbol: str, shapes: Uniformity, bits: int, *, math: bool, leaves: bool = False
-    ) -> None:
-        super().__init__(symbol, shapes, bits, math=math)
+    def __init__(self, symbol: str, names: LoopNames, bits: int, *, math: bool, leaves: bool = False) -> None:
+        super().__init__(symbol, names, bits, math=math)
         self.leaves = leaves
         self.left = ""
         """Where blocks go on that are left; empty where none is yet."""
@@ -97,7 +95,7 @@ class GatheredIndices(Reductions):
         kind, register = value
         if kind not in ("~i32", "~i64") or self.mask is not None:
             return value
-        leaves = self.leaves and id(node) in self.shapes.scattering and not (self.loops or self.changed)
+        leaves = self.leaves and id(node) in self.names.scattering and not (self.loops or self.changed)
         of, one = self._type(kind), kind[1:]
         base = self._value(one, f"extractelement {of} {register}, i64 0")
         numbers = ", ".join(f"{one} {lane}" for lane in range(self.width))

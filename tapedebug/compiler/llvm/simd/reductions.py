@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from tapedebug.compiler.llvm.expressions import Operand
-from tapedebug.compiler.llvm.simd.uniformity import Uniformity
+from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import Line, VectorValues
 from tapedebug.lang.lowering import FLOATS, llvm_type
@@ -62,8 +62,8 @@ class Carry:
 class Reductions(VectorValues):
     """Writes additions to elements where lanes meet."""
 
-    def __init__(self, symbol: str, shapes: Uniformity, bits: int, *, math: bool) -> None:
-        super().__init__(symbol, shapes, bits, math=math)
+    def __init__(self, symbol: str, names: LoopNames, bits: int, *, math: bool) -> None:
+        super().__init__(symbol, names, bits, math=math)
         self.sums: dict[int, Sum] = {}
         self.carries: dict[tuple[int, ...], Carry] = {}
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import in_memory, scalar
 from tapedebug.compiler.llvm.simd.gathered_indices import GatheredIndices, NotWorthIt
+from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.reductions import Waiting
-from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import Line
 from tapedebug.lang.lowering import llvm_type
@@ -49,10 +49,8 @@ class Element:
 class VectorMemory(GatheredIndices):
     """Writes loads, stores and additions."""
 
-    def __init__(
-        self, symbol: str, shapes: Uniformity, bits: int, *, math: bool, leaves: bool = False
-    ) -> None:
-        super().__init__(symbol, shapes, bits, math=math, leaves=leaves)
+    def __init__(self, symbol: str, names: LoopNames, bits: int, *, math: bool, leaves: bool = False) -> None:
+        super().__init__(symbol, names, bits, math=math, leaves=leaves)
         self.read: dict[tuple[str, str | None], dict[int, Operand]] = {}
         self.waiting: dict[tuple[str, str | None], Waiting] = {}
         self.scattered = 0
@@ -79,7 +77,7 @@ class VectorMemory(GatheredIndices):
     def _size(self, element: Element, index: Operand) -> int | None:
         """The number of components that are a stretch of memory with those of the other lanes, or None."""
         line = self.lines_of.get(index[1])
-        size = self.shapes.sizes.get(element.base or "")
+        size = self.names.sizes.get(element.base or "")
         fits = line is not None and line.stride == size and size in GROUPED
         return size if fits and self.mask is None else None
 
@@ -385,4 +383,4 @@ class VectorMemory(GatheredIndices):
                 self._add(place, one.kind, self._total(one.kind, self._counted(one.kind, wide)))
 
     def _is_steady(self, node: ast.AugAssign) -> bool:
-        return isinstance(node.target, ast.Subscript) and self.shapes.is_steady(node.target.slice)
+        return isinstance(node.target, ast.Subscript) and self.names.is_invariant(node.target.slice)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import STACK, call_of, scalar
 from tapedebug.compiler.llvm.machine import vector_bits
+from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.mask_facts import Chosen, Fact, Known, MaskFacts
-from tapedebug.compiler.llvm.simd.uniformity import Uniformity
 from tapedebug.compiler.llvm.simd.vector_calls import Vectors, at_once, library_call, shuffle
 from tapedebug.compiler.llvm.translate import Translator
 from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, cast, llvm_type, splat
@@ -59,14 +59,14 @@ class VectorValues(Translator):
 
     Args:
         symbol: The name of the function.
-        shapes: What is known of its names.
+        names: What is known of its names.
         bits: How wide vectors are; a lane has 32.
         math: Whether vector functions of the C library are called.
     """
 
-    def __init__(self, symbol: str, shapes: Uniformity, bits: int, *, math: bool) -> None:
+    def __init__(self, symbol: str, names: LoopNames, bits: int, *, math: bool) -> None:
         super().__init__(symbol)
-        self.shapes, self.width, self.math = shapes, bits // 32, math
+        self.names, self.width, self.math = names, bits // 32, math
         self.bits = min(bits, vector_bits())  # those of functions, whose code is for this processor
         self.mask: str | None = None
         self.loops = 0

@@ -17,7 +17,7 @@ from tapedebug._syntax import parsed
 from tapedebug.compiler.generated_source import SimdLoop
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.simd.gathered_indices import NotWorthIt, plain
-from tapedebug.compiler.llvm.simd.uniformity import Uniformity
+from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_memory import AHEAD as AHEAD
 from tapedebug.compiler.llvm.simd.vector_memory import FETCHED, VectorMemory
 from tapedebug.compiler.llvm.simd.vector_values import Line
@@ -51,26 +51,26 @@ def vectorize(code: str | ast.Module, symbol: str, lanes: SimdLoop) -> str:
     """
     (function,) = (parsed(code) if isinstance(code, str) else code).body
     assert isinstance(function, ast.FunctionDef)
-    shapes = Uniformity(function, lanes.loop)
+    names = LoopNames(function, lanes)
     try:
-        return _widest(function, symbol, shapes, lanes)
+        return _widest(function, symbol, names, lanes)
     except NotWorthIt:
-        if not shapes.scattering or shapes.statements > TWICE:
+        if not names.scattering or names.statements > TWICE:
             raise
-    leaving = _Vectorizer(symbol, shapes, lanes.bits, math=lanes.math, leaves=True)
+    leaving = _Vectorizer(symbol, names, lanes.bits, math=lanes.math, leaves=True)
     needs, left = plain(function, leaving.plain)
     leaving.needs.update(dict.fromkeys(needs))
     return leaving.run(function) + left
 
 
-def _widest(function: ast.FunctionDef, symbol: str, shapes: Uniformity, lanes: SimdLoop) -> str:
+def _widest(function: ast.FunctionDef, symbol: str, names: LoopNames, lanes: SimdLoop) -> str:
     """Short vectors two by two, where there is room: what comes once for each block comes half as often."""
     if lanes.bits < WIDEST:
-        two = _Vectorizer(symbol, shapes, 2 * lanes.bits, math=lanes.math)
+        two = _Vectorizer(symbol, names, 2 * lanes.bits, math=lanes.math)
         text = two.run(function)
         if not two.crowded:
             return text
-    return _Vectorizer(symbol, shapes, lanes.bits, math=lanes.math).run(function)
+    return _Vectorizer(symbol, names, lanes.bits, math=lanes.math).run(function)
 
 
 class _Vectorizer(VectorMemory):
@@ -121,7 +121,7 @@ class _Vectorizer(VectorMemory):
         if name not in self.many:
             self._define(name, value)
             return
-        if name in self.shapes.wide:
+        if name in self.names.varying:
             value = "~" + value[0].lstrip("~"), self._wide(value)
         elif value[0][0] == "~":
             raise TranslationError(f"`{name}` differs between lanes", node)
@@ -131,7 +131,7 @@ class _Vectorizer(VectorMemory):
         if kind != value[0]:
             raise TranslationError(f"`{name}` is {kind}; got {value[0]}", node)
         register, of = value[1], self._type(kind)
-        if kind[0] == "~" and self.mask is not None and self.shapes.first[name] is not node:
+        if kind[0] == "~" and self.mask is not None and self.names.first[name] is not node:
             old = self._value("", f"load {of}, ptr {slot}")[1]
             text = f"select {self._all_lanes()} {self.mask}, {of} {register}, {of} {old}"
             register = self._value("", text)[1]
@@ -146,11 +146,11 @@ class _Vectorizer(VectorMemory):
 
     def _for(self, node: ast.For) -> None:
         assert isinstance(node.target, ast.Name)
-        if node.target.id == self.shapes.loop:
+        if node.target.id == self.names.loop:
             self._inside = True
             self._threads(node)
             self._inside = False
-        elif self._inside and self.shapes.differs(node.iter):
+        elif self._inside and self.names.differs(node.iter):
             self._as_long_as_the_last(node)
         else:
             super()._for(node)
@@ -167,7 +167,7 @@ class _Vectorizer(VectorMemory):
         leaves = self.leaves
         if leaves and (start, stop) != ("%lo", "%hi"):
             raise NotWorthIt("not worth it in lanes", node)
-        twice = leaves or self.shapes.statements <= TWICE
+        twice = leaves or self.names.statements <= TWICE
         rounded = count if twice else self._value("i64", f"add i64 {count}, {width - 1}")[1]
         whole = self._value("i64", f"and i64 {rounded}, -{width}")[1]
         end = self._value("i64", f"add i64 {start}, {whole}")[1]
@@ -181,7 +181,7 @@ class _Vectorizer(VectorMemory):
         self._block(node, first, None if twice else stop)
         if not self._is_long(at):
             self.lines[at:] = [line for line in self.lines[at:] if not line.endswith(FETCHED)]
-        worth = self.shapes.loops or self.scattered * SCATTERED <= len(self.lines) - at
+        worth = self.names.loops or self.scattered * SCATTERED <= len(self.lines) - at
         if not worth or (leaves and not self.left):
             raise NotWorthIt("not worth it in lanes", node)
         following = self._after_block(first, end)
@@ -210,14 +210,14 @@ class _Vectorizer(VectorMemory):
         of = self._type("~i64")
         numbers = ", ".join(f"i64 {lane}" for lane in range(self.width))
         threads = self._value("~i64", f"add {of} {self._wide(('i64', first))}, <{numbers}>")
-        self.lines_of[threads[1]] = Line(first, 1, None, self.shapes.loop)
+        self.lines_of[threads[1]] = Line(first, 1, None, self.names.loop)
         if stop is not None:
             limit = self._wide(("i64", stop))
             self.mask = self._value("~b1", f"icmp slt {of} {threads[1]}, {limit}")[1]
-        self.values[self.shapes.loop] = threads
+        self.values[self.names.loop] = threads
         self.changed = False
         self._suite(node.body)
-        del self.values[self.shapes.loop]
+        del self.values[self.names.loop]
         self.mask = None
 
     # Branches
@@ -247,7 +247,7 @@ class _Vectorizer(VectorMemory):
                 self._where(no, node.orelse)
         self.mask = outer
         # What a branch that nobody takes leaves open is not what another block of threads has left.
-        born = [self.slots[name] for name in sorted(self.shapes.born(node)) if name in self.slots]
+        born = [self.slots[name] for name in sorted(self.names.born(node)) if name in self.slots]
         self.lines[at:at] = [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born]
 
     def _end_where(self, node: ast.If, condition: Operand) -> None:
@@ -300,7 +300,7 @@ class _Vectorizer(VectorMemory):
         test = next(i for i, inner in enumerate(node.body) if _leaves(inner))
         leaving = node.body[test]
         assert isinstance(leaving, ast.If)
-        if not self.shapes.differs(leaving.test):
+        if not self.names.differs(leaving.test):
             super()._while(node)
             return
         outer, same = self.mask, dict(self.same)
