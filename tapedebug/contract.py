@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -480,6 +480,10 @@ class RecordedTape(Protocol):
     @property
     def ended(self) -> int:
         """The time at which it last stopped to record."""
+
+    @property
+    def created_at(self) -> Place | None:
+        """The place in the program that made it, if it is known."""
 
     @property
     def is_recording(self) -> bool:
@@ -1062,7 +1066,7 @@ def is_array(found: object) -> bool:
     return all(hasattr(found, name) for name in ("region", "scalar_dtype", "element_shape", "current"))
 
 
-def is_recorded_tape(found: object) -> bool:
+def is_recorded_tape(found: object) -> TypeGuard[RecordedTape]:
     """Return True if an object is a tape of an engine that implements this contract."""
     return all(hasattr(found, name) for name in ("operations", "new_replay", "capability", "reverse_passes"))
 
@@ -1094,6 +1098,14 @@ class _Extent:
 
     def view(self) -> Values:
         return np.asarray(self)
+
+
+def overwrite_mode(tape: RecordedTape) -> str:
+    """Return the treatment of overwrites; of a tape without `Retention`, one that is the same in effect."""
+    retention = tape.capability(Retention)
+    if retention is not None:
+        return retention.mode
+    return "preserve" if tape.preserves_values else "ignore"
 
 
 def regions_of(operations: Iterable[Operation]) -> set[Region]:

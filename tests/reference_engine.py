@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.contract import Access, Engine, Values
+from tapedebug.contract import Access, Engine, KernelSource, Parameter, Values
 from tapedebug.operations import (
+    FunctionSource,
     HostArray,
     HostOperation,
     Memory,
@@ -119,6 +120,11 @@ class Launch(HostOperation):
         self.out = args[params.index(function.writes)]
         self.dim = self.out.shape
         self.has_adjoint = function.vjp is not None
+        kinds = [
+            Parameter(n, "array" if isinstance(a, array) else "float", isinstance(a, array))
+            for n, a in zip(params, args, strict=True)
+        ]
+        self.capabilities[KernelSource] = FunctionSource(function.forward, kinds, function.vjp)
         self.capabilities[RunsInFloat64] = self  # NumPy computes in whatever precision the memory has
 
     def inputs(self, values: Memory) -> list[Any]:
@@ -156,7 +162,7 @@ class Tape(OperationTape):
     """Records what functions do inside a `with` block; `backward` adds to gradients."""
 
     def __init__(self) -> None:
-        super().__init__(Engine("NumPy reference engine", np.__version__))
+        super().__init__(Engine("NumPy", np.__version__))
 
     def __enter__(self) -> Tape:
         global _tape
@@ -173,7 +179,7 @@ class Tape(OperationTape):
         self.end()
 
     def backward(self, loss: array) -> None:
-        with self.reverse_pass({loss: np.ones(loss.shape)}, loss):
+        with self.reverse_pass({loss: np.ones(loss.shape)}, loss, caller_place([__name__])):
             values, adjoint = program_values(self.regions), program_gradients(self.regions)
             loss.grad[...] = 1
             for launch in reversed(self.operations):
@@ -182,7 +188,7 @@ class Tape(OperationTape):
 
     def zero(self) -> None:
         """Set all gradients to zero."""
-        self.note_zeroed()
+        self.note_zeroed(caller_place([__name__]))
         for region in self.regions:
             if region.gradients is not None:
                 region.gradients[...] = 0

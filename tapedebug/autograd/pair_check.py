@@ -25,6 +25,7 @@ from tapedebug.autograd.subjects.whole_tape import Labels, Names, not_an_input
 from tapedebug.autograd.tapes.end_to_end import end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck, confirmed
 from tapedebug.contract import is_array
+from tapedebug.runtime.tape.record import Record
 
 Key = tuple[int | None, str, str]
 Each = Callable[[PairResult], Any]
@@ -177,14 +178,15 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
     if launch is None:
         known, where = names.all(), "the tape"
     else:
-        if not isinstance(launch, int) or not 0 <= launch < len(tape.records):
+        if not isinstance(launch, int) or not 0 <= launch < len(tape.operations):
             raise GradcheckError(
                 f"check_pairs: there is no launch {launch!r}; "
-                f"the tape has launches 0 to {len(tape.records) - 1}",
+                f"the tape has launches 0 to {len(tape.operations) - 1}",
                 hint="give the index of a launch, or None for the whole tape",
             )
-        record = tape.records[launch]
-        known, where = list(record.names), f"launch {launch} ({record.name})"
+        record = tape.operations[launch]
+        params = [record.param_name(number) for number in range(len(record.args))]
+        known, where = params, f"launch {launch} ({record.name})"
     for name in (source, target):
         if name not in known:
             raise GradcheckError(
@@ -202,17 +204,18 @@ def _check_launches(tape: Any, keys: Sequence[Key], plan: CheckPlan, state: _Pro
     for key in keys:
         if key[0] is not None:
             by_launch.setdefault(key[0], []).append(key)
-    records = [tape.records[index] for index in sorted(by_launch)]
-    for record in records:
-        if record.kernel is None:
-            for key in by_launch[record.index]:
-                found[key] = _not_checked(
-                    key, f"launch {record.index} ({record.name})", f"a {record.kind}, not a kernel"
-                )
-            state.begin(len(by_launch[record.index]), 1)
-            state.finish()
-    kernels = [record for record in records if record.kernel is not None]
-    for record, values in launch_values(tape.tracker, kernels, state.look):
+    operations = [tape.operations[index] for index in sorted(by_launch)]
+    kernels = []
+    for operation in operations:
+        reason = _not_alone(tape, operation)
+        if not reason:
+            kernels.append(operation)
+            continue
+        for key in by_launch[operation.index]:
+            found[key] = _not_checked(key, f"launch {operation.index} ({operation.name})", reason)
+        state.begin(len(by_launch[operation.index]), 1)
+        state.finish()
+    for record, values in launch_values(tape.tracker, kernels, state.look) if kernels else ():
         wanted = by_launch[record.index]
         state.begin(len(wanted), 1)
         for key, reason in _impossible(record, wanted).items():
@@ -236,6 +239,13 @@ def _check_launches(tape: Any, keys: Sequence[Key], plan: CheckPlan, state: _Pro
             ):
                 keep(_with_entries(pair, kept))
         state.finish()
+
+
+def _not_alone(tape: Any, operation: Any) -> str:
+    """Return why an operation cannot be checked alone; empty if it can be."""
+    if not isinstance(operation, Record):
+        return f"operations of {tape.engine.name} are checked with the whole tape, not alone"
+    return "" if operation.kernel is not None else f"a {operation.kind}, not a kernel"
 
 
 def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:
@@ -356,6 +366,11 @@ def _pair(key: Key, names: Names, check: InputCheck) -> PairResult:
     )
 
 
+def _value_type(array: Any) -> Any:
+    """Return the type of an element as kernels name it; of another engine's array that of a scalar."""
+    return getattr(array, "dtype", float)
+
+
 def _gradient(check: InputCheck, target: Port, source: Port) -> Gradient:
     size = check.consumed.size
     fd, bar = np.full(size, np.nan), np.full(size, np.nan)
@@ -364,6 +379,6 @@ def _gradient(check: InputCheck, target: Port, source: Port) -> Gradient:
             place = flat_index(probe.entry, check.consumed.shape)
             fd[place], bar[place] = probe.fd / probe.unit, probe.bar / probe.unit
     consumed, reference = check.consumed.ravel(), check.reference.ravel()
-    types = target.array.dtype, source.array.dtype
+    types = _value_type(target.array), _value_type(source.array)
     sure = confirmed(check.probes)
     return Gradient(types, target.size, consumed, reference, sure, fd, bar, check.kink)

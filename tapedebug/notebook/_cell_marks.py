@@ -42,7 +42,7 @@ def cell_marks(tapes: Iterable[Tape]) -> list[dict[str, Any]]:
     has that text.
     """
     found: dict[Any, dict[str, Any]] = {}
-    newest = [tape for tape in sorted(tapes, key=lambda tape: -tape.id) if tape.records][:MOST_TAPES]
+    newest = [tape for tape in sorted(tapes, key=lambda tape: -tape.id) if tape.operations][:MOST_TAPES]
     for tape in newest:
         here: dict[Any, dict[str, Any]] = {}
         for (file, line), marks in sorted(_made(tape).items()):
@@ -72,10 +72,10 @@ def _made(tape: Tape) -> ByPlace:
     from tapedebug.trace.recording import recording_of
 
     diagnosis = _diagnosis_of(tape)
-    key = (recording_of(tape), len(tape.records), len(tape.backward_calls), id(diagnosis))
+    key = (recording_of(tape), len(tape.operations), len(tape.reverse_passes), id(diagnosis))
     kept = _MADE.get(tape)
     if kept is None or kept[0] != key:
-        if diagnosis is None and len(tape.records) > MOST_LAUNCHES:
+        if diagnosis is None and len(tape.operations) > MOST_LAUNCHES:
             return {}
         trace = diagnosis.trace if diagnosis is not None else _recorded(tape)
         kept = _MADE[tape] = (key, marks_of(trace))

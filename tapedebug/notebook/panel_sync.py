@@ -55,7 +55,7 @@ def _cell_ends(_: Any = None) -> None:
 
 def passes_of(subject: PanelSource) -> int:
     """Return how many reverse passes a tape has run."""
-    return 0 if subject.tape is None else len(subject.tape.backward_calls)
+    return 0 if subject.tape is None else len(subject.tape.reverse_passes)
 
 
 def _of(subject: PanelSource) -> list[TapeDebugger]:

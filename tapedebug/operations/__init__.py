@@ -7,6 +7,7 @@ writes from outside and reverse passes are worked out here. `tests/reference_eng
 from __future__ import annotations
 
 from tapedebug.operations.array import HostArray as HostArray
+from tapedebug.operations.function_source import FunctionSource as FunctionSource
 from tapedebug.operations.memory import Memory as Memory
 from tapedebug.operations.memory import Region as Region
 from tapedebug.operations.operation import ExactAdjoint as ExactAdjoint

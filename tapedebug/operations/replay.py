@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import TapeError
-from tapedebug.contract import Array, Consume, Irreplayable, Seeds, Values
+from tapedebug.contract import A, Array, Consume, Irreplayable, Values
 from tapedebug.operations.adjoint_values import given_values, may_need_after
 from tapedebug.operations.memory import Bytes, Memory, widened
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
@@ -221,7 +221,7 @@ class OperationReplay:
 
     def backward(
         self,
-        seeds: Seeds | None,
+        seeds: Mapping[A, Values] | None,
         consume: Consume = "versions",
         start: int | None = None,
         stop: int = 0,

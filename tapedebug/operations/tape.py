@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from tapedebug._clock import clock, tape_ids
+from tapedebug._display import renderer
 from tapedebug._errors import TapeError
+from tapedebug._live_tapes import enrol
 from tapedebug._names import find_names
-from tapedebug.contract import Array, Engine, Float64, Place, Values, memory_key
+from tapedebug.contract import Array, Engine, Float64, History, Place, Values, memory_key
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
-from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64
+from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
+from tapedebug.operations.pass_history import PassHistory
 from tapedebug.operations.replay import OperationReplay
 
 if TYPE_CHECKING:
@@ -94,7 +97,6 @@ class ReversePass:
     preset: Sequence[Array]
     operation_count: int
     loss: Array | None
-    clock: int
     seconds: float = 0.0
     _objective: Array | None = field(init=False, default=None)
 
@@ -151,6 +153,7 @@ class OperationTape:
         self.engine = engine
         self.preserves_values = preserves_values
         self.id = next(tape_ids)
+        self.created_at: Place = caller_place([type(self).__module__])
         self.began = self.ended = 0
         self.is_recording = False
         self.operations: list[ExecutableOperation] = []
@@ -159,13 +162,14 @@ class OperationTape:
         self.capabilities: dict[type, Any] = {}
         self.regions: dict[Region, dict[Array, None]] = {}
         self.given_values: dict[int, When] | None = None
-        self.zeroed: list[int] = []
+        self.history = PassHistory()
         self._names: dict[Hashable, list[str]] = {}
         self._seen: dict[Region, _Seen] = {}
         self._injections: list[Injection] = []
         self._scope: int | None = None
         for array in arrays:
             self.watch(array)
+        enrol(self)
 
     def __repr__(self) -> str:
         return f"<{self.engine.name} tape {self.id}: {len(self.operations)} operations>"
@@ -225,9 +229,9 @@ class OperationTape:
             known = self._names.setdefault(key, [])
             known += [name for name in names if name not in known]
 
-    def note_zeroed(self) -> None:
+    def note_zeroed(self, call_site: Place | None = None) -> None:
         """Note that the program has set all gradients to zero."""
-        self.zeroed.append(clock.tick())
+        self.history.note_zeroed(self.id, len(self.operations), self._inputs(), call_site)
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
@@ -242,7 +246,9 @@ class OperationTape:
             self._scope = outer
 
     @contextmanager
-    def reverse_pass(self, seeds: Mapping[Array, Values], loss: Array | None = None) -> Iterator[None]:
+    def reverse_pass(
+        self, seeds: Mapping[Array, Values], loss: Array | None = None, call_site: Place | None = None
+    ) -> Iterator[None]:
         """Note a reverse pass, which the program runs inside the block.
 
         Gradients of arrays that the tape writes are part of its seeds if they are not zero when it begins.
@@ -250,6 +256,7 @@ class OperationTape:
         Args:
             seeds: The gradients that the program is about to set.
             loss: The array that the program named as its loss.
+            call_site: The place in the program.
 
         Raises:
             TapeError: Nothing was recorded.
@@ -259,13 +266,28 @@ class OperationTape:
         self.look()
         preset = self._preset(seeds)
         found = {**preset, **{a: np.array(values, a.scalar_dtype) for a, values in seeds.items()}}
-        noted = ReversePass(found, list(preset), len(self.operations), loss, clock.tick())
+        began = self.history.begin(self._inputs())
+        noted = ReversePass(found, list(preset), len(self.operations), loss)
         started = perf_counter()
         yield
         noted.seconds = perf_counter() - started
+        last = self.reverse_passes[-1] if self.reverse_passes else None
+        again = last is not None and _same_seeds(last.seeds, noted.seeds)
+        number = len(self.reverse_passes) + 1
+        self.history.end(began, self.id, len(self.operations), number, again, call_site)
         for earlier in self.reverse_passes:
             earlier.seeds = {}
         self.reverse_passes.append(noted)
+
+    def _inputs(self) -> list[Array]:
+        """The arrays with a gradient that operations read and none writes, each range of memory once."""
+        written = {array.region for array in self._written()}
+        found: dict[Hashable, Array] = {}
+        for operation in self.operations:
+            for access in operation.accesses:
+                if access.reads and access.array.requires_grad and access.array.region not in written:
+                    found.setdefault(memory_key(access.array), access.array)
+        return list(found.values())
 
     def _preset(self, given: Collection[Array]) -> dict[Array, Values]:
         found = {}
@@ -354,6 +376,12 @@ class OperationTape:
         """The seeds of the last reverse pass; before the first one, what gradients of written arrays hold."""
         return self.reverse_passes[-1].seeds if self.reverse_passes else self._preset(())
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return renderer().panel(self)
+
+    def _display_(self) -> Any:
+        return renderer().marimo(self)
+
     def uses(self, array: Array, /) -> bool:
         """Return True if an operation accesses the array's region."""
         return array.region in self.regions
@@ -378,6 +406,8 @@ class OperationTape:
         """Return the implementation of a capability protocol, or None."""
         if kind is Float64:
             return cast("T", _InFloat64(self))
+        if kind is History:
+            return cast("T", self.history)
         return cast("T | None", self.capabilities.get(kind))
 
     def float32_regions(self) -> frozenset[Hashable]:
@@ -409,6 +439,10 @@ class _InFloat64:
     def obstacle(self) -> str:
         """Return why a float64 replay is not possible; empty if it is."""
         return self.tape.float64_obstacle()
+
+
+def _same_seeds(some: Mapping[Array, Values], others: Mapping[Array, Values]) -> bool:
+    return some.keys() == others.keys() and all(np.array_equal(some[a], others[a]) for a in some)
 
 
 def _region(array: Array) -> Region:

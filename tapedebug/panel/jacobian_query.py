@@ -249,9 +249,9 @@ def _dtype(subject: PanelSource, pair: PairResult, launch: int | None, name: str
         return pair.gradient.types[side == "input"]
     if launch is None:
         return float
-    record = tape.records[launch]
-    value = record.args[list(record.names).index(name)]
-    return getattr(value, "dtype", float)
+    operation = tape.operations[launch]
+    params = [operation.param_name(number) for number in range(len(operation.args))]
+    return getattr(operation.args[params.index(name)], "dtype", float)
 
 
 def _place(span: Span | None) -> dict[str, Any] | None:

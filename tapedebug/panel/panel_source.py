@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
 from tapedebug._errors import TapedebugError
+from tapedebug._live_tapes import all_live_tapes
 from tapedebug._source import display_file
+from tapedebug.contract import (
+    Array,
+    RecordedTape,
+    Retention,
+    is_recorded_tape,
+    memory_key,
+    overwrite_mode,
+)
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.packing import Packed, pack, seal_columns
 from tapedebug.trace.recording import is_of
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape, array
     from tapedebug.trace import Trace
     from tapedebug.trace.recording import TraceBinding
 
@@ -27,8 +35,8 @@ MOST_SUMMARISED = 1 << 27
 MOST_REPLAYED = 10_000
 """Launches up to which it does: finding the values runs them again."""
 
-_NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
-_CELLS: weakref.WeakKeyDictionary[Tape, tuple[str, str]] = weakref.WeakKeyDictionary()
+_NAMES: weakref.WeakKeyDictionary[RecordedTape, str] = weakref.WeakKeyDictionary()
+_CELLS: weakref.WeakKeyDictionary[RecordedTape, tuple[str, str]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class PanelSource:
     """A trace and, where it is alive in this process, the tape it was made from."""
 
     source: Trace
-    tape: Tape | None
+    tape: RecordedTape | None
 
     def require_unchanged(self) -> None:
         """Refuse to ask the tape about launches that are not those of the trace.
@@ -46,7 +54,7 @@ class PanelSource:
         """
         if self.tape is None or is_of(self.source, self.tape):
             return
-        then, now = self.source.tape.launches, len(self.tape.records)
+        then, now = self.source.tape.launches, len(self.tape.operations)
         if then != now:
             raise TapedebugError(
                 f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
@@ -89,7 +97,7 @@ class PanelSource:
         """What the answers to questions about it keep for the next one."""
         return {}
 
-    def labels(self) -> dict[array, str]:
+    def labels(self) -> dict[Array, str]:
         """What the trace calls each array of the tape.
 
         Checks made later are told these labels: by then the variables that gave them may hold something else.
@@ -98,7 +106,7 @@ class PanelSource:
             return {}
         from tapedebug.trace.recording import record_with_arrays
 
-        # arrays are numbered in the order in which the records use them, so the numbers stay
+        # arrays are numbered in the order in which the operations use them, so the numbers stay
         arrays = record_with_arrays(self.tape).arrays
         return {a: info.label for a, info in zip(arrays, self.source.arrays, strict=False)}
 
@@ -111,10 +119,9 @@ def subject_of(obj: Any) -> PanelSource:
     """
     __tracebackhide__ = True
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape
     from tapedebug.trace import Trace
 
-    if isinstance(obj, Tape):
+    if is_recorded_tape(obj):
         subject = PanelSource(_trace_of(obj), obj)
     elif isinstance(obj, Diagnosis):
         subject = PanelSource(obj.trace, live_tape_of(obj.trace))
@@ -132,7 +139,7 @@ def subject_of(obj: Any) -> PanelSource:
     return subject
 
 
-def remember(tape: Tape, diagnosis: Diagnosis) -> None:
+def remember(tape: RecordedTape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
     from tapedebug.diagnose.latest import keep_latest
 
@@ -141,52 +148,46 @@ def remember(tape: Tape, diagnosis: Diagnosis) -> None:
     keep_latest(tape, diagnosis)
 
 
-def made_in(tape: Tape, cell: str, name: str | None) -> None:
+def made_in(tape: RecordedTape, cell: str, name: str | None) -> None:
     """Say which cell's ``%%tape`` made a tape, and what the user calls it; its call site is in IPython."""
     place = display_file(cell)
     _CELLS[tape] = (place, name or place)
 
 
-def called(tape: Tape) -> str:
+def called(tape: RecordedTape) -> str:
     """What the user calls a tape, as far as anybody has asked; else empty."""
     return _NAMES.get(tape, "")
 
 
 def made_at(subject: PanelSource) -> Hashable:
     """Return the place in the source where the tape of a subject was made, or the name of its trace."""
-    from tapedebug.runtime.tape.record import site_span
-
-    if subject.tape is None:
-        return subject.source.name
-    made = site_span(subject.tape._created_at)
-    return made.file, made.line
+    made = None if subject.tape is None else subject.tape.created_at
+    return subject.source.name if made is None else (made.file, made.line)
 
 
-def tape_row(tape: Tape) -> dict[str, Any]:
+def tape_row(tape: RecordedTape) -> dict[str, Any]:
     """Return what the side bar shows of a live tape. Nothing is computed for it."""
-    from tapedebug.runtime.state import is_recording
-    from tapedebug.runtime.tape.record import site_span
-
     diagnosis = _diagnosis_of(tape)
-    made = site_span(tape._created_at)
-    place = _CELLS[tape][0] if tape in _CELLS else f"{display_file(made.file)}:{made.line}"
+    made, retention = tape.created_at, tape.capability(Retention)
+    place = "" if made is None else f"{display_file(made.file)}:{made.line}"
+    arrays = [access.array for operation in tape.operations for access in operation.accesses]
     return {
         "tape": tape.id,
         "name": _name_now(tape),
-        "madeAt": place,
-        "launches": len(tape.records),
-        "arrays": len(tape.tracker.states),
-        "onOverwrite": tape.on_overwrite,
-        "backwardRuns": len(tape.backward_calls),
-        "preservedBytes": tape.preserved_bytes,
-        "recording": is_recording(tape),
+        "madeAt": _CELLS[tape][0] if tape in _CELLS else place,
+        "launches": len(tape.operations),
+        "arrays": len({memory_key(array) for array in arrays}),
+        "onOverwrite": overwrite_mode(tape),
+        "backwardRuns": len(tape.reverse_passes),
+        "preservedBytes": 0 if retention is None else retention.preserved_bytes,
+        "recording": tape.is_recording,
         "verdict": "NOT CHECKED" if diagnosis is None else diagnosis.verdict,
         "partial": diagnosis is not None and diagnosis.coverage.partial,
         "findings": None if diagnosis is None else count_findings(diagnosis),
     }
 
 
-def _name_now(tape: Tape) -> str:
+def _name_now(tape: RecordedTape) -> str:
     """Return the variable that holds a tape, else what it was called, unless another tape is called so."""
     variables: dict[str, Any] = getattr(_shell.current(), "user_ns", {})
     own = (name for name, value in list(variables.items()) if value is tape and not name.startswith("_"))
@@ -241,14 +242,14 @@ def text_of(subject: PanelSource) -> str:
     return format_diagnosis(subject.source)
 
 
-def _diagnosis_of(tape: Tape) -> Diagnosis | None:
+def _diagnosis_of(tape: RecordedTape) -> Diagnosis | None:
     """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
     from tapedebug.diagnose.latest import latest_diagnosis
 
     return latest_diagnosis(tape)
 
 
-def _trace_of(tape: Tape) -> Trace:
+def _trace_of(tape: RecordedTape) -> Trace:
     diagnosis = _diagnosis_of(tape)
     if diagnosis is not None:
         return diagnosis.trace
@@ -271,8 +272,6 @@ def _summarise_small(recorded: TraceBinding) -> None:
         add_summaries(recorded)
 
 
-def live_tape_of(trace: Trace) -> Tape | None:
+def live_tape_of(trace: Trace) -> RecordedTape | None:
     """Return the tape that a trace of this process was made from, where it is as it was then."""
-    from tapedebug.runtime import live_tapes
-
-    return next((tape for tape in live_tapes() if is_of(trace, tape)), None)
+    return next((tape for tape in all_live_tapes() if is_of(trace, tape)), None)

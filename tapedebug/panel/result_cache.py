@@ -9,10 +9,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.panel.panel_source import PanelSource
+from tapedebug.trace.recording import recording_of
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import PairResult
-    from tapedebug.runtime import Tape
+    from tapedebug.contract import RecordedTape
 
 MOST_BYTES = 1 << 27
 """Of all tapes together."""
@@ -24,7 +25,7 @@ Pair = tuple[int | None, Any, Any]
 class _Of:
     """What is known of one tape, as long as nothing more is recorded on it."""
 
-    tracker: weakref.ref[Any]
+    recording: str
     launches: int
     found: dict[Pair, tuple[int, int, PairResult]]
 
@@ -34,7 +35,7 @@ class ResultCache:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
-        self._by_tape: weakref.WeakKeyDictionary[Tape, _Of] = weakref.WeakKeyDictionary()
+        self._by_tape: weakref.WeakKeyDictionary[RecordedTape, _Of] = weakref.WeakKeyDictionary()
         self._stamps = count()
         self._lock = threading.Lock()
 
@@ -47,7 +48,7 @@ class ResultCache:
         with self._lock:
             known = self._by_tape.get(tape)
             if known is None or not _fits(known, tape):
-                known = _Of(weakref.ref(tape.tracker), len(tape.records), {})
+                known = _Of(recording_of(tape), len(tape.operations), {})
                 self._by_tape[tape] = known
             known.found[pair] = (next(self._stamps), _bytes(result), result)
             self._forget()
@@ -81,8 +82,8 @@ class ResultCache:
 result_cache = ResultCache()
 
 
-def _fits(known: _Of, tape: Tape) -> bool:
-    return known.tracker() is tape.tracker and known.launches == len(tape.records)
+def _fits(known: _Of, tape: RecordedTape) -> bool:
+    return known.recording == recording_of(tape) and known.launches == len(tape.operations)
 
 
 def _pair(subject: PanelSource, launch: int | None, source: str, target: str) -> Pair:

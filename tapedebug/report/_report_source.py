@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from tapedebug.contract import RecordedTape, is_recorded_tape
 from tapedebug.panel import panel_source as panel
 from tapedebug.panel.queries import KINDS, answer
 from tapedebug.trace import Trace, trace_from_json
@@ -13,7 +14,6 @@ from tapedebug.trace.packing import pack
 
 if TYPE_CHECKING:
     from tapedebug.report._embedded_answers import Ask
-    from tapedebug.runtime import Tape
     from tapedebug.trace import Packed, Trace
 
 Json = dict[str, Any]
@@ -55,7 +55,7 @@ def report_sources(obj: Any, *, diagnose: bool = True) -> list[ReportSource]:
     return [unanswered(trace) if isinstance(obj, dict) else answered(trace, tape)]
 
 
-def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, Tape | None]:
+def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, RecordedTape | None]:
     """Return the trace of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace, and its tape if known.
 
     Args:
@@ -67,11 +67,10 @@ def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, Tape | None]:
         TraceError: The JSON data is no trace.
     """
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape
 
     if isinstance(obj, dict):
         return trace_from_json(obj), None  # so that damaged data is told here, not in the browser
-    if isinstance(obj, Tape):
+    if is_recorded_tape(obj):
         return _trace_of_tape(obj, diagnose=diagnose), obj
     if isinstance(obj, Diagnosis):
         return obj.trace, None
@@ -83,14 +82,15 @@ def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, Tape | None]:
     )
 
 
-def _trace_of_tape(tape: Tape, *, diagnose: bool) -> Trace:
+def _trace_of_tape(tape: RecordedTape, *, diagnose: bool) -> Trace:
     from tapedebug.diagnose import diagnose as diagnosed
     from tapedebug.diagnose.latest import latest_diagnosis
+    from tapedebug.trace.recording import record
 
     known = latest_diagnosis(tape, same_passes=True)
     if known is not None:
         return known.trace
-    return diagnosed(tape).trace if diagnose else tape.trace()
+    return diagnosed(cast("Any", tape)).trace if diagnose else record(tape)
 
 
 def unanswered(trace: Trace) -> ReportSource:
@@ -100,7 +100,7 @@ def unanswered(trace: Trace) -> ReportSource:
 
 def answered(
     trace: Trace,
-    tape: Tape | None = None,
+    tape: RecordedTape | None = None,
     *,
     packed: Packed | None = None,
     checks: Sequence[Json] | None = None,

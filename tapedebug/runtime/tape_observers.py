@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from tapedebug import _live_tapes
+from tapedebug._live_tapes import all_live_tapes
 
 if TYPE_CHECKING:
     from tapedebug.runtime.tape.tape import Tape
@@ -15,7 +17,6 @@ observers: list[Any] = []
 """Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, call)`, and
 `tape_reset(tape)`, called before the records are gone."""
 
-_live: weakref.WeakSet[Tape] = weakref.WeakSet()
 _heard: ContextVar[bool] = ContextVar("heard", default=True)
 
 
@@ -35,15 +36,17 @@ def are_heard() -> bool:
 
 
 def live_tapes() -> list[Tape]:
-    """The tapes that are alive, in the order in which they were made."""
-    return sorted(_live, key=lambda tape: tape.id)
+    """Return the tapes of this engine that are alive, in the order in which they were made."""
+    from tapedebug.runtime.tape.tape import Tape
+
+    return [tape for tape in all_live_tapes() if isinstance(tape, Tape)]
 
 
 def enrol(tape: Tape) -> None:
     """A tape was made."""
     if not _heard.get():
         return
-    _live.add(tape)
+    _live_tapes.enrol(tape)
     notify("tape_created", tape)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug.contract import RecordedTape, Retention
+from tapedebug.contract import RecordedTape, Retention, overwrite_mode
 from tapedebug.trace.model import Argument, Launch, Version, VersionStatus
 
 
@@ -87,7 +87,7 @@ def _append(indices: list[int], index: int) -> None:
 def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: RecordedTape) -> None:
     """Say what became of each version: see `Version.status`."""
     retention = tape.capability(Retention)
-    mode = mode_of(tape)
+    mode = overwrite_mode(tape)
     kept = mode != "ignore" and retention is not None
     consumed: VersionStatus = "preserved" if mode in ("preserve", "error") else "lost"
     latest: dict[int, int] = {}
@@ -105,14 +105,6 @@ def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: Rec
         version.status = status
     if retention is not None:
         _set_recomputed(versions, launches, retention)
-
-
-def mode_of(tape: RecordedTape) -> str:
-    """Return the `on_overwrite` of a tape; of one that says nothing about copies, what comes to the same."""
-    retention = tape.capability(Retention)
-    if retention is not None:
-        return retention.mode
-    return "preserve" if tape.preserves_values else "ignore"
 
 
 def _set_recomputed(versions: Sequence[Version], launches: Sequence[Launch], retention: Retention) -> None:

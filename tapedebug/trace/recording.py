@@ -23,14 +23,16 @@ from tapedebug.contract import (
     RecordedTape,
     Retention,
     memory_key,
+    overwrite_mode,
     view_of,
 )
 from tapedebug.trace._events import events_of
 from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names
-from tapedebug.trace._versions import VersionBook, mode_of, set_fates
+from tapedebug.trace._versions import VersionBook, set_fates
 from tapedebug.trace.gc_pause import gc_paused
+from tapedebug.trace.missing_capabilities import missing_capabilities
 from tapedebug.trace.model import (
     Argument,
     ArrayInfo,
@@ -48,6 +50,8 @@ from tapedebug.trace.repeats import sequences_of
 
 MAX_BYTES = 1 << 28
 MAX_SECONDS = 60.0
+OWN_ENGINE = "tapedebug"
+"""The engine that gives all that a trace shows, and that its environment names already."""
 
 
 def record(
@@ -185,7 +189,7 @@ class _Builder:
             name="",
             tape=TapeInfo(
                 id=tape.id,
-                on_overwrite=mode_of(tape),
+                on_overwrite=overwrite_mode(tape),
                 launches=len(launches),
                 backward_runs=len(tape.reverse_passes),
                 preserved_bytes=0 if retention is None else retention.preserved_bytes,
@@ -201,9 +205,11 @@ class _Builder:
             backward=self._backward(),
             events=events,
             events_dropped=dropped,
-            environment=environment(),
+            environment=_environment_of(tape),
             recording=recording_of(tape),
         )
+        if tape.engine.name != OWN_ENGINE:
+            trace.coverage.notes += missing_capabilities(tape)
         _set_roles(trace)
         trace.sequences = sequences_of(trace)
         return trace
@@ -356,6 +362,11 @@ class _Builder:
         visited = [item.index for item in self.tape.operations[: last.operation_count] if item.has_adjoint]
         loss = last.objective if last.loss is None else last.loss
         return Backward(ran=True, loss=None if loss is None else self.array_id(loss), order=visited[::-1])
+
+
+def _environment_of(tape: RecordedTape) -> dict[str, str]:
+    own, engine = environment(), tape.engine
+    return own if engine.name == OWN_ENGINE else {**own, engine.name: engine.version}
 
 
 def _size(a: Array) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._atomic import write_whole
+from tapedebug.contract import RecordedTape
 from tapedebug.trace import Trace, record_with_arrays
 from tapedebug.visualize._dot import to_dot
 from tapedebug.visualize._options import MOST_LAUNCHES, Options
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import os
 
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
 
 Ids = Callable[[Any], "int | None"]
@@ -24,7 +24,7 @@ DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 
 def visualize(
-    tape: Tape | Trace | Diagnosis,
+    tape: RecordedTape | Trace | Diagnosis,
     filename: str | os.PathLike[str] | None = None,
     simplify_graph: bool = True,
     hide_readonly_arrays: bool = False,
@@ -97,7 +97,7 @@ def visualize(
     return dot
 
 
-def _resolve(tape: Tape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, Ids]:
+def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, Ids]:
     """The trace, and what finds the id of an array in it: arrays of a trace are known by their labels."""
     found = getattr(tape, "trace", None)
     trace = tape if isinstance(tape, Trace) else found if isinstance(found, Trace) else None
@@ -111,7 +111,7 @@ def _resolve(tape: Tape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, I
 
         return trace, id_of
 
-    recorded = record_with_arrays(cast("Tape", tape), longest_names=longest)
+    recorded = record_with_arrays(cast("RecordedTape", tape), longest_names=longest)
 
     def of_array(key: Any) -> int | None:
         if not hasattr(key, "is_contiguous"):

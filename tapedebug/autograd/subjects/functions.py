@@ -22,7 +22,7 @@ from tapedebug.autograd.subjects.struct_fields import named_values
 from tapedebug.contract import is_array
 from tapedebug.lang.types import float16, scalar_of
 from tapedebug.runtime.tape.tape import Tape
-from tapedebug.runtime.tape_observers import _live
+from tapedebug._live_tapes import unlist
 
 CHANGE = 1e-3  # relative change of the inputs of the second run
 
@@ -67,7 +67,7 @@ class FunctionCall:
         random = RngPin([function, *inputs])
         with isolated(_arrays(given)), random:
             tape = Tape(on_overwrite="preserve")
-            _live.discard(tape)  # it is ours, not one of the user's
+            unlist(tape)  # it is ours, not one of the user's
             with _no_tapes(name), tape:
                 result = function(*inputs)
             returned = returned_by(name, result, outputs)

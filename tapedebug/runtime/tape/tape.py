@@ -10,6 +10,7 @@ from typing import Any
 from tapedebug._clock import clock, tape_ids
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._interval_index import range_key
+from tapedebug._source import Span, site_span
 from tapedebug.contract import Array
 from tapedebug.runtime import tape_observers
 from tapedebug.runtime.config import MODES, TRACKS, config
@@ -132,6 +133,11 @@ class Tape(TapeQueries):
         if self.records and tape_observers.are_heard():
             self.tracker.recording = remember(self.records, self.tracker.ledgers)
         tape_observers.notify("tape_exited", self)
+
+    @property
+    def created_at(self) -> Span:
+        """The place in the program that made it."""
+        return site_span(self._created_at)
 
     @property
     def is_recording(self) -> bool:

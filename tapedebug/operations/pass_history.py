@@ -1,0 +1,121 @@
+"""The reverse passes of a tape, and the gradients of its inputs before and after each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tapedebug._clock import clock
+from tapedebug.contract import Array, HistoryEvent, Place
+
+Norms = list[tuple[Array, float]]
+"""Inputs, and the norms of their gradients."""
+
+KEPT = 1000
+"""Events that are remembered at least; up to twice as many are."""
+
+
+class PassHistory:
+    """The capability `contract.History` of an `OperationTape`.
+
+    Attributes:
+        dropped: The number of earlier events that are not remembered.
+    """
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._events: list[HistoryEvent] = []
+
+    def events(self) -> list[HistoryEvent]:
+        """Return what is remembered, in order."""
+        return list(self._events)
+
+    def begin(self, inputs: Sequence[Array]) -> tuple[int, Norms]:
+        """Note that a reverse pass begins; returns what `end` is to be given."""
+        return clock.tick(), _norms(inputs)
+
+    def end(
+        self,
+        begun: tuple[int, Norms],
+        tape: int,
+        at: int,
+        number: int,
+        again: bool,
+        call_site: Place | None,
+    ) -> None:
+        """Note a reverse pass that has ended.
+
+        Args:
+            begun: What `begin` returned.
+            tape: The id of the tape.
+            at: The number of its operations.
+            number: The number of the pass, from 1 on.
+            again: It began from the same seeds as the one before.
+            call_site: The place in the program.
+        """
+        now, before = begun
+        self._add(
+            HistoryEvent(
+                "backward",
+                now,
+                call_site=call_site,
+                tape=tape,
+                at=at,
+                again=again,
+                numbers={"pass": float(number)},
+            )
+        )
+        after = _norms([array for array, _ in before])
+        for (array, old), (_, new) in zip(before, after, strict=True):
+            numbers = {"pass": float(number)}
+            if old:
+                numbers |= {"norm_before": old, "norm_after": new}
+            self._add(
+                HistoryEvent(
+                    "backward",
+                    now,
+                    "gradient",
+                    array.region,
+                    array.start,
+                    array.stop,
+                    call_site=call_site,
+                    tape=tape,
+                    at=at,
+                    again=again,
+                    numbers=numbers,
+                )
+            )
+
+    def note_zeroed(self, tape: int, at: int, inputs: Sequence[Array], call_site: Place | None) -> None:
+        """Note that the program has set all gradients of a tape to zero."""
+        now = clock.tick()
+        self._add(HistoryEvent("zero", now, how="zero", call_site=call_site, tape=tape, at=at))
+        for array in inputs:
+            self._add(
+                HistoryEvent(
+                    "zero",
+                    now,
+                    "gradient",
+                    array.region,
+                    array.start,
+                    array.stop,
+                    "zero",
+                    call_site,
+                )
+            )
+
+    def _add(self, event: HistoryEvent) -> None:
+        if len(self._events) >= 2 * KEPT:
+            del self._events[:KEPT]
+            self.dropped += KEPT
+        self._events.append(event)
+
+
+def _norms(arrays: Sequence[Array]) -> Norms:
+    found = []
+    for array in arrays:
+        gradient = array.current_gradient()
+        if gradient is not None:
+            found.append((array, float(np.linalg.norm(gradient.astype(np.float64)))))
+    return found
