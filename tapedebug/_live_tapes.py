@@ -20,6 +20,6 @@ def unlist(tape: RecordedTape) -> None:
     _live.discard(tape)
 
 
-def all_live_tapes() -> list[Any]:
+def live_tapes() -> list[Any]:
     """Return the tapes of all engines that are alive, in the order in which they were made."""
     return sorted(_live, key=lambda tape: tape.id)

@@ -110,9 +110,9 @@ class Connection:
             runner.cancel()
 
     def _marks(self, _: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        from tapedebug._live_tapes import all_live_tapes
+        from tapedebug._live_tapes import live_tapes
 
-        return "marks", {"cells": cell_marks(tape for tape in all_live_tapes() if not tape.is_recording)}
+        return "marks", {"cells": cell_marks(tape for tape in live_tapes() if not tape.is_recording)}
 
     def _trace(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         tape = find_tape(question.get("tape"))
@@ -182,9 +182,9 @@ def find_tape(number: Any) -> Tape:
     Raises:
         TapeError: There is none; the message lists those there are.
     """
-    from tapedebug._live_tapes import all_live_tapes
+    from tapedebug._live_tapes import live_tapes
 
-    tapes = {tape.id: tape for tape in all_live_tapes()}
+    tapes = {tape.id: tape for tape in live_tapes()}
     found: Tape | None = tapes.get(number)
     if found is not None:
         return found
@@ -197,12 +197,12 @@ def tape_rows() -> list[dict[str, Any]]:
 
     A running cell may record meanwhile, so what is counted here may change under the counting.
     """
-    from tapedebug._live_tapes import all_live_tapes
+    from tapedebug._live_tapes import live_tapes
 
     for attempt in range(5):
         try:
             checked = checked_tapes()
-            tapes = sorted(all_live_tapes(), key=lambda tape: -tape.id)
+            tapes = sorted(live_tapes(), key=lambda tape: -tape.id)
             return [{**tape_row(tape), "checking": tape.id in checked} for tape in tapes]
         except RuntimeError:
             if attempt == 4:

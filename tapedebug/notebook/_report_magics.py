@@ -126,9 +126,9 @@ class ReportMagics(Base):
     def _subject(self, name: str | None) -> Any:
         if name is not None:
             return self.variable("%tape_report", "--tape", name)
-        from tapedebug._live_tapes import all_live_tapes
+        from tapedebug._live_tapes import live_tapes
 
-        tapes = [tape for tape in all_live_tapes() if tape.operations]
+        tapes = [tape for tape in live_tapes() if tape.operations]
         if not tapes:
             raise UsageError(
                 "%tape_report: there is no tape with launches to report; record one with %%tape or "

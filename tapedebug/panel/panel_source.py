@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
 from tapedebug._errors import TapedebugError
-from tapedebug._live_tapes import all_live_tapes
+from tapedebug._live_tapes import live_tapes
 from tapedebug._source import display_file
 from tapedebug.contract import (
     Array,
@@ -274,4 +274,4 @@ def _summarise_small(recorded: TraceBinding) -> None:
 
 def live_tape_of(trace: Trace) -> RecordedTape | None:
     """Return the tape that a trace of this process was made from, where it is as it was then."""
-    return next((tape for tape in all_live_tapes() if is_of(trace, tape)), None)
+    return next((tape for tape in live_tapes() if is_of(trace, tape)), None)

@@ -1,5 +1,6 @@
 """The runtime: arrays, launches, tapes, and what tapes keep for right gradients and for replays."""
 
+from tapedebug._live_tapes import live_tapes as live_tapes
 from tapedebug.runtime.config import Config as Config
 from tapedebug.runtime.config import config as config
 from tapedebug.runtime.device import Device as Device
@@ -69,5 +70,4 @@ from tapedebug.runtime.tape.record import Record as Record
 from tapedebug.runtime.tape.scopes import BackwardCall as BackwardCall
 from tapedebug.runtime.tape.scopes import Scope as Scope
 from tapedebug.runtime.tape.tape import Tape as Tape
-from tapedebug.runtime.tape_observers import live_tapes as live_tapes
 from tapedebug.runtime.tape_observers import observers as observers

@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import _live_tapes
-from tapedebug._live_tapes import all_live_tapes
 
 if TYPE_CHECKING:
     from tapedebug.runtime.tape.tape import Tape
@@ -33,13 +32,6 @@ def unheard() -> Iterator[None]:
 def are_heard() -> bool:
     """Whether tapes are somebody's."""
     return _heard.get()
-
-
-def live_tapes() -> list[Tape]:
-    """Return the tapes of this engine that are alive, in the order in which they were made."""
-    from tapedebug.runtime.tape.tape import Tape
-
-    return [tape for tape in all_live_tapes() if isinstance(tape, Tape)]
 
 
 def enrol(tape: Tape) -> None:

@@ -122,7 +122,7 @@ def test_going_on_does_not_start_over(doubled, monkeypatch):
     ask(subject, "x", 1)
     moments = subject.memo["moments"]
     ran = []
-    shadow = moments._shadow
+    shadow = moments._replayed
     monkeypatch.setattr(
         type(shadow), "forward", lambda self, start=0, stop=None, **_: ran.append((start, stop))
     )
