@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapeError
+from tapedebug._live_tapes import unlist
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.isolation import isolated
 from tapedebug.autograd.subjects.metadata import Named, input_names
@@ -22,7 +23,6 @@ from tapedebug.autograd.subjects.struct_fields import named_values
 from tapedebug.contract import is_array
 from tapedebug.lang.types import float16, scalar_of
 from tapedebug.runtime.tape.tape import Tape
-from tapedebug._live_tapes import unlist
 
 CHANGE = 1e-3  # relative change of the inputs of the second run
 
