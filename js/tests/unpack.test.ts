@@ -62,10 +62,10 @@ describe("packed traces", () => {
     specs["launches.kind"] = { length: launches, value: 77 };
     const model = openTrace({ head, columns });
     expect(model.problems.slice(0, 4)).toEqual([
-      "trace.launches.kind[0] is 77, expected from 0 to 3",
-      "trace.launches.kind[1] is 77, expected from 0 to 3",
-      "trace.launches.kind[2] is 77, expected from 0 to 3",
-      "trace.launches.kind[3] is 77, expected from 0 to 3",
+      "trace.launches.kind[0] is 77, expected from 0 to 4",
+      "trace.launches.kind[1] is 77, expected from 0 to 4",
+      "trace.launches.kind[2] is 77, expected from 0 to 4",
+      "trace.launches.kind[3] is 77, expected from 0 to 4",
     ]);
     expect(model.problems).toContain("trace.launches.kernel[0] is 99, expected from -1 to 4");
     expect(model.launch(0)).toMatchObject({ kind: "kernel", kernel: null, name: model.columns.strings[0] });
