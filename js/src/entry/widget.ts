@@ -36,7 +36,7 @@ const TRAITS = [
   "beat",
 ] as const;
 
-/** The class that a widget manager gives to views whose kernel has gone. */
+/** The class that widget managers give to views whose kernel is gone. */
 const DISCONNECTED = "jupyter-widgets-disconnected";
 const GONE = "The kernel of this tape has gone: this is what was last seen.";
 const NEEDED = "This needs the kernel of the tape, which has gone.";
@@ -87,7 +87,7 @@ function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** Head and columns come in one message, and are told of one after the other. */
+/** Head and columns arrive in one message, but their change events come one after the other. */
 function pullTrace(model: AnyModel<Traits>, store: PanelStore): void {
   const [head, columns] = [model.get("head"), model.get("columns")];
   const now = { head, columns };
@@ -96,7 +96,7 @@ function pullTrace(model: AnyModel<Traits>, store: PanelStore): void {
   store.set({ trace: isPacked(now) ? now : head, passes: 0 });
 }
 
-/** Traits → store. Equal values are not set again, so that an echo of the panel's own change does not make it anew. */
+/** Traits → store. Equal values are not set again, so that an echo of the panel's own change does not rebuild it. */
 function pull(model: AnyModel<Traits>, store: PanelStore, keys: readonly (keyof Traits)[]): void {
   for (const key of keys) {
     const value = model.get(key);
@@ -187,8 +187,8 @@ function setHeight(el: HTMLElement, height: unknown): void {
 }
 
 /**
- * Calls `gone` when somebody restarts the kernel. Jupyter's widget managers then mark the view, which may be deep inside a box of
- * other widgets. Of a kernel that dies by itself nobody tells a widget anything: `views/heartbeat.ts` notices that it is silent.
+ * Calls `gone` when the kernel is restarted: Jupyter's widget managers then mark the view, which may be deep inside other
+ * boxes. They do not report a kernel that dies; `views/heartbeat.ts` detects that it is silent.
  */
 function watchConnection(model: AnyModel<Traits>, el: HTMLElement, gone: () => void): () => void {
   const look = (): void => {
@@ -225,7 +225,7 @@ async function fetchChunk(panel: Panel, { name }: { readonly name: string }): Pr
   }
 }
 
-/** What JupyterLab and Notebook have as the manager of a notebook's widgets, as far as this module uses it. */
+/** The widget manager of JupyterLab and Notebook, as far as this module uses it. */
 interface StateManager {
   get_state_sync(options?: unknown): { state: Record<string, SavedModel> };
 }

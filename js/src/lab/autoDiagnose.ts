@@ -5,7 +5,7 @@ import type { TapeSession } from "./session.js";
 import { ITapeSettings, ITapes } from "./tokens.js";
 
 export class AutoDiagnose {
-  /** What has been seen of each process's tapes, so that each state of a tape is diagnosed once. */
+  /** The states of each process's tapes that were diagnosed, so that each is diagnosed once. */
   private readonly seen = new Set<string>();
   private readonly followed = new WeakSet<TapeSession>();
 

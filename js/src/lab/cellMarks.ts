@@ -10,7 +10,7 @@ import type { CellMarks, Mark } from "./protocol.js";
 import type { TapeSession } from "./session.js";
 import { ITapeSettings, ITapes, ITapeViewer } from "./tokens.js";
 
-export class CellMarker {
+class CellMarker {
   readonly book = new MarkBook<ICellModel>((marks, mark) => this.open(marks, mark));
   private readonly known = new Map<TapeSession, { print: string; cells: readonly CellMarks[]; cleared: boolean }>();
 
@@ -101,7 +101,7 @@ export class CellMarker {
   }
 }
 
-/** Whether marks are those of this cell: by id, and where the kernel was told none, by the number of the execution. */
+/** True if marks belong to this cell: by its id or, if the kernel was not told the id, by the execution count. */
 function belongs(marks: CellMarks, model: ICellModel): boolean {
   if (marks.cell !== null) return marks.cell === model.id;
   const count = "executionCount" in model ? model.executionCount : null;

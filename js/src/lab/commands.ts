@@ -1,4 +1,4 @@
-/** What commands of tapedebug have in common, and those that belong to no one part. */
+/** Helpers for all commands of tapedebug, and the commands that belong to no other module. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette, Notification, showErrorMessage } from "@jupyterlab/apputils";
 import { IDocumentManager } from "@jupyterlab/docmanager";
@@ -13,7 +13,7 @@ export const PALETTE = "Gradient Tapes";
 
 type Work = (args: Readonly<Record<string, unknown>>) => unknown;
 
-/** Commands that fail say so in a dialog: whoever chose one waits for something to happen. */
+/** Commands that fail show a dialog, because the user expects a result. */
 export function guarded(): ((work: Work) => Work) & { failed(error: unknown): void } {
   const failed = (error: unknown): void => {
     void showErrorMessage("Gradient tapes", error instanceof Error ? error.message : String(error));
@@ -33,8 +33,8 @@ export function guarded(): ((work: Work) => Work) & { failed(error: unknown): vo
 
 const TRACE_FILE = /\.(tapetrace|trace\.json)$/;
 
-/** What a diagnosis came to, in one line. */
-export function outcome(session: TapeSession, tape: number): string {
+/** Return the result of a diagnosis in one line. */
+function outcome(session: TapeSession, tape: number): string {
   const row = session.tapes.find((one) => one.tape === tape);
   if (row === undefined) return `Tape ${tape} is not alive any more.`;
   const badges = counts(row.findings).map((badge) => badge.title);

@@ -3,7 +3,7 @@ import { type EditorState, type Extension, type Range, StateEffect, StateField }
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, WidgetType } from "@codemirror/view";
 import type { CellMarks, Mark } from "./protocol.js";
 
-export type OpenMark = (marks: CellMarks, mark: Mark) => void;
+type OpenMark = (marks: CellMarks, mark: Mark) => void;
 
 /** The longest text beside a line; all of it is in the tooltip. */
 const MOST_TEXT = 120;
@@ -27,7 +27,7 @@ export class MarkBook<Model extends object> {
     for (const view of this.views.get(model) ?? []) view.dispatch({ effects: change.of(marks) });
   }
 
-  /** What an editor of this model needs to show its marks. */
+  /** Return the editor extension that shows the marks of this model. */
   extension(model: Model): Extension {
     const open = this.open;
     const field = StateField.define<Shown>({
@@ -106,7 +106,7 @@ function shown(state: EditorState, marks: CellMarks | null, columns: number, ope
   return { marks, columns, decorations };
 }
 
-/** Whether an editor still has the text that was executed. */
+/** True if an editor still contains the text that was executed. */
 function isCurrent(state: EditorState, marks: CellMarks | null): marks is CellMarks {
   return marks !== null && sameText(state.doc.toString(), marks.source);
 }
@@ -147,7 +147,7 @@ function worstOf(marks: readonly Mark[]): Weight {
   return order.find((severity) => marks.some((mark) => weight(mark) === severity)) ?? "quiet";
 }
 
-export interface Shows {
+interface Shows {
   readonly text: string;
   readonly title: string;
   readonly weight: Weight;

@@ -38,7 +38,7 @@ class TapeOutput extends Panel implements IRenderMime.IRenderer {
   }
 
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
-    // an update of the saved data (a new verdict) leaves a live widget alone: it has the same news already
+    // an update of the saved data (a new verdict) does not change a live widget, which has the same data
     const same = this.model !== null && modelId(this.model) === modelId(model);
     this.model = model;
     if (!same || this.shown === "saved") this.shown = "nothing";

@@ -1,4 +1,4 @@
-/** What the side bar, the debugger's tab and the kernel say to each other over the comm `tapedebug`. */
+/** The messages between side bar, tab and kernel over the comm `tapedebug`. */
 import type { JSONObject } from "@lumino/coreutils";
 import type { Question as Asked, MaskEntry } from "../trace/store.js";
 
@@ -12,11 +12,11 @@ export interface Counts {
   readonly info: number;
 }
 
-/** One live tape of a kernel. `findings` is null where nobody has asked for them yet. */
+/** One live tape of a kernel. `findings` is null before the tape has been diagnosed. */
 export interface TapeRow {
   readonly tape: number;
   readonly name: string;
-  /** Where it was made: "In [4]:12". */
+  /** The place where it was recorded: "In [4]:12". */
   readonly madeAt: string;
   readonly launches: number;
   readonly arrays: number;
@@ -32,14 +32,14 @@ export interface TapeRow {
   readonly findings: Counts | null;
 }
 
-/** Whether the next cell that is executed will be recorded, and what came of the last that was. */
+/** Whether the next executed cell will be recorded, and the result of the last one that was. */
 export interface NextCell {
   readonly state: "off" | "armed" | "recording";
   readonly tape: number | null;
   readonly message: string;
 }
 
-/** What stands beside one line of a cell; `launch` and `finding` are where a click leads. */
+/** A mark beside one line of a cell; a click opens `launch` and `finding`. */
 export interface Mark {
   readonly kind: "read" | "write" | "overwrite" | "lost-read" | "finding";
   readonly severity: "error" | "warning" | "info" | null;
@@ -51,7 +51,7 @@ export interface Mark {
 
 /** The marks of one cell, by line from 1. They hold for the text that was executed, and for no other. */
 export interface CellMarks {
-  /** The id of the cell; null where the kernel was not told: then its execution count says which it is. */
+  /** The id of the cell; null if the kernel was not told, in which case the execution count identifies it. */
   readonly cell: string | null;
   readonly count: number;
   readonly source: string;
@@ -60,7 +60,7 @@ export interface CellMarks {
   readonly lines: readonly { readonly line: number; readonly marks: readonly Mark[] }[];
 }
 
-/** How a run of checks on one tape stands; only what has changed is there. */
+/** The state of a run of checks on one tape; it contains only the fields that changed. */
 export interface RunState {
   readonly running?: boolean;
   readonly progress?: number;

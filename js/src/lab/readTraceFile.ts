@@ -1,4 +1,4 @@
-/** What the bytes of a trace file hold. No Jupyter in here. */
+/** Reads the bytes of a trace file. Independent of Jupyter. */
 import { TraceError } from "../trace/reader.js";
 import { isZip, readMember } from "./zip.js";
 

@@ -18,7 +18,7 @@ export type SessionState = "no-kernel" | "foreign" | "connecting" | "ready" | "a
 
 type Loss = readonly [how: string, state: "gone" | "dead"];
 
-/** What happens to a kernel, as it is told, and whether it comes back by itself. */
+/** The events of a kernel, as messages, and whether it comes back by itself. */
 const LOST: Readonly<Partial<Record<Kernel.Status, Loss>>> = {
   restarting: ["was restarted", "gone"],
   autorestarting: ["died", "gone"],
@@ -26,7 +26,7 @@ const LOST: Readonly<Partial<Record<Kernel.Status, Loss>>> = {
   terminating: ["was shut down", "dead"],
 };
 
-/** Milliseconds between looks at something that goes on in the kernel. */
+/** Milliseconds between updates while the kernel is busy. */
 const LOOK = 1_500;
 /** Milliseconds after which an idle kernel that has not answered is greeted again: it may have been starting, and heard nothing. */
 const GREET = 5_000;
@@ -37,12 +37,12 @@ const MENTION = /tapedebug/;
 
 export class TapeSession implements IDisposable {
   readonly changed: ISignal<this, void>;
-  /** What the kernel says without having been asked: the progress of runs. */
+  /** Messages that the kernel sends without a request: the progress of runs. */
   readonly news: ISignal<this, Answer>;
   /** The list of tapes has been brought up to date. */
   readonly listed: ISignal<this, void>;
   state: SessionState = "no-kernel";
-  /** What happened to the kernel that is gone: "was restarted", "died". */
+  /** The event that ended the kernel: "was restarted", "died". */
   lost = "";
   /** Which process answers; empty where none does. */
   process = "";
@@ -76,7 +76,7 @@ export class TapeSession implements IDisposable {
   constructor(
     readonly context: ISessionContext,
     private readonly label: () => string,
-    /** Whether the document has code that speaks of tapedebug: then a kernel that was there before may have it. */
+    /** True if the document contains code that mentions tapedebug: a kernel that was running before may have loaded it. */
     private readonly speaks: () => boolean = () => false,
   ) {
     this.changed = this.changedSignal;
@@ -98,7 +98,7 @@ export class TapeSession implements IDisposable {
     return this.label();
   }
 
-  /** Where the notebook is on the server. */
+  /** The path of the notebook on the server. */
   get path(): string {
     return this.context.path;
   }
@@ -151,7 +151,7 @@ export class TapeSession implements IDisposable {
     await this.ask({ type: "arm", on });
   }
 
-  /** While something goes on in the kernel and somebody watches, the list is looked at now and then. */
+  /** While the kernel is busy and the side bar is visible, the list is updated periodically. */
   private lookAgain(): void {
     clearTimeout(this.looking);
     const goesOn = this.busy || this.tapes.some((row) => row.recording || row.checking);
@@ -187,7 +187,7 @@ export class TapeSession implements IDisposable {
     });
   }
 
-  /** Asks about a tape what a panel asks for only when somebody looks at it. */
+  /** Sends a question of a panel about a tape. */
   askAbout(tape: number, question: Asked): Promise<Given> {
     return this.questions.ask({ tape, question });
   }
@@ -273,14 +273,14 @@ export class TapeSession implements IDisposable {
     return this.state === "gone" || this.state === "dead";
   }
 
-  /** The kernel goes. Of what is told of it until it is back, the first word is the true one. */
+  /** Ends the connection. The first event that is reported before the kernel is back is the cause. */
   private lose(...[how, state]: Loss): void {
     if (this.disposed || this.state === state) return;
     if (!this.lacking) this.lost = how;
     this.drop(state);
   }
 
-  /** After each execution in the kernel, whoever asked for it, there may be new tapes. */
+  /** After each execution in the kernel, by any client, there may be new tapes. */
   private overheard(_: ISessionContext, message: KernelMessage.IMessage): void {
     const content = message.content as { execution_state?: string; code?: string };
     if (message.header.msg_type === "execute_input") {
@@ -381,7 +381,7 @@ export class TapeSession implements IDisposable {
   }
 }
 
-/** What is said wherever a tape is shown whose kernel has gone. */
+/** The message for every tape whose kernel is gone. */
 export function becameOf({ state, name, lost }: TapeSession): string {
   if (state === "closed") return `${name} was closed.`;
   return `The kernel of this tape ${lost === "" ? "has gone" : lost}.`;

@@ -1,4 +1,4 @@
-/** The side bar: the live tapes of the notebook or console in front, worst news first in each row. */
+/** The side bar: the live tapes of the active notebook or console, with the worst findings first in each row. */
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import type { IDisposable } from "@lumino/disposable";
@@ -15,7 +15,7 @@ import { FACES } from "./toolbar.js";
 
 const ID = "tapedebug-sidebar";
 
-/** What stands in place of the list where there is no list, and what to do about it. */
+/** The message in place of the list if there is none, with what the user can do. */
 const EXPLAIN: Record<Exclude<SessionState, "ready">, string> = {
   "no-kernel": "There is no kernel. Choose one in the notebook's toolbar; a saved tape still shows in its cell.",
   foreign: "This kernel is not Python, and tapedebug is.",
@@ -26,12 +26,12 @@ const EXPLAIN: Record<Exclude<SessionState, "ready">, string> = {
   closed: "This notebook was closed.",
 };
 
-export class SideBar extends Widget {
+class SideBar extends Widget {
   private session: TapeSession | null = null;
   private watching: IDisposable | null = null;
-  /** How far the checks are that run for tabs of this page. */
+  /** Progress of the checks that tabs of this page run. */
   private readonly progress = new Map<number, number>();
-  /** What an action came to. */
+  /** The result of an action. */
   private told = "";
   private drawn = "";
 
@@ -64,7 +64,7 @@ export class SideBar extends Widget {
     await this.session?.diagnose(tape);
   }
 
-  /** The kernel is asked only while somebody looks. */
+  /** The kernel is queried only while the side bar is visible. */
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this.watch();
@@ -133,7 +133,7 @@ export class SideBar extends Widget {
     };
   }
 
-  /** Draws anew what has changed, and leaves the keyboard's focus where it was. */
+  /** Redraws what has changed, and keeps the keyboard focus. */
   private draw(): void {
     const { session } = this;
     const { state, lost, tapes, busy, next, error, name } = session ?? ({} as Partial<TapeSession>);

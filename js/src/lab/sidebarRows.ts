@@ -1,10 +1,10 @@
-/** What a row of the side bar says. */
+/** The texts of a row of the side bar. */
 import type { Verdict } from "../trace/types.js";
 import { type LevelBadge, levelBadge } from "../views/level.js";
 import { VERDICT_SIGNS } from "../views/phrases.js";
 import type { Counts, TapeRow } from "./protocol.js";
 
-export interface Badge {
+interface Badge {
   readonly kind: "error" | "warning" | "info" | "none";
   readonly text: string;
   readonly title: string;
@@ -16,7 +16,7 @@ const KINDS = [
   ["info", "i", "info"],
 ] as const;
 
-/** Findings by severity, worst first; none while nobody has looked at the tape. */
+/** Findings by severity, worst first; none before the tape has been diagnosed. */
 export function counts(findings: Counts | null): Badge[] {
   if (findings === null) return [];
   const badges = KINDS.filter(([kind]) => findings[kind] > 0).map(([kind, sign, word]) => ({
@@ -43,7 +43,7 @@ export function facts(row: TapeRow): string {
   return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
 }
 
-/** What goes on with a tape, in a few words; empty where nothing does. */
+/** Return the current activity on a tape in a few words; empty if there is none. */
 export function activity(row: TapeRow, diagnosing: boolean, progress: number | null): string {
   if (row.recording) return "● recording";
   if (diagnosing) return "… diagnosing";
@@ -51,7 +51,7 @@ export function activity(row: TapeRow, diagnosing: boolean, progress: number | n
   return row.checking ? "… running checks" : "";
 }
 
-/** The verdict of a diagnosis; null where nobody has asked for one. */
+/** The verdict of a diagnosis; null before the tape has been diagnosed. */
 export function verdict(row: TapeRow): LevelBadge | null {
   if (row.findings === null) return null;
   const known = Object.hasOwn(VERDICT_SIGNS, row.verdict) ? (row.verdict as Verdict) : "NOT CHECKED";

@@ -14,7 +14,7 @@ import type { ITapes, TapePlace } from "./tokens.js";
 
 void loadAllChunks().catch(() => undefined); // imported again when they are needed
 
-/** Which tape a tab shows; enough to find it again after the page was loaded anew. */
+/** The tape of a tab, with enough to find it again after the page is reloaded. */
 export interface TapeId {
   readonly path: string;
   readonly process: string;
@@ -22,8 +22,8 @@ export interface TapeId {
   readonly name: string;
 }
 
-/** What a tab says above the panel, and what can be done about it. */
-export interface Notice {
+/** The notice of a tab above the panel, with its actions. */
+interface Notice {
   readonly text: string;
   readonly action: "refresh" | "open" | null;
 }
@@ -43,7 +43,7 @@ export class TapePanel extends Widget {
   /** The kernel went, and the tape with it; where only the notebook was closed, it may come back. */
   private gone = false;
   private unmount: (() => void) | null = null;
-  /** What the kernel's list says of the tape, to see when it changes. */
+  /** The entry of the tape in the kernel's list, to detect changes. */
   private known: TapeRow | null = null;
   private launches = 0;
   private called: string;
@@ -73,7 +73,7 @@ export class TapePanel extends Widget {
     tapes.changed.connect(this.heardOf, this);
   }
 
-  /** Whether the tape is still there to be asked. */
+  /** True if the tape still exists in the kernel. */
   get alive(): boolean {
     return this.session?.state === "ready" && this.session.process === this.tapeId.process;
   }
@@ -82,7 +82,7 @@ export class TapePanel extends Widget {
     return title({ tape: this.tapeId.tape, name: this.called });
   }
 
-  /** What is kept of the tab for after a reload of the page. */
+  /** The state of the tab that is saved for a reload of the page. */
   get saved(): TapeId {
     return { ...this.tapeId, name: this.called };
   }
@@ -116,7 +116,7 @@ export class TapePanel extends Widget {
       checks: answer.checks,
       canRun: true,
       ...(first ? { mask: answer.mask } : {}),
-      ...(this.store.get("canRun") ? {} : { status: "" }), // it was of the kernel that had gone
+      ...(this.store.get("canRun") ? {} : { status: "" }), // it belonged to the previous kernel
     });
     this.called = nameOf(answer.trace) ?? this.called;
     this.launches = launchesOf(answer.trace);

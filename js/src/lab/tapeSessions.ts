@@ -72,7 +72,7 @@ class Tapes implements ITapes {
   }
 }
 
-/** Whether a notebook has code that speaks of tapedebug; of a console nothing is known before it runs some. */
+/** True if a notebook contains code that mentions tapedebug; for a console, this is unknown before it runs code. */
 function speaks(host: TapeHost): boolean {
   const cells = "context" in host ? host.content.model?.cells : undefined;
   if (cells === undefined) return false;

@@ -4,7 +4,7 @@ import { Token } from "@lumino/coreutils";
 import type { ISignal } from "@lumino/signaling";
 import type { TapeSession } from "./session.js";
 
-/** What has a kernel whose tapes can be looked at. */
+/** A document with a kernel whose tapes can be shown. */
 export type TapeHost = NotebookPanel | ConsolePanel;
 
 export interface ITapes {
@@ -12,7 +12,7 @@ export interface ITapes {
   readonly current: TapeSession | null;
   /** Another notebook or console came to the front. What happens within one, its session says. */
   readonly currentChanged: ISignal<ITapes, TapeSession | null>;
-  /** All sessions, and what tells of a new one and of each change within one. */
+  /** All sessions, with signals for a new one and for each change within one. */
   readonly sessions: readonly TapeSession[];
   readonly changed: ISignal<ITapes, TapeSession>;
   of(host: TapeHost): TapeSession;
@@ -21,7 +21,7 @@ export interface ITapes {
 
 export const ITapes = new Token<ITapes>("tapedebug:ITapes", "The live tapes of the kernels of notebooks and consoles.");
 
-/** Where in a tape a tab opens. */
+/** The place in a tape at which a tab opens. */
 export interface TapePlace {
   readonly launch: number | null;
   readonly finding: number | null;

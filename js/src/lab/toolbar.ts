@@ -23,7 +23,7 @@ export const FACES: Readonly<Record<NextCell["state"], { sign: string; text: str
   recording: { sign: "●", text: "Recording …", title: "This cell is being recorded on a tape" },
 };
 
-export class RecordButton extends Widget {
+class RecordButton extends Widget {
   private readonly button: HTMLButtonElement;
 
   constructor(

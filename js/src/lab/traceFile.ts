@@ -15,7 +15,7 @@ import { ITapeSettings } from "./tokens.js";
 
 void loadAllChunks().catch(() => undefined); // imported again when they are needed
 
-export class TraceFile extends Widget {
+class TraceFile extends Widget {
   private unmount: (() => void) | null = null;
   private readonly store = new PanelStore();
   /** Counts attempts: one that ends late must not replace a newer one. */

@@ -1,4 +1,4 @@
-/** Opens live tapes in tabs of the main area, and opens those tabs again after the page was loaded anew. */
+/** Opens live tapes in tabs of the main area, and restores those tabs after the page is reloaded. */
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { MessageLoop } from "@lumino/messaging";

@@ -10,7 +10,9 @@ const ZIP64 = 0xffffffff;
 const STORED = 0;
 const DEFLATED = 8;
 
-/** How much smaller than its text a member may be, and what is inflated whatever the ratio: as `tapedebug/trace/_file.py`. */
+/**
+ * The highest compression ratio of a member, and the size up to which any ratio is accepted, as in `tapedebug/trace/_file.py`.
+ */
 const RATIO = 100;
 const SMALL = 1 << 20;
 

@@ -118,7 +118,7 @@ export interface TraceColumns {
   readonly versions: VersionColumns;
   readonly summaries: SummaryColumns;
   readonly histograms: HistogramColumns;
-  /** What many launches have in common is there once. */
+  /** Values that many launches share are stored once. */
   readonly strings: readonly string[];
   readonly places: readonly Place[];
   readonly dims: readonly (readonly number[])[];

@@ -15,8 +15,8 @@ function isCompressed(data: unknown): data is Compressed {
 }
 
 /**
- * What a panel can be handed, of a trace as it was saved. What is not sealed stays as it is; of what is damaged there is the
- * error, which the panel shows.
+ * Return a saved trace in a form that panels accept. Data that is not compressed stays as it is; for damaged data, the error is
+ * returned, which the panel shows.
  */
 export async function decompress(data: unknown): Promise<unknown> {
   if (!isCompressed(data)) return data;

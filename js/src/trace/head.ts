@@ -1,8 +1,8 @@
-/** What there is little of in a trace (arrays, kernels, findings, checks, events), checked as it is read. */
+/** Reads the small fields of a trace (arrays, kernels, findings, checks, events), with checks. */
 import { clip, isRecord, type Raw, type Reader } from "./reader.js";
 import type * as T from "./types.js";
 
-export const VERDICTS = ["AGREE", "WRONG", "UNDECIDABLE", "KINK", "NONDETERMINISTIC", "NOT CHECKED"] as const;
+const VERDICTS = ["AGREE", "WRONG", "UNDECIDABLE", "KINK", "NONDETERMINISTIC", "NOT CHECKED"] as const;
 const ROLES = ["input", "intermediate", "output", "constant"] as const;
 const SEVERITIES = ["error", "warning", "info"] as const;
 const EVENTS = ["backward", "zero", "read", "write", "reset"] as const;
@@ -37,7 +37,7 @@ export function readHead(r: Reader, raw: Raw, known: { launches: number; scopes:
   };
 }
 
-/** How much there is of what other fields refer to by position. */
+/** The sizes of the lists that other fields refer to by position. */
 export interface Limits {
   readonly kernels: number;
   readonly arrays: number;

@@ -11,9 +11,9 @@ import { describe, isRecord, type Raw, Reader, TraceError } from "./reader.js";
 import type * as T from "./types.js";
 import { isPacked, type Packed } from "./unpack.js";
 
-export const FORMAT = "tapedebug-trace";
-export const SCHEMA = 1;
-/** What a column can hold. */
+const FORMAT = "tapedebug-trace";
+const SCHEMA = 1;
+/** The largest value of a column. */
 const MAX_INT = 2 ** 31 - 1;
 
 /**
@@ -42,9 +42,9 @@ export function openJson(data: unknown): TraceModel {
   return new TraceModel(head, columnsOf(trace), problems);
 }
 
-export interface Parsed {
+interface Parsed {
   readonly trace: T.CheckedTrace;
-  /** What was wrong with the data and has been left out or replaced; empty for a sound trace. */
+  /** Errors in the data, which was left out or replaced; empty for a sound trace. */
   readonly problems: readonly string[];
 }
 

@@ -24,7 +24,7 @@ import type {
 } from "./types.js";
 
 const SEVERITY_ORDER = { error: 0, warning: 1, info: 2 } as const;
-/** Launches that are kept as objects: what is looked at again and again is near the selection. */
+/** Number of launches that are cached as objects: most accesses are near the selection. */
 const MOST_KEPT = 512;
 
 /** Launches of one name, or from one place of the calling code. */
@@ -42,7 +42,7 @@ export class TraceModel {
   /** Findings, worst first; equal ones stay in the trace's order. */
   readonly findings: readonly Finding[];
   readonly scopeDepth: readonly number[];
-  /** What the panel has to say about the data itself: fields that were left out because they made no sense. */
+  /** Messages about the data itself: fields that were left out because they were invalid. */
   readonly problems: readonly string[];
   private readonly byLabel = new Map<string, number>();
   private readonly byLaunch = new Map<number, Finding[]>();
@@ -158,7 +158,7 @@ export class TraceModel {
     return low > first ? low - 1 : -1;
   }
 
-  /** How many versions of all arrays have met a fate. */
+  /** Return the number of versions of all arrays with a status. */
   countStatus(status: VersionStatus): number {
     const code = STATUSES.indexOf(status);
     let count = 0;
@@ -325,7 +325,7 @@ function groups(column: Int32Array, names: readonly string[]): LaunchGroup[] {
   return found.filter(({ count }) => count > 0);
 }
 
-/** How many scopes are around each; parents may come in any order. */
+/** Return the nesting depth of each scope; parents may come in any order. */
 function depths(scopes: readonly Scope[]): number[] {
   const result = new Array<number>(scopes.length).fill(-1);
   for (let id = 0; id < scopes.length; id++) {

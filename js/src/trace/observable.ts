@@ -1,5 +1,5 @@
-/** A plain object that tells when its fields change. All the state of a panel is in two of these. */
-export type Listener<S> = (changed: ReadonlySet<keyof S>) => void;
+/** A plain object that notifies listeners when its fields change. All state of a panel is in two of these. */
+type Listener<S> = (changed: ReadonlySet<keyof S>) => void;
 
 export class Observable<S extends object> {
   private state: S;
@@ -17,7 +17,7 @@ export class Observable<S extends object> {
     return this.state[key];
   }
 
-  /** Changes fields; listeners hear once, of those that really differ, and of nothing if none does. */
+  /** Changes fields. Listeners are called once, with the fields whose values differ, and not at all if none does. */
   set(patch: Partial<S>): void {
     const changed = new Set<keyof S>();
     for (const key of Object.keys(patch) as (keyof S)[]) {

@@ -1,4 +1,4 @@
-/** What a panel is handed as a trace, and the model of it. */
+/** Reads the data that a panel receives as a trace. */
 import { TraceModel } from "./model.js";
 import { describe, isRecord, type Raw, TraceError } from "./reader.js";
 import { FORMAT, isPacked, unpack } from "./unpack.js";
@@ -22,7 +22,7 @@ function saidOf(data: unknown): string {
   return `of the format ${describe(head.format)}, not "${FORMAT}"`;
 }
 
-/** What there is little of (name, verdict, arrays, findings), not checked. */
+/** The small fields (name, verdict, arrays, findings), not checked. */
 export function headOf(data: unknown): Raw {
   return isPacked(data) ? data.head : {};
 }

@@ -1,7 +1,7 @@
 /** Questions that are under way: each has a number, which its answer repeats. */
 import { type Answer, Unanswered } from "./store.js";
 
-/** What the kernel says: `{type: "answer", request, data}` with buffers, or `{type: "refused", request, message}`. */
+/** Messages of the kernel: `{type: "answer", request, data}` with buffers, or `{type: "refused", request, message}`. */
 interface Reply {
   readonly type?: unknown;
   readonly request?: unknown;

@@ -1,6 +1,6 @@
 /**
- * What a panel shares with its surroundings. A notebook widget, a side bar and a report fill the same fields; only the widget
- * has a kernel behind it (`canRun`).
+ * The state that a panel shares with its host. A notebook widget, a side bar and a report fill the same fields; only the widget
+ * has a kernel (`canRun`).
  */
 import { Observable } from "./observable.js";
 
@@ -13,15 +13,15 @@ export interface Selection {
   readonly array: number | string | null;
   readonly version: number | null;
   readonly finding: number | null;
-  /** The pair whose Jacobian is looked at. */
+  /** The pair whose Jacobian is shown. */
   readonly pair: MaskEntry | null;
 }
 
 export const NOTHING: Selection = { launch: null, array: null, version: null, finding: null, pair: null };
 
 /**
- * What a panel asks for only when somebody looks at it. A kernel computes the answer; a report and a saved notebook carry those
- * that were asked before they were written.
+ * Data that a panel requests when it is first shown. A kernel computes the answer; reports and saved notebooks contain the
+ * answers that were requested before they were written.
  */
 export type Question = { readonly type: string } & Readonly<Record<string, unknown>>;
 
@@ -64,7 +64,7 @@ export class Unanswered extends Error {
   override readonly name = "Unanswered";
 }
 
-/** Whether an error is an `Unanswered`, of this bundle or of another: parts of a panel have a class of their own. */
+/** True if an error is an `Unanswered`, of this bundle or of another: chunks have their own copy of the class. */
 export function isUnanswered(error: unknown): error is Unanswered {
   return error instanceof Error && error.name === "Unanswered";
 }

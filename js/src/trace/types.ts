@@ -50,7 +50,7 @@ export interface Access {
   readonly column: number;
   readonly endColumn: number;
   readonly needed: boolean;
-  /** Of the function that it is in, which the kernel calls; empty in the kernel itself. */
+  /** The file of the function that contains the access, if the kernel calls one; empty in the kernel itself. */
   readonly file: string;
 }
 
@@ -213,7 +213,7 @@ export interface Backward {
   readonly order: ArrayLike<number>;
 }
 
-/** What there is little of. Launches and versions, of which there may be millions, are columns: see `columns.ts`. */
+/** The small fields of a trace. Launches and versions, of which there may be millions, are columns: see `columns.ts`. */
 export interface Trace {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;
@@ -229,7 +229,7 @@ export interface Trace {
   readonly backward: Backward;
   readonly events: readonly TapeEvent[];
   readonly eventsDropped: number;
-  /** What was left out of the trace, in sentences. */
+  /** Sentences about what the trace leaves out. */
   readonly notes: readonly string[];
 }
 

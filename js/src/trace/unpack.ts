@@ -13,7 +13,7 @@ import { describe, isRecord, type Raw, Reader, TraceError } from "./reader.js";
 import type { Scope, Trace } from "./types.js";
 
 export const FORMAT = "tapedebug-columns";
-export const SCHEMA = 1;
+const SCHEMA = 1;
 
 /** Launches that one panel takes on, and scopes; several times what it is made for. */
 const MOST_LAUNCHES = 4_000_000;
@@ -29,7 +29,7 @@ export interface Packed {
   readonly columns: Readonly<Record<string, Bytes>>;
 }
 
-export interface Unpacked {
+interface Unpacked {
   readonly trace: Trace;
   readonly columns: TraceColumns;
   readonly problems: readonly string[];
@@ -229,7 +229,7 @@ class ColumnReader {
     this.specs = isRecord(head.columns) ? head.columns : {};
   }
 
-  /** How many entries a column has, by its own account; whether they are there is seen when it is read. */
+  /** The number of entries that a column claims to have; it is checked when the column is read. */
   length(name: string, most = MOST_ENTRIES): number {
     const spec = Object.hasOwn(this.specs, name) ? this.specs[name] : undefined;
     const length = isRecord(spec) ? spec.length : undefined;
@@ -294,7 +294,7 @@ class ColumnReader {
     return target;
   }
 
-  /** What gives the entries of a column, in order. */
+  /** The source of a column's entries, in order. */
   private numbers(name: string, length: number): (i: number) => number {
     const found = this.length(name);
     if (found !== length) {

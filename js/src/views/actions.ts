@@ -1,4 +1,4 @@
-/** The few things that can be done from several places: going to a launch, a version, a finding, and back to who wrote a value. */
+/** Actions that several views share: selecting a launch, a version or a finding, and following a value to its writer. */
 import type { Arg, Finding, Launch, Version } from "../trace/types.js";
 import { findingPlace } from "./findingPlace.js";
 import { historyOf } from "./history.js";
@@ -10,7 +10,7 @@ export function selectLaunch(panel: Panel, launch: number | null, backward = fal
   const clamped = launch === null ? null : Math.max(0, Math.min(panel.model.launchCount - 1, launch));
   panel.view.set({ tab: "launch", backward, line: null, adjoint: false });
   const array = panel.model.arrayId(panel.store.get("selection").array);
-  // who watches an array while the launches go by sees the version of then
+  // while the user steps through the launches, the selected array shows its version at that launch
   const version = array === null || clamped === null ? null : panel.model.versionAt(array, clamped);
   panel.store.select(version ? { launch: clamped, version: version.version } : { launch: clamped });
   const found = panel.model.launch(clamped);

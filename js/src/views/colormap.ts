@@ -30,7 +30,7 @@ export function mixed(page: Rgb, ink: Rgb, share: number): Rgb {
 }
 
 /** Between which numbers a picture has its colours; from `base`, which has that of the page, to `top` on either side. */
-export interface HeatScale {
+interface HeatScale {
   readonly base: number;
   readonly top: number;
 }

@@ -1,4 +1,4 @@
-/** What a finding was measured by, in words: a finding's evidence is data of any shape, and text of anybody. */
+/** The evidence of a finding in words: it is data of any shape, and may contain any text. */
 import type { Finding } from "../trace/types.js";
 import { selectLaunch } from "./actions.js";
 import { type Child, h, link } from "./dom.js";

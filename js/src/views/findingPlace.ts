@@ -1,11 +1,11 @@
-/** Where on the tape a finding is: the launch that one goes to, and the array to look at there. Pure. */
+/** Where a finding is on the tape: the launch to select, and the array to show there. Pure. */
 import { evidenceLaunch, type TraceModel } from "../trace/model.js";
 import type { Finding, Launch, Place } from "../trace/types.js";
 
-export interface FindingPlace {
+interface FindingPlace {
   readonly launch: number | null;
   readonly array: number | null;
-  /** Who read values and who overwrote them, where the finding is about such a pair. */
+  /** The launches that read and overwrote values, if the finding is about such a pair. */
   readonly pair: readonly [reader: number, overwriter: number] | null;
 }
 
@@ -48,7 +48,7 @@ function samePlace(one: Place | null, other: Place): boolean {
   return one !== null && one.file === other.file && one.line === other.line;
 }
 
-/** More launches than this are not searched for one that nobody has named. */
+/** Launches that are searched at most, if the finding names none. */
 const MOST_SEARCHED = 500;
 
 function anywhere(model: TraceModel, finding: Finding): number | null {

@@ -119,7 +119,7 @@ class List {
     return element;
   }
 
-  /** Many of one rule, made when they are looked at. */
+  /** Several findings of one rule, built when the list is opened. */
   private fold(findings: readonly Finding[]): HTMLElement {
     const worst = findings[0]?.severity ?? "info";
     const body = h("div", { class: "td-fold-body" });
@@ -226,7 +226,7 @@ function headOf(panel: Panel, finding: Finding): HTMLButtonElement {
   return element;
 }
 
-/** What only the chosen finding shows: its evidence, and the way to all that it names. */
+/** Details of the selected finding: its evidence, and links to everything it names. */
 function details(panel: Panel, finding: Finding | null): Child[] {
   if (!finding) return [];
   const evidence = evidenceView(panel, finding);

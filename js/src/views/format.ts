@@ -83,7 +83,7 @@ export function short(text: string, most = 40): string {
   return line.length <= most ? line : `${line.slice(0, most - 1)}…`;
 }
 
-/** What a tape is called: its name and its number, the number alone where nobody named it. */
+/** Return the title of a tape: its name and number, or the number alone. */
 export function tapeTitle(name: string, id: number | string): string {
   const numbered = `tape ${id}`;
   if (/^(tape( \d+)?)?$/.test(name)) return numbered;

@@ -1,6 +1,6 @@
 /** Keys of a grid of cells: arrows move, Home and End go to the ends of a row, Space switches, Enter opens. */
 
-export interface GridCell {
+interface GridCell {
   readonly element: HTMLElement;
   readonly act: { toggle(): void; open(): void };
 }

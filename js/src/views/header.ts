@@ -12,7 +12,7 @@ import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
 
 const MOST_NOTES = 20;
 
-export interface Header {
+interface Header {
   readonly element: HTMLElement;
   focusSearch(): void;
 }
@@ -56,7 +56,7 @@ function title(panel: Panel): HTMLElement {
   );
 }
 
-/** What the verdict means and how far it reaches, in full. */
+/** The meaning and the coverage of the verdict, in full. */
 function whatWasChecked(panel: Panel): HTMLElement {
   const { model, store, lifetime } = panel;
   const body = h("div", { class: "td-checked-body" });
@@ -83,7 +83,7 @@ function whatWasChecked(panel: Panel): HTMLElement {
       ),
     );
   };
-  summary.addEventListener("click", fill); // before it opens: nobody is to see it empty
+  summary.addEventListener("click", fill); // before it opens, so that it is never shown empty
   element.addEventListener("focusout", (event) => {
     const next = event.relatedTarget;
     if (next instanceof Node && !element.contains(next)) element.open = false;
@@ -112,7 +112,7 @@ function helpButton(toggle: () => void): HTMLElement {
   return button("?", toggle, { class: "td-button td-round", name: "keyboard help", title: "keyboard (?)" });
 }
 
-/** What needs a kernel is there but off where there is none, and says why. */
+/** Buttons that need a kernel; without one they are disabled, with the reason as their title. */
 function kernelTools(panel: Panel): HTMLElement[] {
   const { store, lifetime } = panel;
   const exporting = button("Export report", () => store.exportReport(), { class: "td-button" });

@@ -1,17 +1,17 @@
 /**
- * Says when a kernel is silent while it should work. Not every host tells a widget that its kernel has died, so the kernel gives
- * a sign of life every second (`beat`), and here its absence is noticed.
+ * Reports that a kernel is silent while it should work. Not every host tells a widget that its kernel has died, so the kernel
+ * sends a heartbeat every second (`beat`), whose absence is detected here.
  */
 import type { Panel } from "./state.js";
 
 /** Seconds without a sign of life after which a run may be lost. */
 export const QUIET = 12;
-/** Seconds after which a press of *Run* should have been heard. */
+/** Seconds within which the kernel should confirm a press of *Run*. */
 export const UNHEARD = 6;
 
 const NEWS = ["beat", "progress", "checks", "running", "trace"] as const;
 
-/** Where a run stands as far as this panel can know. */
+/** The state of a run, as far as this panel can know. */
 export interface Silence {
   readonly seconds: number;
   readonly text: string;
@@ -37,7 +37,7 @@ export class Heartbeat {
     this.listen();
   }
 
-  /** Something was heard, or there is something new to wait for. */
+  /** Restarts the wait, after a message or a new request. */
   private listen(): void {
     const { running, asked } = this.panel.store.value;
     this.heard = Date.now();

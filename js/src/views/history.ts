@@ -1,4 +1,4 @@
-/** Where somebody has been: the selections, to go back and forward through, and the chain of "who wrote this?". */
+/** The history of selections, with back and forward, and the chain of "who wrote this?". */
 import type { Selection } from "../trace/store.js";
 import type { Version } from "../trace/types.js";
 import type { CodeLine, Panel, ViewState } from "./state.js";
@@ -14,20 +14,20 @@ interface Entry {
   readonly line: CodeLine | null;
 }
 
-/** One step of the provenance: a version that a launch read, and who wrote it (null: nobody on the tape). */
+/** One step of the chain: a version that a launch read, and its writer (null: it was not written on the tape). */
 export interface Step {
   readonly array: number;
   readonly version: number;
   readonly launch: number | null;
 }
 
-export interface Provenance {
+interface Provenance {
   /** The launch whose values were asked about; null where it was a version by itself. */
   readonly from: number | null;
   readonly steps: readonly Step[];
 }
 
-export class SelectionHistory {
+class SelectionHistory {
   /** The last walk back through the writers. */
   provenance: Provenance | null = null;
   private entries: Entry[];
@@ -67,7 +67,7 @@ export class SelectionHistory {
     this.panel.announce(launch === null ? "nothing selected" : `launch ${launch}${backward ? ", backward pass" : ""}`);
   }
 
-  /** Notes a step of the provenance; it goes on where the one before ended, else it begins anew at the selected launch. */
+  /** Adds a step; it continues the chain if the selection is on it, else it begins a new one at the selected launch. */
   wrote(version: Version): void {
     const from = this.panel.view.get("tab") === "array" ? null : this.panel.store.get("selection").launch;
     const step: Step = { array: version.array, version: version.version, launch: version.writtenBy };
@@ -76,7 +76,7 @@ export class SelectionHistory {
     this.provenance = { from: this.provenance && here >= 0 ? this.provenance.from : from, steps: [...steps, step] };
   }
 
-  /** How many steps of a chain lead to what is selected now; -1 where it is not on the chain. */
+  /** Return the number of steps from the start of a chain to the selection; -1 if the selection is not on it. */
   position(provenance: Provenance): number {
     const { launch, array, version } = this.panel.store.get("selection");
     const key = this.panel.model.arrayId(array);
@@ -94,7 +94,7 @@ export class SelectionHistory {
     return { selection: this.panel.store.get("selection"), tab, backward, line };
   }
 
-  /** What is done in one go, in several steps, is one entry. */
+  /** Changes within one task are one entry. */
   private note(): void {
     if (this.going || this.scheduled) return;
     this.scheduled = true;

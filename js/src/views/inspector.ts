@@ -84,7 +84,7 @@ function tabButtons(panel: Panel): HTMLElement[] {
   });
 }
 
-/** What a tab shows, and of which version it shows the values. */
+/** The content of a tab, and the version whose values it shows. */
 interface Tab {
   readonly parts: readonly Child[];
   readonly array: number | null;

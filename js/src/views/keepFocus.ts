@@ -1,4 +1,4 @@
-/** What is drawn anew must not throw out whoever walks through it with the keyboard. */
+/** Keeps the keyboard focus in place when content is redrawn. */
 
 /** Runs `render`, which replaces what is in a box; the focus then is on what stands where it was, at least on the box. */
 export function keepFocus(box: HTMLElement, render: () => void): void {

@@ -41,7 +41,7 @@ export function bindKeyboard(panel: Panel, stage: Stage, focusSearch: () => void
     event.stopPropagation();
     if (!taken) act?.();
   };
-  // JupyterLab listens on the document while the event goes down, and has commands on j, k and f: be there before it.
+  // JupyterLab listens in the capture phase, with commands on j, k and f: the window's listener runs before it
   window.addEventListener("keydown", onKey, true);
   panel.lifetime.add(() => window.removeEventListener("keydown", onKey, true));
 }
@@ -56,7 +56,7 @@ function clear(panel: Panel): void {
   else panel.store.set({ selection: NOTHING });
 }
 
-/** What has keys of its own, as grids and maps have, names them in `data-td-keys`. */
+/** Elements with keys of their own, such as grids and maps, list them in `data-td-keys`. */
 function takesItself(target: EventTarget | null, key: string): boolean {
   const owner = target instanceof Element ? target.closest("[data-td-keys]") : null;
   return owner?.getAttribute("data-td-keys")?.split(" ").includes(key) ?? false;

@@ -1,4 +1,4 @@
-/** What the signs of the shown view mean, and the scale of the colours. */
+/** The legend of the shown view, and the scale of the colours. */
 import { h, replace, svg } from "./dom.js";
 import { whole } from "./format.js";
 import { type ColourScale, colourScale } from "./lanes/colourScale.js";

@@ -5,9 +5,9 @@ import { VERDICT_SIGNS } from "./phrases.js";
 
 export type Level = "good" | "warning" | "error" | "unknown";
 
-export type Counts = Readonly<Record<Severity, number>>;
+type Counts = Readonly<Record<Severity, number>>;
 
-export const NO_FINDINGS: Counts = { error: 0, warning: 0, info: 0 };
+const NO_FINDINGS: Counts = { error: 0, warning: 0, info: 0 };
 
 export function countOf(findings: readonly { readonly severity: Severity }[]): Counts {
   const counts = { ...NO_FINDINGS };
@@ -16,7 +16,7 @@ export function countOf(findings: readonly { readonly severity: Severity }[]): C
 }
 
 /** Only what was asked for, is covered and agrees is good; a warning among the findings is seen from afar. */
-export function levelOf(verdict: Verdict, findings: Counts = NO_FINDINGS, partial = false): Level {
+function levelOf(verdict: Verdict, findings: Counts = NO_FINDINGS, partial = false): Level {
   if (verdict === "WRONG" || findings.error > 0) return "error";
   if (findings.warning > 0) return "warning";
   if (verdict === "NOT CHECKED") return "unknown";

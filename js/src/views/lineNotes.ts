@@ -1,4 +1,4 @@
-/** What is said beside each line of a kernel's source, as seen from one launch. Pure. */
+/** Notes beside each line of a kernel's source, as seen from one launch. Pure. */
 import { LOST, PRESERVED } from "../trace/columns.js";
 import type { TraceModel } from "../trace/model.js";
 import type { Arg, Code, Kernel, Launch, Summary } from "../trace/types.js";
@@ -161,7 +161,7 @@ export interface GeneratedLine {
   readonly origin: number | null;
 }
 
-export interface AdjointText {
+interface AdjointText {
   /** The lines that come from the asked line; all of them where the text does not say. */
   readonly lines: readonly GeneratedLine[];
   readonly whole: boolean;

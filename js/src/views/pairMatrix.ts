@@ -24,9 +24,9 @@ import { followRuns, isPending } from "./pendingPairs.js";
 import { NEEDS_KERNEL, runButton } from "./runButton.js";
 import type { Panel } from "./state.js";
 
-/** A matrix of more cells than this would be slow to lay out and is not looked at cell by cell. */
+/** Above this number of cells, a matrix is not drawn: it would be slow to lay out, and unreadable. */
 const MOST_CELLS = 2_000;
-/** Pairs of many launches that one press switches on, at most: so many results one still waits for. */
+/** The most pairs of many launches that one press switches on. */
 const MOST_SWITCHED = 20_000;
 
 /** The Jacobian view of a panel. */
@@ -39,14 +39,14 @@ export function jacobianOf(panel: Panel): JacobianShell {
 }
 
 /** Opens the Jacobian of a pair. */
-export function openPair(panel: Panel, pair: MaskEntry): void {
+function openPair(panel: Panel, pair: MaskEntry): void {
   const [launch, input, output] = pair;
   panel.view.set({ tab: "jacobian", backward: false, line: null, adjoint: false });
   panel.store.select(launch === null ? { pair } : { pair, launch });
   panel.announce(`Jacobian of ${short(output)} by ${short(input)}`);
 }
 
-/** What of the matrix is looked at; only this panel's own business. */
+/** The state of the matrix that belongs to this panel alone. */
 interface Looks {
   /** All launches of the selected one's kernel, not it alone. */
   together: boolean;
@@ -306,7 +306,7 @@ function controls(panel: Panel, shown: readonly (Grid | null)[], run: HTMLElemen
   return h("div", { class: "td-controls" }, run, all, none, h("span", { class: "td-empty" }, note));
 }
 
-/** How many pairs a run would recompute, and of how many: all that were checked, those shown, and those of the mask. */
+/** The number of pairs that a run would recompute, and the total: all that were checked, are shown, or are in the mask. */
 function countWith({ model, store }: Panel, shown: ReadonlySet<string>): { chosen: number; total: number } {
   const chosen = new Set(store.get("mask").map(entryKey));
   const total = new Set([...chosen, ...shown, ...allChecks(model, store.get("checks")).keys()]);

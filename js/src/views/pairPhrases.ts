@@ -1,4 +1,4 @@
-/** What a cell of the mask says: in the cell, on hover, and to a screen reader. Pure. */
+/** The texts of a cell of the matrix: in the cell, on hover, and for screen readers. Pure. */
 import type { Check, Verdict } from "../trace/types.js";
 import { number, plural, seconds, short } from "./format.js";
 import { type Cell, type Grid, slopesText, WORST_FIRST } from "./pairs.js";
@@ -46,7 +46,7 @@ function counts(checks: readonly Check[]): string {
   return [...parts, ...(open > 0 ? [`${open} not run`] : [])].join(", ");
 }
 
-/** Of a verdict that decides nothing, why. */
+/** The reason of a verdict that decides nothing. */
 function why(check: Check): string {
   if (hasSlopes(check)) return slopesText(check.left, check.right);
   const undecided = check.verdict === "UNDECIDABLE" || check.verdict === "NOT CHECKED";

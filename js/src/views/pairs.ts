@@ -11,7 +11,7 @@ export function entryKey([launch, input, output]: MaskEntry): CheckKey {
   return checkKey(launch, input, output);
 }
 
-/** What came back from a run, checked; entries that make no sense are left out. */
+/** Return the results of a run, checked; invalid entries are left out. */
 export function readChecks(raw: readonly unknown[], launches: number): Check[] {
   const reader = new Reader();
   const checks: Check[] = [];
@@ -66,8 +66,8 @@ export function judgement(model: TraceModel, newer: readonly unknown[]): { verdi
   return { verdict, summary: summary.replace(/\.$/, "") };
 }
 
-/** What could be checked of a launch that no check names yet: arguments with a gradient, read × written. */
-export function possiblePairs(model: TraceModel, index: number | null): Check[] {
+/** Return the pairs of a launch that no check names yet: arguments with a gradient, read × written. */
+function possiblePairs(model: TraceModel, index: number | null): Check[] {
   const launch = model.launch(index);
   if (launch?.kind !== "kernel") return [];
   const differentiable = launch.args.filter((arg) => model.array(arg.array)?.requiresGrad);
@@ -90,7 +90,7 @@ export function toggled(mask: readonly MaskEntry[], entries: readonly MaskEntry[
 }
 
 /** Launches of one kernel of which a matrix is shown together; of more, this many, evenly spaced. */
-export const MOST_TOGETHER = 500;
+const MOST_TOGETHER = 500;
 
 export interface Together {
   /** The launches of which pairs are shown. */
@@ -118,7 +118,7 @@ export interface Cell {
   readonly output: string;
   readonly entries: readonly MaskEntry[];
   readonly checks: readonly Check[];
-  /** What is shown: the worst of them. */
+  /** The check that is shown: the worst one. */
   readonly worst: Check;
 }
 

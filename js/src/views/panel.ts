@@ -23,7 +23,7 @@ import { watchTheme } from "./theme.js";
 const NARROW = 980;
 const TIGHT = 560;
 
-export interface PanelOptions {
+interface PanelOptions {
   /** Take the host's height instead of one of its own. */
   readonly fill?: boolean;
   /** Called with each panel that was made: once for every trace that is shown. */

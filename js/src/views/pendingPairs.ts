@@ -6,7 +6,7 @@ import type { Panel } from "./state.js";
 
 interface Run {
   readonly asked: ReadonlySet<CheckKey>;
-  /** What was known of each pair when the run began. */
+  /** The check of each pair when the run began. */
   readonly before: ReadonlyMap<CheckKey, string>;
 }
 
@@ -39,7 +39,7 @@ export function followRuns(panel: Panel): void {
   );
 }
 
-/** Whether a pair is part of the run, and has no result of it yet. */
+/** True if a pair is part of the run and has no result of it yet. */
 export function isPending(panel: Panel, pair: MaskEntry): boolean {
   const run = panel.store.get("running") ? RUNS.get(panel.view) : undefined;
   const key = entryKey(pair);

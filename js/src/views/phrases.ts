@@ -43,7 +43,7 @@ export function messageParts(message: string): { readonly cause: string; readonl
   return { cause: sentences.slice(0, at).join(" "), effect: sentences.slice(at).join(" ") };
 }
 
-/** What happened to a version, in one sentence. */
+/** Return the fate of a version in one sentence. */
 export function fate(model: TraceModel, version: Version): string {
   const { overwrittenBy, neededBy, status } = version;
   const several = neededBy.length > 1;

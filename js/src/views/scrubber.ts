@@ -6,7 +6,7 @@ import type { Panel } from "./state.js";
 
 /** Launches a second. */
 const SPEEDS = [1, 4, 15, 60] as const;
-/** Who wants less motion gets one step a second, whatever the speed. */
+/** With reduced motion, one step a second, whatever the speed. */
 const CALM = 1;
 
 export function buildScrubber(panel: Panel): HTMLElement {
@@ -79,7 +79,7 @@ function playControls(panel: Panel): HTMLElement[] {
     play.setAttribute("aria-pressed", "false");
   };
   const tick = (): void => {
-    // somebody went elsewhere, or it is at the end
+    // the selection was changed, or it is at the end
     if (now() !== due || due === lastTime(panel)) {
       stop();
       return;

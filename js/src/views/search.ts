@@ -8,25 +8,25 @@ import type { Panel } from "./state.js";
 
 /** Results that are listed; the rest is counted. */
 const MOST = 12;
-/** Candidates that one search looks at, so that a key never waits: arrays, findings and lines may be many thousands. */
+/** The most candidates of one search, so that typing stays fast: there may be many thousands of arrays, findings and lines. */
 const MOST_LOOKED_AT = 50_000;
 
-export interface Result {
+interface Result {
   readonly kind: "array" | "kernel" | "finding" | "line" | "launch" | "code";
   readonly text: string;
   readonly note: string;
   readonly go: () => void;
 }
 
-export interface Matches {
+interface Matches {
   readonly results: readonly Result[];
-  /** How many there are in all, with those that are not listed. */
+  /** The number of all matches, with those that are not listed. */
   readonly total: number;
-  /** Not everything was looked at. */
+  /** The search stopped before it had seen everything. */
   readonly capped: boolean;
 }
 
-/** Collects matches without making those that nobody will see. */
+/** Collects matches without building those that are not shown. */
 class Collector {
   private readonly ranks: [Result[], Result[]] = [[], []];
   private looked = 0;
@@ -54,7 +54,7 @@ class Collector {
   }
 }
 
-export function findMatches(panel: Panel, query: string): Matches {
+function findMatches(panel: Panel, query: string): Matches {
   const wanted = query.trim().toLowerCase();
   if (wanted === "") return { results: [], total: 0, capped: false };
   const found = new Collector(wanted);
@@ -214,7 +214,7 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
   return { element: h("div", { class: "td-searchbox" }, input, list), focus: () => input.focus() };
 }
 
-/** What was typed, in bold where it stands. */
+/** The typed text in bold, where it occurs. */
 function highlighted(text: string, typed: string): Child[] {
   const at = text.toLowerCase().indexOf(typed.toLowerCase());
   if (at < 0 || typed === "") return [text];

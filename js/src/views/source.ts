@@ -217,7 +217,7 @@ function badge({ text, weight, title }: Badge): HTMLElement {
   return h("span", { class: `td-access td-access-${weight}`, title }, text);
 }
 
-/** What was generated for a line, or with null for the whole kernel. */
+/** Return the code that was generated for a line, or with null for the whole kernel. */
 function adjointView(panel: Panel, kernel: Kernel, line: number | null, text?: string): Node[] {
   const close = link("close", () => panel.view.set({ adjoint: false }));
   const titled = (title: string): HTMLElement => h("div", { class: "td-adjoint-title" }, h("span", {}, title), close);
@@ -249,7 +249,7 @@ function generatedLine({ text, origin }: GeneratedLine, i: number, all: readonly
   );
 }
 
-/** Code that wraps: it is told how far in it begins, so that what goes on below stands further in. */
+/** Code that wraps, with its indentation, so that continuation lines are indented further. */
 function codeOf(text: string, children: readonly Child[]): HTMLElement {
   const code = h("code", {}, ...children);
   code.style.setProperty("--td-indent", String(Math.min(MOST_INDENT, text.length - text.trimStart().length)));

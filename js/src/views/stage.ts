@@ -101,7 +101,7 @@ export class Stage {
 /** Passes the legend of a view on, as soon as its code is loaded. */
 export function withLegend(panel: Panel, spec: ViewSpec, show: (signs: readonly Sign[]) => void): void {
   if ("make" in spec) show(spec.legend(panel.model));
-  // a view that can not be loaded says so itself
+  // a view that cannot be loaded shows the reason itself
   else
     withChunk(
       panel,

@@ -1,4 +1,4 @@
-/** What one panel knows and does not share: how it is being looked at. */
+/** The state of one panel that is not shared: how the tape is shown. */
 import type { TraceModel } from "../trace/model.js";
 import type { Observable } from "../trace/observable.js";
 import type { PanelStore } from "../trace/store.js";
@@ -43,7 +43,7 @@ export interface ViewState {
   tab: "launch" | "array" | "jacobian";
   /** The maps of the Jacobian are in the middle column. */
   wide: boolean;
-  /** The selected launch is looked at in the backward pass. */
+  /** The selected launch is shown in the backward pass. */
   backward: boolean;
   /** A line of the selected kernel, or of a function that it calls. */
   line: CodeLine | null;
@@ -71,7 +71,7 @@ export const INITIAL_VIEW: ViewState = {
   help: false,
 };
 
-/** What every part of a panel is handed. */
+/** The context that every part of a panel receives. */
 export interface Panel {
   readonly root: HTMLElement;
   readonly store: PanelStore;

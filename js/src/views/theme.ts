@@ -1,6 +1,6 @@
 /** Light or dark: what JupyterLab or VS Code say, else the browser; paper is light. Tells when it changes. */
 
-export function isDark(): boolean {
+function isDark(): boolean {
   const wanted = document.body.dataset.tdTheme; // a setting of the JupyterLab extension
   if (wanted === "light" || wanted === "dark") return wanted === "dark";
   const jupyter = document.body.dataset.jpThemeLight;
@@ -11,7 +11,7 @@ export function isDark(): boolean {
   return window.matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** `onChange` is told `now` where no frame will come before the page is seen: it is about to be printed. */
+/** `onChange` gets `now` if no frame comes before the page is seen: it is about to be printed. */
 export function watchTheme(root: HTMLElement, onChange: (now: boolean) => void): () => void {
   const apply = (): void => {
     root.dataset.tdTheme = isDark() ? "dark" : "light";

@@ -1,4 +1,4 @@
-/** The array tab: one version of an array, who wrote, reads and needs it, and the others of its array. */
+/** The array tab: one version of an array with its writer and readers, and the other versions. */
 import type { ArrayInfo, Version } from "../trace/types.js";
 import { goToWriter, selectLaunch, selectVersion } from "./actions.js";
 import { type Child, h, link } from "./dom.js";
@@ -58,12 +58,12 @@ function listed(elements: readonly HTMLElement[]): Child[] {
   return elements.length > MOST_LINKS ? [...shown, ` and ${elements.length - MOST_LINKS} more`] : shown;
 }
 
-export function launchLink(panel: Panel, index: number): HTMLElement {
+function launchLink(panel: Panel, index: number): HTMLElement {
   const launch = panel.model.launch(index);
   return link(`${index} · ${short(launch?.name ?? "", 28)}`, () => selectLaunch(panel, index));
 }
 
-export function launchLinks(panel: Panel, indices: readonly number[], nothing = "nobody"): Child[] {
+function launchLinks(panel: Panel, indices: readonly number[], nothing = "nobody"): Child[] {
   if (indices.length === 0) return [nothing];
   const links = indices
     .slice(0, MOST_LINKS)

@@ -1,4 +1,4 @@
-/** What there is to see of a launch or a version beyond its facts: the annotated source, and values; see `part.ts`. */
+/** The code of the inspector's details: the annotated source, and values. */
 import { buildSource } from "../source.js";
 import { Values } from "../values/view.js";
 import type { DetailsChunk } from "./shell.js";

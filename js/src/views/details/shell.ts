@@ -1,4 +1,4 @@
-/** Where source and values are shown; the code for both comes when the first launch or version is looked at. */
+/** The places for source and values; their code is loaded when the first launch or version is selected. */
 import type { Kernel, Launch, Version } from "../../trace/types.js";
 import { defineChunk, withChunk } from "../chunks.js";
 import { h, replace } from "../dom.js";
@@ -9,7 +9,7 @@ import { figures } from "../statistics.js";
 const MOST_LINES = 400;
 
 export interface ValuesView {
-  /** What to show; null shows nothing. */
+  /** Shows a version; null shows nothing. */
   show(array: number | null, version: number | null): void;
 }
 

@@ -1,4 +1,4 @@
-/** What a page is told of two tapes that are compared (`tapedebug/report/_diff/data.py`), checked. Pure. */
+/** The comparison of two tapes (`tapedebug/report/_diff/data.py`), checked. Pure. */
 import { isRecord } from "../../trace/reader.js";
 
 export const KINDS = ["gone", "new", "still", "gradient", "check", "values", "note"] as const;

@@ -22,7 +22,7 @@ const WORDS: Readonly<Record<RowKind, string>> = {
   note: "note",
 };
 
-export interface DiffSource {
+interface DiffSource {
   readonly diff: DiffData;
   /** Traces, not yet checked: before, after. */
   readonly traces: Both<unknown>;

@@ -1,8 +1,8 @@
-/** Where an arrow key leads in a drawing: along edges up and down, along a row sideways. Pure. */
+/** The target of an arrow key in a drawing: along edges up and down, along a row sideways. Pure. */
 import type { Layout } from "./layout.js";
 import type { GraphEdge, Picture } from "./picture.js";
 
-export interface Step {
+interface Step {
   /** A node, or the head of a band. */
   readonly key: string;
   readonly edge: GraphEdge | null;

@@ -7,7 +7,7 @@ import type { Unit } from "./folding.js";
 import type { Band } from "./picture.js";
 
 /** Boxes within boxes are drawn so deep; the tooltip names them all. */
-export const DEEPEST = 3;
+const DEEPEST = 3;
 
 /** The bands around a box, outermost first; a repetition is inside the scopes that hold it. */
 export function bandsOf(model: TraceModel, unit: Unit): readonly Band[] {

@@ -19,7 +19,7 @@ const MOST_OF_FINDING = 500;
 type Draft<T> = { -readonly [K in keyof T]: T[K] };
 type Filter = Pick<ViewState, "gradientOnly" | "readOnly"> & { readonly suspectOnly?: boolean };
 
-/** Where an edge meets a box: which launch of it, by which of its arguments, and what it does it to. */
+/** The end of an edge at a box: launch, argument, and access. */
 interface End {
   readonly unit: Unit;
   readonly index: number | null;
@@ -216,7 +216,7 @@ class Builder {
     this.edge({ unit, index, launch: launch.index, array, version: number_, view: false }, "read", node, fate);
   }
 
-  /** What of a collapsed scope's work is seen outside. */
+  /** The accesses of a collapsed scope that are visible outside. */
   private results(unit: Unit): void {
     const written = new Set<number>();
     for (const index of this.folding.samples(unit)) {
@@ -270,7 +270,7 @@ class Builder {
     };
   }
 
-  /** Takes in one version more: its fate, who wrote it, who else reads it. */
+  /** Adds a version: its status, its writer, its other readers. */
   private note(node: DraftArray, version: VersionFacts): void {
     if (version.status !== "live") node.status = worse(node.status, version.status);
     node.requiresGrad ||= this.model.array(version.array)?.requiresGrad ?? false;

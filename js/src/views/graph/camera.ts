@@ -9,7 +9,7 @@ export interface Box {
 
 const LEAST = 0.08;
 const MOST = 3;
-/** Smaller than this, names can not be read. */
+/** Below this scale, names are unreadable. */
 const READABLE = 0.72;
 const MARGIN = 16;
 

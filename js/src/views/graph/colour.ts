@@ -4,7 +4,7 @@ import type { ColourScale } from "../lanes/colourScale.js";
 import { COLOUR_NAMES } from "../state.js";
 import type { GraphNode } from "./picture.js";
 
-export interface Tint {
+interface Tint {
   readonly text: string;
   /** Step of the scale; "bad" where the number is not finite. */
   readonly level: number | "bad";

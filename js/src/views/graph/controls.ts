@@ -1,7 +1,7 @@
 /** The row above the drawing: how much of the tape is shown, around what, and the text of it for Graphviz. */
 import { button, h } from "../dom.js";
 
-export interface ControlActions {
+interface ControlActions {
   whole(): void;
   near(): void;
   hops(hops: number): void;
@@ -12,7 +12,7 @@ export interface ControlActions {
 export interface ControlState {
   readonly whole: boolean;
   readonly hops: number;
-  /** What the button offers to go to; null where it is there already. */
+  /** The target that the button offers; null if it is shown already. */
   readonly centre: string | null;
 }
 

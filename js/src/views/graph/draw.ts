@@ -11,7 +11,7 @@ export interface Drawing {
   readonly content: SVGElement;
   readonly nodes: ReadonlyMap<string, SVGElement>;
   readonly edges: ReadonlyMap<string, SVGElement>;
-  /** What stands beside some of the edges. */
+  /** Labels of some of the edges. */
   readonly names: ReadonlyMap<string, SVGElement>;
   /** The heads of the bands, by their keys. */
   readonly heads: ReadonlyMap<string, SVGElement>;
@@ -186,7 +186,7 @@ function drawNode(model: TraceModel, node: GraphNode, at: Point, shape: Shape): 
   );
 }
 
-/** What a button is called has the text that is seen on it: who speaks to a computer says what they see. */
+/** The accessible name of a button contains its visible text, for voice control. */
 function withShown(name: string, seen: readonly string[]): string {
   const text = seen.join(" ");
   return name.includes(text) ? name : `${name}; ${text}`;

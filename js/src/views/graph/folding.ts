@@ -1,6 +1,6 @@
 /**
- * What is drawn as one box: a launch, a launch of a repeated sequence with all of its rounds, or a collapsed scope. Everything
- * is looked up when it is asked for: a tape of 100,000 launches costs what is drawn of it.
+ * Units that are drawn as one box: a launch, a launch of a repeated sequence with all of its rounds, or a collapsed scope.
+ * Everything is looked up on demand, so that a tape of 100,000 launches costs only what is drawn of it.
  */
 import type { TraceModel } from "../../trace/model.js";
 import type { Launch, Scope, Sequence } from "../../trace/types.js";
@@ -19,10 +19,10 @@ export interface Unit {
   readonly sequence: Sequence | null;
 }
 
-export type FoldState = Pick<ViewState, "fold" | "unfolded" | "collapsed">;
+type FoldState = Pick<ViewState, "fold" | "unfolded" | "collapsed">;
 
 /** A collapsed scope may hold a whole tape; so many of its launches are looked at for what goes in and out. */
-export const MOST_IN_SCOPE = 500;
+const MOST_IN_SCOPE = 500;
 
 export class Folding {
   private readonly sequences: readonly Sequence[];
@@ -118,7 +118,7 @@ export class Folding {
     return found;
   }
 
-  /** How many launches a box stands for. */
+  /** The number of launches that a box stands for. */
   count(unit: Unit): number {
     return (unit.last - unit.first + 1) * (unit.sequence?.count ?? 1);
   }

@@ -1,4 +1,4 @@
-/** What is chosen, what a finding names, and which way adjoints flow, as classes on what is drawn already. */
+/** Marks the selection, what a finding names, and the direction of adjoints, as classes on the existing drawing. */
 import type { TraceModel } from "../../trace/model.js";
 import type { Selection } from "../../trace/store.js";
 import type { Finding } from "../../trace/types.js";
@@ -41,7 +41,7 @@ export function mark(
 }
 
 /** The nodes that a finding is about; null without one, or where none of them is drawn. */
-export function namedBy(picture: Picture, finding: Finding | null): ReadonlySet<string> | null {
+function namedBy(picture: Picture, finding: Finding | null): ReadonlySet<string> | null {
   if (!finding) return null;
   const named = new Set<string>();
   for (const launch of finding.launches.slice(0, MOST_LAUNCHES)) {

@@ -1,4 +1,4 @@
-/** What the signs of the graph mean; only those that this tape has. */
+/** The legend of the graph: the signs that this tape has. */
 import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";
 import type { Sign } from "../spec.js";

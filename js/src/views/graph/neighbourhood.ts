@@ -7,7 +7,7 @@ import { type VersionFacts, versionFacts, versionFactsAt } from "./versionLookup
 /** Launches that read one version: of thousands the nearest are drawn. */
 const MOST_READERS = 12;
 
-export interface Neighbourhood {
+interface Neighbourhood {
   readonly units: readonly Unit[];
   /** There are more within as many hops than are drawn. */
   readonly cut: boolean;
@@ -45,7 +45,10 @@ function unique(units: readonly Unit[]): Iterable<Unit> {
   return new Map(units.map((unit) => [unit.key, unit])).values();
 }
 
-/** Launches one hop away: who wrote what it reads, who reads what it writes, and who overwrote what an adjoint needs. */
+/**
+ * Launches one hop away: writers of what it reads, readers of what it writes, and launches that overwrite what an adjoint
+ * needs.
+ */
 function around(
   folding: Folding,
   memory: SharedMemory,
@@ -93,7 +96,7 @@ function writtenBy(
   );
 }
 
-/** The launches around a version: who wrote it, and the first that read it. */
+/** The launches around a version: its writer, and its first readers. */
 export function aroundVersion(version: VersionFacts): number[] {
   return [...(version.writtenBy === null ? [] : [version.writtenBy]), ...version.reads.slice(0, MOST_READERS)];
 }

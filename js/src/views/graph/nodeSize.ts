@@ -1,4 +1,4 @@
-/** How large boxes and ellipses are, from the text in them. */
+/** The sizes of boxes and ellipses, from the text in them. */
 import { dim, plural, shape, short } from "../format.js";
 import { SEVERITY_SIGNS } from "../phrases.js";
 import type { LayoutEdge, LayoutNode } from "./layout.js";
@@ -10,7 +10,7 @@ const LEAST_PORT = 34;
 /** Rules that are named at one node, as in `Tape.visualize`. */
 const MOST_RULES = 3;
 
-export type Measure = (text: string, bold?: boolean) => number;
+type Measure = (text: string, bold?: boolean) => number;
 
 /** Without a canvas: Latin letters of the small print, and twice that for the wide ones of other scripts. */
 export const roughly: Measure = (text, bold = false) => {
@@ -43,7 +43,7 @@ export interface Shape {
   readonly lines: readonly Line[];
 }
 
-/** What is written on a node. */
+/** The text lines of a node. */
 export function linesOf(node: GraphNode): Line[] {
   return node.kind === "launch" ? launchLines(node) : arrayLines(node);
 }

@@ -1,4 +1,4 @@
-/** What is said of a picture: sentences for a screen reader, lines for a tooltip, and what is shown and what is not. */
+/** Texts about a picture: sentences for screen readers, lines for tooltips, and what the drawing shows and leaves out. */
 import type { TraceModel } from "../../trace/model.js";
 import { listed, plural, short, whole } from "../format.js";
 import { launchLines, SEVERITY_SIGNS, versionLines } from "../phrases.js";
@@ -108,16 +108,16 @@ function findingLines(node: GraphNode): string[] {
   return node.findings.slice(0, 3).map((finding) => `${SEVERITY_SIGNS[finding.severity]} ${short(finding.rule, 40)}`);
 }
 
-export interface Shown {
+interface Shown {
   readonly whole: boolean;
   readonly hops: number;
   readonly cut: boolean;
-  /** What the neighbourhood is of. */
+  /** The centre of the neighbourhood. */
   readonly centre: string;
   readonly backward: boolean;
 }
 
-/** What is on the screen, and what is not. */
+/** Return a sentence about what is drawn and what is not. */
 export function sentence(model: TraceModel, picture: Picture, shown: Shown): string {
   const boxes = [...picture.nodes.values()].filter((node): node is LaunchNode => node.kind === "launch");
   const launches = boxes.reduce((sum, node) => sum + node.count, 0);

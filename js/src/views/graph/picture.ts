@@ -1,4 +1,4 @@
-/** What is drawn, before anybody decides where: boxes with ports, versions of arrays, edges between them. */
+/** The picture before layout: boxes with ports, versions of arrays, edges between them. */
 import type { ArrayInfo, Finding, Launch, Scope, Sequence, VersionStatus } from "../../trace/types.js";
 import type { Unit } from "./folding.js";
 
@@ -42,15 +42,15 @@ export interface ArrayNode {
   readonly labels: readonly string[];
   /** Those that were looked at, in the order of the tape. */
   readonly members: readonly Member[];
-  /** How many versions it stands for. */
+  /** The number of versions that it stands for. */
   readonly count: number;
   readonly requiresGrad: boolean;
   /** The worst of the members. */
   readonly status: VersionStatus;
   readonly findings: readonly Finding[];
-  /** Who wrote it where that is not drawn; -1 is nobody on this tape. */
+  /** The writer, if it is not drawn; -1: it was not written on this tape. */
   readonly writer: number | null;
-  /** Whether launches read it that are not drawn. */
+  /** True if launches read it that are not drawn. */
   readonly readElsewhere: boolean;
   /** The box that writes it. */
   readonly from: string | null;
@@ -95,8 +95,4 @@ export interface Picture {
   readonly hidden: number;
   nodeOfLaunch(launch: number | null): LaunchNode | null;
   nodeOfVersion(array: number | null, version: number | null): ArrayNode | null;
-}
-
-export function isLaunch(node: GraphNode | undefined): node is LaunchNode {
-  return node?.kind === "launch";
 }

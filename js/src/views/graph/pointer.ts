@@ -1,7 +1,7 @@
-/** What the pointer and the wheel do to the drawing: hover, click, drag, zoom; the same gestures as in the lanes. */
+/** Pointer and wheel on the drawing: hover, click, drag, zoom; the same gestures as in the lanes. */
 import type { Lifetime } from "../state.js";
 
-/** What of the drawing is at a place. */
+/** Return the element of the drawing at a place. */
 export interface Target {
   readonly node: string | null;
   readonly port: number | null;
@@ -11,7 +11,7 @@ export interface Target {
   readonly head: boolean;
 }
 
-export interface PointerActions {
+interface PointerActions {
   hover(target: Target | null, px: number, py: number): void;
   leave(): void;
   click(target: Target | null): void;
@@ -24,7 +24,7 @@ export interface PointerActions {
 /** Pixels that a hand shakes in a click. */
 const SHAKE = 3;
 
-export function targetOf(at: EventTarget | null): Target | null {
+function targetOf(at: EventTarget | null): Target | null {
   if (!(at instanceof Element)) return null;
   const node = at.closest("[data-node]")?.getAttribute("data-node") ?? null;
   const port = at.closest("[data-port]")?.getAttribute("data-port") ?? null;

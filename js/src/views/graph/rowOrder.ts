@@ -49,7 +49,7 @@ function renumber(row: Row): void {
   for (const [i, slot] of row.entries()) slot.order = i;
 }
 
-/** Where a piece ends in its row: the number of the slot, and how far along it the port is. */
+/** The end of a piece in its row: the number of the slot, and the position of the port in it. */
 function upperAt({ upper, upperX }: Piece): number {
   return upper.order + (0.9 * upperX) / Math.max(1, upper.width);
 }
@@ -92,7 +92,7 @@ function inverted(left: readonly number[], right: readonly number[]): number {
 }
 
 /** Pairs of pieces between two rows that cross: inversions, counted while merging. */
-export function countCrossings(pieces: readonly Piece[]): number {
+function countCrossings(pieces: readonly Piece[]): number {
   const ends = pieces
     .map((piece) => [upperAt(piece), lowerAt(piece)] as const)
     .sort((a, b) => a[0] - b[0] || a[1] - b[1])

@@ -1,4 +1,4 @@
-/** A version straight from the columns, without copying who read it: a parameter of a long tape has 100,000 readers. */
+/** A version read from the columns, without copying its readers: a parameter of a long tape has 100,000 of them. */
 import { STATUSES } from "../../trace/columns.js";
 import type { TraceModel } from "../../trace/model.js";
 import type { VersionStatus } from "../../trace/types.js";

@@ -28,10 +28,10 @@ import { SharedMemory } from "./sharedMemory.js";
 import { versionFacts } from "./versionLookup.js";
 
 /** The folded tape is shown as a whole up to so many nodes; on demand up to so many. */
-export const MOST_NODES = 60;
+const MOST_NODES = 60;
 const MOST_ON_DEMAND = 240;
 /** Boxes of a neighbourhood. */
-export const MOST_NEAR = 50;
+const MOST_NEAR = 50;
 const ZOOM_STEP = 1.25;
 
 interface Shown {
@@ -57,7 +57,7 @@ export class GraphView implements ViewContent {
   private wanted: "auto" | "whole" | "near" = "auto";
   private hops = 2;
   private centre: { readonly launches: readonly number[]; readonly words: string } = { launches: [], words: "" };
-  /** What the keyboard is on: a node or a band. */
+  /** The node or band that has the keyboard focus. */
   private focused: string | null = null;
 
   constructor(
@@ -151,7 +151,7 @@ export class GraphView implements ViewContent {
     this.refresh(true);
   }
 
-  /** What a neighbourhood is drawn around: the finding's launches, the launch, the version, else the worst finding. */
+  /** The centre of the neighbourhood: the finding's launches, the launch, the version, else the worst finding. */
   private centreOfSelection(): { launches: readonly number[]; words: string } {
     const { model, store } = this.panel;
     const { launch, array, version, finding } = store.get("selection");
@@ -172,7 +172,7 @@ export class GraphView implements ViewContent {
     return { launches: [first], words: `launch ${first} (nothing is chosen)` };
   }
 
-  /** Draws anew if what is shown has changed, and only while it can be seen. */
+  /** Redraws if the content has changed, and only while it is visible. */
   private refresh(open = false): void {
     if (!this.visible) return;
     if (this.stale) this.rebuild();
@@ -243,7 +243,7 @@ export class GraphView implements ViewContent {
     if (!away) this.revealChosen();
   }
 
-  /** Whether what is chosen is drawn. */
+  /** True if the selection is drawn. */
   private holdsSelection(): boolean {
     const { store, model } = this.panel;
     const { launch, array, version, finding } = store.get("selection");

@@ -1,4 +1,4 @@
-/** What the maps of a Jacobian show in a cell: derivatives in the colours of all pictures, errors in red by their logarithm. */
+/** The colours of a Jacobian's maps: derivatives in the colours of all pictures, errors in red by their logarithm. */
 import { type HeatColours, heatColour, mixed, type Rgb, shade } from "../colormap.js";
 import { ADJOINT_ALONE, type Cells, NOTHING_KNOWN } from "./data.js";
 
@@ -6,7 +6,7 @@ export const MAPS = ["ad", "fd", "error"] as const;
 export type MapName = (typeof MAPS)[number];
 
 /** Of errors that can be told apart. */
-export const DECADES = 4;
+const DECADES = 4;
 /** Of the largest derivative: an error below it is no strong colour, though it be the largest. */
 const LEAST = 1e-3;
 
@@ -23,7 +23,7 @@ export function errorShade(error: number, scale: Scale): number {
   return error === 0 ? 0 : shade(1 + Math.log10(error / topError(scale)) / DECADES);
 }
 
-/** What a map shows in a cell: a colour, or null where nothing was evaluated (there the page is hatched). */
+/** Return the colour of a cell, or null if it was not evaluated (the page is hatched there). */
 export function cellColour(cells: Cells, map: MapName, at: number, scale: Scale, colours: HeatColours): Rgb | null {
   const known = cells.known[at] as number;
   if (known === NOTHING_KNOWN) return null;

@@ -152,7 +152,7 @@ function text(value: unknown): string {
 }
 
 /** Numbers that are not finite travel as text. */
-export function numeric(value: unknown): number | null {
+function numeric(value: unknown): number | null {
   if (typeof value === "number") return value;
   if (value === "nan") return Number.NaN;
   if (value === "inf") return Number.POSITIVE_INFINITY;
@@ -221,7 +221,7 @@ export function entryName(side: Side, flat: number): string {
   return `${side.name}${place}${side.suffixes[flat % count] ?? ""}`;
 }
 
-export function elements(side: Side): number {
+function elements(side: Side): number {
   return side.shape.reduce((product, size) => product * size, 1);
 }
 

@@ -15,7 +15,7 @@ import { paintMap } from "./paint.js";
 import type { JacobianSource } from "./source.js";
 
 /** Which line of the Jacobian: the derivatives of one output by all inputs, or of all outputs by one input. */
-export interface Line {
+interface Line {
   readonly along: "row" | "column";
   readonly index: number;
 }
@@ -64,7 +64,7 @@ export function fieldCells(cells: Cells, line: Line, [height, width]: readonly [
   };
 }
 
-export function fieldTitle(jacobian: Jacobian, { along, index }: Line): string {
+function fieldTitle(jacobian: Jacobian, { along, index }: Line): string {
   const whole = jacobian.pair[0] === null;
   const output = along === "column" || whole ? jacobian.output.name : entryName(jacobian.output, index);
   const input = along === "row" ? jacobian.input.name : entryName(jacobian.input, index);

@@ -21,7 +21,7 @@ const STEP = 1.6;
 /** Keys that the maps take for themselves; see `keyboard.ts`. */
 const KEYS = "ArrowLeft ArrowRight ArrowUp ArrowDown PageUp PageDown + = - f Home";
 
-export const TITLES: Readonly<Record<MapName, string>> = { ad: "AD", fd: "FD", error: "|error|" };
+const TITLES: Readonly<Record<MapName, string>> = { ad: "AD", fd: "FD", error: "|error|" };
 
 export function mapTitle(map: MapName, jacobian: Jacobian): string {
   if (map === "error") return jacobian.against === "FD" ? "|AD − FD|" : "|AD − float64|";
@@ -68,7 +68,7 @@ function label({ pair, shape }: Jacobian): string {
   return `AD, FD and error of ${what}. Arrow keys move from entry to entry, plus and minus zoom, f shows all, Home goes to the worst entry.`;
 }
 
-/** What is where on the canvases, and painting them once a frame at most. */
+/** The layout of the canvases, painted at most once a frame. */
 class Painter {
   private palette: Palette | null = null;
   private colours: HeatColours | null = null;
@@ -223,7 +223,7 @@ function onKey(panel: Panel, source: JacobianSource, event: KeyboardEvent): void
   } else source.fit();
 }
 
-export function goToWorst(panel: Panel, source: JacobianSource): void {
+function goToWorst(panel: Panel, source: JacobianSource): void {
   const worst = source.value.jacobian?.worst[0];
   if (!worst) return;
   source.goTo(worst.row, worst.column);

@@ -21,7 +21,7 @@ export function cursorText(source: JacobianSource): string {
   return `${place}: ${numbersAt(source, cursor.row, cursor.column)}`;
 }
 
-export function named(jacobian: Jacobian, row: number, column: number): string {
+function named(jacobian: Jacobian, row: number, column: number): string {
   const whole = jacobian.pair[0] === null;
   const output = whole ? jacobian.output.name : entryName(jacobian.output, row);
   return `${output} by ${entryName(jacobian.input, column)}`;

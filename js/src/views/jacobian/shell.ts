@@ -1,11 +1,11 @@
-/** Where the Jacobian view is shown: its code comes when somebody opens it. */
+/** The place for the Jacobian view, whose code is loaded when it is first opened. */
 import type { MaskEntry } from "../../trace/store.js";
 import type { Check } from "../../trace/types.js";
 import { defineChunk, withChunk } from "../chunks.js";
 import { type Child, h, replace } from "../dom.js";
 import type { Panel } from "../state.js";
 
-/** What the view needs of the panel around it; its code may be another bundle, with modules of its own. */
+/** Functions of the panel that the view needs; its chunk has its own copies of modules. */
 export interface Host {
   selectLaunch(panel: Panel, launch: number): void;
   checkOf(panel: Panel, pair: MaskEntry): Check | null;
@@ -56,7 +56,7 @@ export class JacobianShell {
 
   private begin(): void {
     this.asked = true;
-    let later = false; // where it is here already the tab is being drawn
+    let later = false; // if it is loaded already, the tab is being drawn
     withChunk(
       this.panel,
       chunk,

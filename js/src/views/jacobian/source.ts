@@ -1,6 +1,6 @@
 /**
- * The Jacobian that is looked at: asked for when its pair is chosen, again when a run has found something new, and in finer cells
- * when somebody zooms. One for each panel; the tab and the large view both show it.
+ * The Jacobian that is shown: requested when its pair is selected, again after a run with new results, and in finer cells on
+ * zoom. One for each panel; the tab and the large view share it.
  */
 import { checkKey } from "../../trace/model.js";
 import { Observable } from "../../trace/observable.js";
@@ -11,9 +11,9 @@ import { type Cells, cellAt, type Jacobian, readJacobian } from "./data.js";
 import type { Host } from "./shell.js";
 import { asked, clamped, closeTo, following, type Window, whole, zoomed } from "./window.js";
 
-export interface LookedAt {
+interface LookedAt {
   pair: MaskEntry | null;
-  /** What the mask knows of the pair. */
+  /** The check of the pair. */
   check: Check | null;
   jacobian: Jacobian | null;
   /** Finer cells of a part, where the first ones are pooled. */
@@ -30,7 +30,7 @@ export interface LookedAt {
 
 /** Milliseconds for which the view stays where it is before finer cells are asked for. */
 const SETTLED = 150;
-/** Rows and columns that are kept: what one points at changes quickly. */
+/** Number of rows and columns in the cache, for a pointer that moves quickly. */
 const MOST_LINES = 8;
 
 export class JacobianSource extends Observable<LookedAt> {
@@ -172,7 +172,7 @@ export class JacobianSource extends Observable<LookedAt> {
     return null;
   }
 
-  /** Asks for a whole row or column once nobody has pointed elsewhere for a moment. */
+  /** Requests a whole row or column once the pointer has rested for a moment. */
   wantLine({ along, index }: { readonly along: "row" | "column"; readonly index: number }): void {
     const { pair, jacobian } = this.value;
     const wanted = `${along} ${index}`;
@@ -204,13 +204,13 @@ export class JacobianSource extends Observable<LookedAt> {
     this.refine();
   }
 
-  /** Asks for finer cells once nobody has moved for a moment. */
+  /** Requests finer cells once the view has rested for a moment. */
   private refine(): void {
     window.clearTimeout(this.timer);
     if (this.coarse()) this.timer = window.setTimeout(() => void this.loadDetail(), SETTLED);
   }
 
-  /** Whether the cells at hand are larger than those that could be had of what is seen. */
+  /** True if finer cells than those at hand are available for the visible part. */
   private coarse(): boolean {
     const { jacobian, window: seen, detail } = this.value;
     if (!jacobian?.cells?.pooled) return false;

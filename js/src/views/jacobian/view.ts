@@ -106,7 +106,7 @@ function content(panel: Panel, host: Host, source: JacobianSource, maps: HTMLEle
   return parts;
 }
 
-/** What to do about a pair of which there is nothing to be seen. */
+/** Instructions for a pair without a Jacobian to show. */
 function notRun(panel: Panel, host: Host, source: JacobianSource, never: boolean): Child[] {
   const { store } = panel;
   const { pair, refusal } = source.value;
@@ -208,7 +208,7 @@ export function evaluation(jacobian: Jacobian): string {
   return parts.join(" ");
 }
 
-/** What the colours and hatches mean, with numbers. */
+/** The legend of colours and hatches, with numbers. */
 export function legend(jacobian: Jacobian): HTMLElement {
   const top = jacobian.scale.value;
   const { cells } = jacobian;

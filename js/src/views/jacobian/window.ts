@@ -14,10 +14,6 @@ export function whole([rows, columns]: readonly [number, number]): Window {
   return { top: 0, left: 0, height: rows, width: columns };
 }
 
-export function isWhole(window: Window, [rows, columns]: readonly [number, number]): boolean {
-  return window.height >= rows && window.width >= columns;
-}
-
 function clampedSide(start: number, length: number, size: number): [number, number] {
   const long = Math.min(size, Math.max(Math.min(LEAST, size), length));
   return [Math.max(0, Math.min(size - long, start)), long];
@@ -60,7 +56,7 @@ export function closeTo(shape: readonly [number, number], row: number, column: n
   return clamped({ top: row + 0.5 - height / 2, left: column + 0.5 - width / 2, height, width }, shape);
 }
 
-export type Range = readonly [number, number];
+type Range = readonly [number, number];
 
 /** The window in whole entries, with a margin, so that a little panning needs no new answer. */
 export function asked(window: Window, [rows, columns]: readonly [number, number]): { rows: Range; columns: Range } {

@@ -23,7 +23,7 @@ export interface Bands {
 }
 
 /** Rows of scopes that are shown at a time; which ones follows from what is in view. */
-export const SCOPE_ROWS = 3;
+const SCOPE_ROWS = 3;
 /** Nobody nests so deep; a hostile trace would. Deeper ones are in the tooltip still. */
 const DEEPEST = 64;
 const NARROW = 4;
@@ -62,7 +62,7 @@ function toRows(rows: readonly Band[][]): BandRow[] {
     .map((row) => ({ bands: row.sort(inOrder), firsts: Int32Array.from(row, (band) => band.first) }));
 }
 
-export function keyOf(band: Band): string {
+function keyOf(band: Band): string {
   return band.kind === "scope" ? scopeKey(band.scope) : sequenceKey(band.sequence);
 }
 
@@ -74,7 +74,7 @@ export function rowCount({ scopes, sequences }: Bands): number {
  * The depth of the first row of scopes: where all that is in view lies within one scope, that one needs no row and those within
  * it get one, so that every depth can be reached by zooming in.
  */
-export function outermostShown(geometry: Geometry, { scopes }: Bands): number {
+function outermostShown(geometry: Geometry, { scopes }: Bands): number {
   const { columns, viewport } = geometry;
   const first = columns.firstLaunch(viewport.left);
   const right = viewport.left + plotWidth(geometry) / viewport.scale;

@@ -42,7 +42,7 @@ export class MergedSpans {
   }
 }
 
-/** Places along a lane in the order of the axis, each with a weight; tells how much room each has. */
+/** Marks along a lane in the order of the axis, each with a weight; `each` computes how much room each has. */
 export class SpacedMarks {
   private readonly at: number[] = [];
   private readonly weights: number[] = [];

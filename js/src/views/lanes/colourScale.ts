@@ -9,7 +9,7 @@ export interface ColourScale {
   /** The smallest and the largest number above 0; both 0 where there is none. */
   readonly low: number;
   readonly high: number;
-  /** How many versions have a number of 0, one that is not finite, or none at all. */
+  /** The number of versions whose value is 0, not finite, or missing. */
   readonly zeros: number;
   readonly bad: number;
   readonly missing: number;

@@ -1,4 +1,4 @@
-/** What happened around the tape and is not a launch on it, as small marks below the lanes: off-tape writes, reads, resets. */
+/** Events around the tape that are no launches, as small marks below the lanes: off-tape writes, reads, resets. */
 import type { TraceModel } from "../../trace/model.js";
 import type { EventKind, TapeEvent } from "../../trace/types.js";
 import { number, place, plural, short } from "../format.js";
@@ -106,7 +106,7 @@ export function paintEvents(
   });
 }
 
-/** Up: somebody read it. Down: something was written into it. A square: set to one value. Sideways: a reverse pass. */
+/** Up: a read. Down: a write. A square: set to one value. Sideways: a reverse pass. */
 function outline(pen: CanvasRenderingContext2D, kind: EventKind, px: number, py: number): void {
   const s = SIZE;
   const corners: Readonly<Record<EventKind, readonly (readonly [number, number])[]>> = {

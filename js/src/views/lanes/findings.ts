@@ -16,7 +16,10 @@ export interface FindingMark {
   readonly launch: number | null;
   /** Null: above the lanes. */
   readonly array: number | null;
-  /** From a reader to who overwrote it, where no version is marked as lost or kept there: it hides behind another finding. */
+  /**
+   * From a reader to the launch that overwrote it, if no version is marked as lost or preserved there: another finding hides
+   * it.
+   */
   readonly arc: readonly [reader: number, overwriter: number] | null;
 }
 
@@ -36,7 +39,7 @@ export function buildFindingMarks(model: TraceModel): readonly FindingMark[] {
   });
 }
 
-/** Whether a version of the array says of itself that this launch overwrote what was needed. */
+/** True if a version of the array records that this launch overwrote needed values. */
 function isShown(model: TraceModel, array: number, overwriter: number): boolean {
   const { of, overwrittenBy, status } = model.columns.versions;
   for (let v = of[array] as number; v < (of[array + 1] as number); v++) {
@@ -48,7 +51,7 @@ function isShown(model: TraceModel, array: number, overwriter: number): boolean 
 interface Sign {
   readonly px: number;
   readonly py: number;
-  /** What is so near to each other that it has one sign, worst first. */
+  /** Findings so near to each other that they share one sign, worst first. */
   readonly findings: Finding[];
 }
 

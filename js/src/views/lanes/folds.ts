@@ -1,4 +1,4 @@
-/** What is folded: the later repetitions of a sequence, and the scopes that were collapsed. */
+/** Folds: the later repetitions of a sequence, and collapsed scopes. */
 import type { TraceModel } from "../../trace/model.js";
 import type { Scope, Sequence } from "../../trace/types.js";
 import { short } from "../format.js";
@@ -17,7 +17,7 @@ export function scopeKey(scope: Scope): string {
   return `scope ${scope.id}`;
 }
 
-/** Whether something repeats: a sequence of launches, or arrays that a loop makes anew. */
+/** True if something repeats: a sequence of launches, or arrays that a loop creates in each round. */
 export function canFold(model: TraceModel): boolean {
   return model.trace.sequences.length > 0 || foldedNames(model.trace.arrays).size > 0;
 }

@@ -1,9 +1,9 @@
-/** Where things are on the canvas, in CSS pixels. The horizontal part is shared by the lanes and the strip of norms below them. */
+/** The geometry of the canvas, in CSS pixels. The lanes and the strip of norms below them share the horizontal part. */
 import type { Fold, LaunchAxis } from "./launchAxis.js";
 import { gallop, lowerBound, type Spans, type Track } from "./tracks.js";
 
-export const MIN_LANE = 30;
-export const MAX_LANE = 56;
+const MIN_LANE = 30;
+const MAX_LANE = 56;
 export const BAR = 14;
 const EDGE = 8;
 const MAX_SCALE = 160;

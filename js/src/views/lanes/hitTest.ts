@@ -1,4 +1,4 @@
-/** What is under the pointer. */
+/** Finds the element under the pointer. */
 import type { TraceModel } from "../../trace/model.js";
 import type { TapeEvent, Version } from "../../trace/types.js";
 import { short } from "../format.js";
@@ -22,9 +22,9 @@ export interface Hit {
   /** A read or a write is so near that it is what is meant. */
   readonly event: "read" | "write" | null;
   readonly version: Version | null;
-  /** What is folded into this column. */
+  /** The fold in this column. */
   readonly fold: Fold | null;
-  /** What happened around the tape, where its mark is hit. */
+  /** The event whose mark is hit. */
   readonly events: readonly TapeEvent[];
 }
 

@@ -2,7 +2,7 @@
 import { lastTime, launchAt, selectLaunch, selectVersion } from "../actions.js";
 import type { Panel } from "../state.js";
 
-export interface KeyActions {
+interface KeyActions {
   /** Ids of the arrays that are shown, from the top down. */
   lanes(): readonly number[];
   page(pages: number): void;

@@ -11,8 +11,8 @@ import { type Geometry, plotWidth, u, x } from "./geometry.js";
 import { fitText } from "./gutter.js";
 import type { Scene } from "./paint.js";
 
-export const AXIS_HEIGHT = 40;
-export const ROW_HEIGHT = 20;
+const AXIS_HEIGHT = 40;
+const ROW_HEIGHT = 20;
 /** Room for the arcs of the first lane. */
 export const HEADROOM = 14;
 
@@ -260,7 +260,7 @@ export function sequenceTexts({ count, length }: Sequence, folded: boolean): str
   ];
 }
 
-/** What of the head is at a place. */
+/** Return the element of the header at a place. */
 export function hitHead(geometry: Geometry, bands: Bands, px: number, py: number): HeadHit {
   const row = shownRows(geometry, bands)[Math.floor((py - AXIS_HEIGHT) / ROW_HEIGHT)];
   let hit: HeadHit = { kind: "launch" };

@@ -32,7 +32,7 @@ export class LaunchAxis {
   constructor(
     readonly launches: number,
     folds: readonly Fold[] = [],
-    /** Whether there is a backward pass to show. */
+    /** True if there is a backward pass to show. */
     readonly mirrored = true,
   ) {
     this.folds = outermost(folds, launches);
@@ -83,14 +83,14 @@ export class LaunchAxis {
     return Math.min(this.count, column + this.widthAt(column));
   }
 
-  /** Where the forward event of a launch is drawn, in columns; -1 is what was there before the tape. */
+  /** The column of a launch's forward event; -1 is the state before the tape. */
   forward(launch: number): number {
     if (launch < 0) return 0;
     const column = this.of(launch);
     return column + this.widthAt(column) / 2;
   }
 
-  /** Where the backward event of a launch is drawn, in columns; -1 is the end of the backward pass. */
+  /** The column of a launch's backward event; -1 is the end of the backward pass. */
   backward(launch: number): number {
     return this.total - this.forward(launch);
   }

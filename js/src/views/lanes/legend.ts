@@ -1,4 +1,4 @@
-/** What the signs of the lanes mean, and how often this tape has each of them. */
+/** The legend of the lanes, and how often this tape has each sign. */
 import { LOST, PRESERVED } from "../../trace/columns.js";
 import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";

@@ -91,14 +91,14 @@ class Squares {
   }
 }
 
-export interface Range {
+interface Range {
   low: number;
   high: number;
   /** Something is not finite. */
   bad: boolean;
 }
 
-/** Entries that are looked at as one where a cell has many. */
+/** Entries that are read as one block in a crowded cell. */
 const BLOCK = 16;
 
 /** Lowest and highest of any stretch, so that a peak shows however far one has zoomed out; a cell of a million costs little. */

@@ -1,4 +1,4 @@
-/** What became of needed values: lost ones in red with an arrow, kept ones calmly with a bracket. */
+/** The fate of needed values: lost ones in red with an arrow, preserved ones in a calm colour with a bracket. */
 
 import { CROWDED, MergedSpans, SpacedMarks } from "./batchPainter.js";
 import { BAR, eachSpan, eachVisible, type Geometry, type Visit, x } from "./geometry.js";
@@ -13,7 +13,7 @@ const ROOM_FOR_WORD = 44;
 interface Span {
   readonly from: number;
   readonly to: number;
-  /** Where it ends is folded away. */
+  /** Its end is folded away. */
   readonly hidden: boolean;
 }
 
@@ -63,7 +63,7 @@ function stripe(
   runs.fill(pen, pattern, middle - BAR / 2, BAR);
 }
 
-/** Where a value was read that is lost; where there is no room for ticks, a line along the top. */
+/** Reads of lost values; a line along the top if there is no room for ticks. */
 function tickAt(pen: CanvasRenderingContext2D, colour: string, list: readonly Span[], middle: number): void {
   const places = new SpacedMarks();
   for (const { from } of list) places.add(from);
@@ -99,7 +99,7 @@ function lostArc(
   pen.fill();
 }
 
-/** A flat dashed bracket with a shield: somebody took care. */
+/** A flat dashed bracket with a shield: the tape preserved the values. */
 function keptArc(pen: CanvasRenderingContext2D, palette: Palette, { from, to, hidden }: Span, middle: number): void {
   const foot = middle - BAR / 2 - 3;
   const top = foot - 6;

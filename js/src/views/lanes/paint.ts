@@ -17,7 +17,7 @@ export interface Scene {
   readonly palette: Palette;
   readonly tracks: readonly Track[];
   readonly scale: ColourScale | null;
-  /** Whether adjoints were recorded at all: one that is not there is then a thing to be seen. */
+  /** True if adjoints were recorded at all: a missing one is then worth showing. */
   readonly summarised: boolean;
   readonly lostHatch: CanvasPattern | string;
   readonly keptHatch: CanvasPattern | string;
@@ -44,7 +44,7 @@ const ROOM_FOR_NAN = 32;
 /** So far it may reach beyond the last launch: half of the way to the backward pass. */
 const NAN_BEYOND = 8;
 
-export function visibleLanes(geometry: Geometry, lanes: number): [first: number, last: number] {
+function visibleLanes(geometry: Geometry, lanes: number): [first: number, last: number] {
   const first = Math.max(0, Math.floor(geometry.viewport.top / geometry.lane));
   const last = Math.ceil((geometry.viewport.top + geometry.height - geometry.head) / geometry.lane);
   return [first, Math.min(lanes - 1, last)];
@@ -296,7 +296,7 @@ function paintWrites(pen: CanvasRenderingContext2D, scene: Scene, track: Track, 
   pen.fill(dots);
 }
 
-export function addDot(path: Path2D, px: number, py: number, radius: number): void {
+function addDot(path: Path2D, px: number, py: number, radius: number): void {
   path.moveTo(px + radius, py);
   path.arc(px, py, radius, 0, 2 * Math.PI);
 }

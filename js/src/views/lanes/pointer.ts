@@ -1,7 +1,7 @@
-/** What pointers and the wheel do to a canvas: hover, click, drag, pinch, zoom. */
+/** Pointers and the wheel on a canvas: hover, click, drag, pinch, zoom. */
 import type { Lifetime } from "../state.js";
 
-export interface PointerActions {
+interface PointerActions {
   hover(px: number, py: number): void;
   leave(): void;
   click(px: number, py: number): void;
@@ -50,7 +50,7 @@ export function bindPointer(canvas: HTMLCanvasElement, lifetime: Lifetime, actio
     const { px, py } = pointOf(event);
     if (fingers.delete(event.pointerId) && !dragged) {
       actions.click(px, py);
-      if (event.pointerType === "touch") actions.hover(px, py); // a finger can not hover: a tap shows what is there, too
+      if (event.pointerType === "touch") actions.hover(px, py); // a finger cannot hover: a tap also shows the tooltip
     }
   });
   lifetime.listen(canvas, "pointercancel", (event) => void fingers.delete(event.pointerId));

@@ -1,4 +1,4 @@
-/** What a canvas can not tell a screen reader: the launches, versions and events around the selection, as tables of text. */
+/** Text tables for screen readers, in place of the canvas: the launches, versions and events around the selection. */
 import type { TraceModel } from "../../trace/model.js";
 import type { Arg, Launch, TapeEvent } from "../../trace/types.js";
 import { selectLaunch, selectVersion } from "../actions.js";
@@ -12,7 +12,7 @@ import { eventPlace, eventText } from "./events.js";
 const NEIGHBOURS = 4;
 const MOST_EVENTS = 12;
 
-/** Follows the selection. It can not be seen; its buttons are no tab stops, but a screen reader finds and presses them. */
+/** Follows the selection. It is invisible and its buttons are no tab stops, but screen readers find and press them. */
 export function buildScreenReaderTables(panel: Panel): HTMLElement {
   const element = h("div", { class: "td-sr td-around", role: "group", "aria-label": "Around the selection, as text" });
   let frame = 0;
@@ -84,7 +84,7 @@ function versions(panel: Panel, array: number, chosen: number | null): HTMLEleme
 }
 
 /** Those of the selected array, or of those next to the selected launch. */
-export function eventsNear(model: TraceModel, launch: number | null, array: number | null): TapeEvent[] {
+function eventsNear(model: TraceModel, launch: number | null, array: number | null): TapeEvent[] {
   const near = (event: TapeEvent): boolean =>
     array !== null ? event.array === array : Math.abs(event.at - (launch ?? 0)) <= NEIGHBOURS;
   return model.trace.events.filter(near).slice(0, MOST_EVENTS);

@@ -1,4 +1,4 @@
-/** What happens to one array, as sorted typed arrays: a frame finds the visible part by bisection, however long the tape is. */
+/** The history of one array as sorted typed arrays: a frame finds the visible part by bisection, however long the tape is. */
 import { LOST, PRESERVED } from "../../trace/columns.js";
 import type { TraceModel } from "../../trace/model.js";
 import type { ArrayInfo } from "../../trace/types.js";
@@ -13,18 +13,18 @@ export interface Spans {
 }
 
 export const ADJOINT_UNKNOWN = 0;
-export const ADJOINT_ALIVE = 1;
+const ADJOINT_ALIVE = 1;
 /** Exactly zero: no gradient arrives. */
 export const ADJOINT_DEAD = 2;
 export const ADJOINT_BAD = 3;
 
-/** What is drawn of an array. Positions of versions count from the array's first. */
+/** The content of one lane. Positions of versions count from the array's first. */
 interface Life {
   /** Launch that ended version i; the number of launches where none did. */
   readonly end: Int32Array;
   /** Launches that read the array, ascending. */
   readonly reads: Int32Array;
-  /** How many of the reads before position i are needed by an adjoint. */
+  /** The number of reads before position i that an adjoint needs. */
   readonly neededBefore: Int32Array;
   readonly writes: Int32Array;
   /** Needed versions that were overwritten, from the last needed read to the overwrite, in order of the reads. */
@@ -49,7 +49,7 @@ export class Track {
   constructor(
     private readonly model: TraceModel,
     readonly array: ArrayInfo,
-    /** How deep the array is nested as a view of another. */
+    /** The nesting depth of the array as a view of another. */
     readonly depth: number,
   ) {
     const { of, since } = model.columns.versions;
@@ -58,13 +58,13 @@ export class Track {
     this.start = since.subarray(this.base, this.base + this.count);
   }
 
-  /** Made when the lane is first looked at: most lanes of a large tape never are. */
+  /** Built when the lane is first drawn, which most lanes of a large tape never are. */
   get life(): Life {
     this.made ??= readLife(this.model, this);
     return this.made;
   }
 
-  /** Whether nothing on the tape writes the array. */
+  /** True if no launch writes the array. */
   get readOnly(): boolean {
     const { writtenBy } = this.model.columns.versions;
     for (let v = this.base; v < this.base + this.count; v++) if ((writtenBy[v] as number) >= 0) return false;
@@ -77,17 +77,17 @@ export class Track {
   }
 }
 
-export interface LaneFilter {
+interface LaneFilter {
   readonly gradientOnly: boolean;
   readonly readOnly: boolean;
   readonly suspectOnly?: boolean;
-  /** Of arrays that a loop makes anew, `k`, `k#2` … `k#100`, only the first ones and the last one. */
+  /** Of arrays that a loop creates in each round, `k`, `k#2` … `k#100`, only the first ones and the last one. */
   readonly fold?: boolean;
 }
 
 const NUMBERED = /^(.+)#\d+$/;
 /** So many of one name are shown; with more, the first ones and the last. */
-export const SHOWN_OF_A_NAME = 3;
+const SHOWN_OF_A_NAME = 3;
 
 /** The arrays that folding leaves out, by what their names begin with: those that differ by their numbers alone. */
 export function foldedNames(arrays: readonly ArrayInfo[]): ReadonlyMap<string, readonly ArrayInfo[]> {
@@ -112,7 +112,7 @@ export function buildTracks(model: TraceModel): readonly Track[] {
     .filter((track) => track.count > 0);
 }
 
-/** What a finding names and what is selected is always shown: hiding the culprit would be the wrong kind of quiet. */
+/** Arrays that a finding names and the selected one are always shown. */
 export function visibleTracks(
   tracks: readonly Track[],
   model: TraceModel,
@@ -264,7 +264,7 @@ function readAdjoints(model: TraceModel, track: Track): Pick<Life, "adjoints" | 
     const seeded = i === count - 1 && seed >= 0 && summaries.norm[seed] !== 0;
     if (read || seeded) found.push([start[i] as number, read ? (versions.readers[reads - 1] as number) : -1, i]);
   }
-  // those that nobody read live from the end of the tape on
+  // those that are never read live from the end of the tape on
   for (const span of found) if (span[1] < 0) span[1] = model.launchCount;
   const adjoints = spansOf(found);
   const adjointState = Uint8Array.from(adjoints.version, (i) => {

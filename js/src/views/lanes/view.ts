@@ -51,7 +51,7 @@ export class LanesView implements View {
   private readonly fates: { readonly lost: number; readonly kept: number };
   /** Width of the names; 0: not measured yet. */
   private gutter = 0;
-  /** Whether adjoints were recorded. */
+  /** True if adjoints were recorded. */
   private readonly summarised: boolean;
   /** The array and version that were last brought into view. */
   private revealed = "";
@@ -64,7 +64,7 @@ export class LanesView implements View {
   private size = { width: 0, height: 0, ratio: 1 };
   private fitted = true;
   private frame = 0;
-  /** What was asked for before there was a size to do it in. */
+  /** An action that was requested before the canvas had a size. */
   private onFirstLayout: (() => void) | null = null;
 
   constructor(private readonly panel: Panel) {
@@ -234,7 +234,7 @@ export class LanesView implements View {
     this.clamp();
   }
 
-  /** The strip shows the norms of the array that is looked at, or of all that each launch wrote. */
+  /** Chooses what the strip shows: the norms of the selected array, or of everything that each launch wrote. */
   private chooseSeries(): void {
     const { model, store, view } = this.panel;
     const array = view.get("tab") === "array" ? model.arrayId(store.get("selection").array) : null;

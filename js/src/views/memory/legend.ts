@@ -1,4 +1,4 @@
-/** What the signs of the memory view mean, and how many versions have each of them. */
+/** The legend of the memory view, and how many versions have each sign. */
 import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";
 import type { Sign } from "../spec.js";

@@ -23,8 +23,8 @@ export interface Scene {
   readonly ratio: number;
 }
 
-export const GROWTH_HEIGHT = 96;
-export const ROW_HEIGHT = 20;
+const GROWTH_HEIGHT = 96;
+const ROW_HEIGHT = 20;
 const BAR = 4;
 const BLOCK = 12;
 const TOP = 16;
@@ -39,7 +39,7 @@ function xOf({ from, to }: Span, width: number, launch: number): number {
   return ((launch - from) / Math.max(1e-9, to - from)) * width;
 }
 
-/** Clears a canvas, in CSS pixels from then on; null where it can not be drawn on. */
+/** Clears a canvas and sets it to CSS pixels; null if it cannot be drawn on. */
 function start(canvas: HTMLCanvasElement, ratio: number): { pen: CanvasRenderingContext2D; width: number } | null {
   const pen = canvas.getContext("2d");
   const width = canvas.clientWidth;

@@ -316,7 +316,7 @@ function costs(total: Bytes): Child[] {
   );
 }
 
-/** What the tape costs, in sentences. */
+/** Return what the tape costs, in sentences. */
 function summary({ model }: Panel, { regions, bytes: all, total }: MemoryUse): string {
   const arrays = `Arrays: ${bytes(all)} in ${plural(regions.length, "region")}.`;
   if (sum(total) === 0)
@@ -339,7 +339,7 @@ function summary({ model }: Panel, { regions, bytes: all, total }: MemoryUse): s
   return sentences.join(" ");
 }
 
-/** The bytes after the selected launch, and which budget would be full there: half of one is for copies. */
+/** Return the bytes after the selected launch, and the budget that would be full there: half of a budget is for copies. */
 function after({ model }: Panel, { growth, total }: MemoryUse, launch: number): string {
   const now = bytesAfter(growth, launch);
   const name = `After ${launchName(model, launch)}`;

@@ -1,4 +1,4 @@
-/** What a report says to somebody who was not there: what was recorded, what was checked, what was found, what was left out. */
+/** The report in prose, for readers who were not there: what was recorded, checked, found, and left out. */
 import type { TraceModel } from "../../trace/model.js";
 import type { Check, Finding } from "../../trace/types.js";
 import { type Child, h } from "../dom.js";
@@ -15,7 +15,7 @@ const MOST_KERNELS = 60;
 
 const SEVERITY_WORDS = { error: "error", warning: "warning", info: "info" } as const;
 
-/** What a tape does with values that an adjoint needs and a later launch overwrites. */
+/** The treatment of values that an adjoint needs and a later launch overwrites. */
 const OVERWRITES: Readonly<Record<string, string>> = {
   preserve: "copied before, for the adjoint",
   warn: "lost, with a warning",
@@ -23,11 +23,11 @@ const OVERWRITES: Readonly<Record<string, string>> = {
   ignore: "lost",
 };
 
-/** What the file says about itself. */
+/** Facts about the file itself. */
 export interface ReportFacts {
   readonly version: string;
   readonly written: string;
-  /** What was left out of it, in sentences. */
+  /** Sentences about what was left out of it. */
   readonly notes: readonly string[];
 }
 
@@ -93,13 +93,13 @@ export function section(title: string, ...children: readonly Child[]): HTMLEleme
   return h("section", {}, h("h2", {}, title), ...children);
 }
 
-export function facts(rows: readonly (readonly [string, Child])[]): HTMLElement {
+function facts(rows: readonly (readonly [string, Child])[]): HTMLElement {
   const element = h("dl", { class: "td-about-facts" });
   for (const [name, value] of rows) element.append(h("dt", {}, name), h("dd", {}, value));
   return element;
 }
 
-export function table(head: readonly string[], rows: readonly (readonly Child[])[], label: string): HTMLElement {
+function table(head: readonly string[], rows: readonly (readonly Child[])[], label: string): HTMLElement {
   return h(
     "div",
     { class: "td-about-table" },
@@ -156,7 +156,7 @@ function findings(model: TraceModel): HTMLElement {
   );
 }
 
-export function finding(item: Finding): HTMLElement {
+function finding(item: Finding): HTMLElement {
   const arrays = item.arrays.length > 0 ? ` · ${short(item.arrays.join(", "), 120)}` : "";
   const rows: [string, Child][] = [];
   if (item.callSite) rows.push([item.location ? "launched at" : "at", where(item.callSite)]);

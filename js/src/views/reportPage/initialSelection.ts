@@ -1,9 +1,9 @@
-/** What a report opens on: the worst of what is wrong. Traces are read here as they come, before they are checked. */
+/** The initial selection of a report: its worst finding. Traces are read before they are checked. */
 import { headOf } from "../../trace/open.js";
 import { NOTHING, type Selection } from "../../trace/store.js";
 import { short, tapeTitle } from "../format.js";
 
-/** What a tape is called in a list of several. */
+/** Return the name of a tape in a list of several. */
 export function tapeName(trace: unknown): string {
   const { name, verdict, tape } = headOf(trace) as { name?: unknown; verdict?: unknown; tape?: { id?: unknown } };
   const called = tapeTitle(short(String(name ?? "tape"), 60), String(tape?.id ?? "?"));

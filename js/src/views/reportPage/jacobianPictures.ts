@@ -1,4 +1,4 @@
-/** The Jacobians that a report carries, for paper and for who reads on: three small maps each, and the worst entry in words. */
+/** The Jacobians in a report, for print: three small maps each, and the worst entry in words. */
 import type { EmbeddedAnswers } from "../../trace/embeddedAnswers.js";
 import type { TraceModel } from "../../trace/model.js";
 import type { MaskEntry, Question } from "../../trace/store.js";
@@ -15,7 +15,7 @@ import { readPalette } from "../lanes/palette.js";
 import { launchName } from "../phrases.js";
 import { section, verdictSign } from "./account.js";
 
-/** Python embeds fewer; a file that somebody made may say otherwise. */
+/** Python embeds fewer; a file that was edited may have more. */
 const MOST = 40;
 /** Pixels of an entry, and of a map. */
 const LARGEST = 18;

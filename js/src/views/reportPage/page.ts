@@ -18,9 +18,9 @@ export interface ReportFile extends ReportFacts {
   readonly traces: readonly unknown[];
   /** For each trace, what was asked about it before the file was written. */
   readonly answers: readonly EmbeddedAnswers[];
-  /** What changed between the two traces, where they are compared. */
+  /** The differences of the two traces, if they are compared. */
   readonly diff: DiffData | null;
-  /** What to say of each trace before all else, or of both where they are compared. */
+  /** The opening sentences of each trace, or of both if they are compared. */
   readonly sentences: readonly (readonly string[])[];
 }
 
@@ -49,9 +49,9 @@ export class ReportPage {
   private readonly tabs = new Map<View, HTMLButtonElement>();
   private shown: number;
   private view: View = "panel";
-  /** The models of traces that were looked at, by position; null where one can not be shown. */
+  /** The models of traces that were opened, by position; null if one cannot be shown. */
   private readonly models = new Map<number, TraceModel | null>();
-  /** What the words are about now: a position, or all of them for a printer. */
+  /** The subject of the prose: a position, or all of them for print. */
   private written: number | "all" | null = null;
   /** Those of the words that are there now. */
   private pictures: readonly Pictures[] = [];

@@ -1,4 +1,4 @@
-/** Asks for values while somebody scrubs: a little later, the newest first, a few at a time, and never twice. */
+/** Requests values while the user scrubs: after a short delay, the newest first, a few at a time, and never twice. */
 import { isUnanswered, type PanelStore, type Question } from "../../trace/store.js";
 import { type Of, readValues, type VersionValues } from "../../trace/values.js";
 
@@ -11,7 +11,7 @@ export interface Wanted {
   readonly array: number;
   readonly version: number;
   readonly of: Of;
-  /** The first element, where it is not the beginning that is looked at. */
+  /** The first element, if it is not the beginning. */
   readonly start?: number;
 }
 
@@ -25,7 +25,7 @@ export class Lookup {
   private readonly known = new Map<string, VersionValues>();
   private readonly refused = new Map<string, string>();
   private readonly open = new Set<string>();
-  /** What is asked now will be out of date when it comes. */
+  /** The answer to this request will be out of date. */
   private readonly outdated = new Set<string>();
   private wanted: readonly Wanted[] = [];
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -37,7 +37,7 @@ export class Lookup {
     private readonly onChange: () => void,
   ) {}
 
-  /** What is looked at now; what was wanted before is not asked for any more. */
+  /** Sets what is shown; earlier requests that are still waiting are dropped. */
   want(wanted: readonly Wanted[]): void {
     const keys = new Set(wanted.map(keyOf));
     for (const key of this.refused.keys()) if (!keys.has(key)) this.refused.delete(key); // may be answered next time
@@ -100,7 +100,7 @@ export class Lookup {
   }
 }
 
-/** What a report embeds under: the question without a window where it is the beginning. */
+/** The key under which a report embeds the answer: the question without a window at the beginning. */
 export function questionOf({ array, version, of, start }: Wanted): Question {
   const question = { type: "values", array, version, of };
   return start === undefined || start === 0 ? question : { ...question, start };

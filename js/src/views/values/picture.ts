@@ -14,7 +14,7 @@ const LARGEST = 40;
 const MOST_RATIO = 3;
 const DASHES: readonly (readonly number[])[] = [[], [5, 2], [2, 2], [7, 2, 2, 2]];
 
-export interface Range {
+interface Range {
   readonly low: number;
   readonly high: number;
   readonly bad: number;

@@ -3,7 +3,7 @@ import { elementAt, indexOf, indexText, type Numbers, type VersionValues } from 
 import { button, type Child, h } from "../dom.js";
 import { number, plural } from "../format.js";
 
-export const ROWS = 16;
+const ROWS = 16;
 /** Where many numbers share a row each has fewer digits; all of them are in its title. */
 const DIGITS = 6;
 const DIGITS_MANY = 4;

@@ -1,6 +1,6 @@
 /**
- * Values as they were then: of one version of an array, its values beside their adjoint, as a picture, in figures, and as
- * numbers. The figures are in the trace; pictures and numbers are asked for when somebody looks, and come when they come.
+ * The values of one version of an array, beside their adjoint: as a picture, in figures, and as numbers. The figures are in the
+ * trace; pictures and numbers are requested when they are shown.
  */
 
 import type { ArrayInfo, Summary, Version } from "../../trace/types.js";
@@ -85,7 +85,7 @@ export class Values implements ValuesView {
     return list;
   }
 
-  /** Where the window begins that the page needs; null where the answer to the main question has it. */
+  /** The start of the window that the page needs; null if the answer to the main question contains it. */
   private startOf(main: Wanted): number | null {
     const found = this.lookup.find(main);
     if (found.state !== "known" || holds(found.values, this.page.first)) return null;
@@ -197,7 +197,7 @@ function refusals(found: readonly Found[]): HTMLElement[] {
   return [...reasons].map((why) => h("p", { class: "td-empty td-why" }, why));
 }
 
-/** What the launch that wrote a version changed. */
+/** The change by the launch that wrote a version. */
 function changeLine(panel: Panel, version: Version, values: VersionValues, go: (element: number) => void): Child {
   const { change, shape } = values;
   if (!change) return null;
@@ -220,7 +220,7 @@ function changeLine(panel: Panel, version: Version, values: VersionValues, go: (
 
 const PATH = /^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$/;
 
-/** How to get at the same values in Python. */
+/** Return Python code that prints the same values. */
 export function pythonFor(array: ArrayInfo, version: Version, adjoint: boolean): string {
   const name = PATH.test(array.label) ? array.label : "x";
   const reader = version.reads[0] ?? 0;
