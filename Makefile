@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui fuzz compilers docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -123,6 +123,8 @@ browser-tests: setup system  ## real JupyterLab in real Chromium
 
 python-tests: setup  ## pytest
 	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@echo "== pytest, compiled by Numba: a sample of make compilers" && \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --compiler numba $(addprefix tests/compiler/test_,statements.py half.py unpack.py)
 
 packaging: $(UV_STAMP)  ## build sdist and wheel, use them in bare environments, test oldest and newest dependencies
 	@echo "== packaging" && $(BIN)/python scripts/check_packages.py --jobs $(WORKERS) build/packaging
@@ -146,6 +148,9 @@ fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs (FUZZ_ARGS='--count 5
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
 	@$(BIN)/python -m tests.compiler.fuzz --programs --jobs $(WORKERS) $(FUZZ_ARGS)
 	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) tests/trace/test_fuzz.py tests/diagnose/test_interrupts.py
+
+compilers: $(PY_STAMP)  ## every test of the language with what Numba compiles (config.compiler = "numba"); an hour and more
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --compiler numba tests/lang tests/compiler tests/seeds $(PYTEST_ARGS)
 
 docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs

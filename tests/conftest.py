@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,32 @@ import pytest
 # bytecode: `tapedebug run` takes 2.5 s of processor time instead of 1.2 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--compiler`: tests of the language run with what Numba compiles, too."""
+    parser.addoption(
+        "--compiler",
+        choices=("llvm", "numba"),
+        default="llvm",
+        help="what compiles kernels (config.compiler)",
+    )
+
+
+@pytest.fixture(autouse=True)
+def _compiler(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile kernels as `--compiler` says; if that is not LLVM, skip tests that are marked `llvm_only`."""
+    chosen = request.config.getoption("--compiler")
+    if chosen == "llvm":
+        yield
+        return
+    only = request.node.get_closest_marker("llvm_only")
+    if only is not None:
+        pytest.skip(only.kwargs["reason"])
+    import tapedebug
+
+    tapedebug.config.compiler = chosen
+    yield
 
 
 def pytest_configure() -> None:

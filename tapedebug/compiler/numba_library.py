@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils, compiler, registry
+from numba.core.errors import LoweringError
 
 from tapedebug.compiler.llvm.library import LIBRARY, NATIVES, call_of, module_of
 from tapedebug.lang.lowering import FUNCTIONS, Misfit
@@ -116,12 +117,19 @@ def assembly_of(entry: Callable[..., None]) -> tuple[str, list[str]]:
     return symbol, [*modules, *used.values()]
 
 
+MANGLED = "_ZN"
+"""What the names of functions begin with that Numba compiles."""
+
+
 def compiled_by_numba(
     function: Callable[..., None], operands: tuple[Any, ...], *, error_model: str
 ) -> tuple[str, list[str]]:
     """Return the symbol of a function without a result, and LLVM assembly of it and of what it calls.
 
     Numba links the functions of its own that it calls when it loads code; here they stand beside it.
+
+    Raises:
+        NumbaError: It cannot be compiled.
     """
     registry.cpu_target.typing_context.refresh()
     registry.cpu_target.target_context.refresh()
@@ -139,4 +147,9 @@ def compiled_by_numba(
     )
     beside = {id(other): other for other in result.library._linking_libraries}
     modules = [result.library._final_module, *(other._get_module_for_linking() for other in beside.values())]
+    functions = [function for module in modules for function in module.functions]
+    defined = {function.name for function in functions if not function.is_declaration}
+    missing = {f.name for f in functions if f.name.startswith(MANGLED)} - defined
+    if missing:  # LLVM would call address 0
+        raise LoweringError(f"Numba did not give the code of {', '.join(sorted(missing))}")
     return result.fndesc.llvm_func_name, [str(module) for module in modules]

@@ -107,6 +107,26 @@ def numbers(
     t[k] = not t[k + 1]
 
 
+@wp.kernel
+def on_three_axes(x: wp.array3d(dtype=float), y: wp.array3d(dtype=float)):
+    i, j, k = wp.tid()
+    y[i, j, k] = wp.sin(x[i, j, k]) * float(i - j + 2 * k)
+
+
+def test_launches_on_several_axes(both) -> None:
+    x = np.random.default_rng(5).normal(size=(3, 4, 5)).astype(np.float32)
+
+    def work() -> list[np.ndarray]:
+        on_three_axes.renew()
+        y, adjoints = np.zeros_like(x), [np.zeros_like(x), np.ones_like(x)]
+        run(on_three_axes, x.shape, [x, y])
+        run(on_three_axes, x.shape, [x, y.copy()], adjoints=adjoints)
+        return [y, *adjoints]
+
+    for one, other in zip(*both(work), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_numbers_of_every_type(both) -> None:
     def work() -> list[np.ndarray]:
         rng = np.random.default_rng(3)
