@@ -1,4 +1,4 @@
-"""The way to where something was found: `self.net.weights[3]`, taken apart once and gone again many times."""
+"""Access paths to found objects, such as `self.net.weights[3]`: parsed once, followed many times."""
 
 from __future__ import annotations
 

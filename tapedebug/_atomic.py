@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all, and writing to what is no regular file.
+"""Atomic file writes: a file appears complete or not at all; pipes and devices are written directly.
 
 A regular file is replaced by a rename, so that no reader and no run that fails sees half of it. Its mode
 stays, its owner where that is allowed, and links to it still lead to it. Devices, pipes and sockets would be

@@ -1,4 +1,4 @@
-"""One thread for the linear algebra of a check.
+"""Limit BLAS to one thread while a check runs.
 
 Its products are small. Several threads gain nothing there, and where others want the processors each product
 waits for a thread that does not run, for tens of milliseconds.

@@ -1,4 +1,4 @@
-"""Counters that all tapes of the process share, whatever engine they are of."""
+"""Counters that all tapes of the process share, whichever engine recorded them."""
 
 from __future__ import annotations
 

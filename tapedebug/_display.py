@@ -1,4 +1,4 @@
-"""Rich display of objects in notebooks: a registry, so that no room has to import the one that draws.
+"""Rich display of objects in notebooks: a registry, so that no room imports the one that draws.
 
 `tapedebug.notebook` registers its functions when it loads. It is loaded when something is displayed first.
 """

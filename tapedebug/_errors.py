@@ -1,4 +1,4 @@
-"""The errors that users see: each names the kernel or array, the line with a caret, the values and a hint."""
+"""Errors that users see: kernel or array, source line with a caret, values, and a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of source files as it was when Python ran them: files are edited while a process lives."""
+"""The text of source files as Python ran them, because files are edited while a process lives."""
 
 from __future__ import annotations
 import __future__

@@ -1,4 +1,4 @@
-"""Ranges of memory: which are one, and which share bytes with a given one."""
+"""An index of memory intervals: find equal ones, and those that share bytes with a given one."""
 
 from __future__ import annotations
 

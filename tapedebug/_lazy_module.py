@@ -1,4 +1,4 @@
-"""Modules that load when something of them is used: a process that finds its machine code never compiles."""
+"""Modules that load on first use, so that a process with cached machine code never loads the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for arrays, found in the variables of whoever is calling: `x`, `forces[3]`, `state.q`.
+"""Names for arrays, found in the caller's variables: `x`, `forces[3]`, `state.q`.
 
 Arrays do not know what they are called. When a `with Tape():` block ends, and when a trace is made, the
 variables of the calling frames are looked through, plain variables first. That costs microseconds and

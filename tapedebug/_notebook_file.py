@@ -1,4 +1,4 @@
-"""Runs the code cells of a notebook file in order: with IPython, where it is installed, magics included."""
+"""Run the code cells of a notebook file in order, through IPython if it is installed."""
 
 from __future__ import annotations
 

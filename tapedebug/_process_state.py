@@ -1,4 +1,4 @@
-"""Settings of the process that checks change for a moment are put back, whatever happens."""
+"""Preserve the settings of the process that checks change, also after an exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line of text below a running cell, which goes away when the work has ended."""
+"""A progress line below a running cell, removed when the work has ended."""
 
 from __future__ import annotations
 

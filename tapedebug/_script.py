@@ -1,4 +1,4 @@
-"""Runs a program of the user as Python would, and shows its traceback without frames of this package.
+"""Run a user's program as Python would, and show its traceback without frames of this package.
 
 A program is a script, a module (`-m`), standard input (`-`) or a notebook.
 """

@@ -1,4 +1,4 @@
-"""The IPython shell that we run in, if any; never imports IPython."""
+"""The current IPython shell, if any; never imports IPython."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing Python from several threads at once."""
+"""Parse Python from several threads at once."""
 
 from __future__ import annotations
 

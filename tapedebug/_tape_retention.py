@@ -1,4 +1,4 @@
-"""Keeps the tapes that a program records, until they can be diagnosed: of a long training loop a few."""
+"""Keep the tapes that a program records until they can be diagnosed; a few of a long training loop."""
 
 from __future__ import annotations
 

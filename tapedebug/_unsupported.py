@@ -1,4 +1,4 @@
-"""Names of the API that this version does not have yet, for the message of an AttributeError."""
+"""Names of Warp's API that this version does not have, for the message of an AttributeError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: `run` records every tape of a script and judges it, `report` and `diff` show traces.
+"""The command line: `run` diagnoses every tape of a script, `report` and `diff` show traces.
 
 Exit status: 0 clean, 1 a gradient is wrong, 2 what was asked for could not be done.
 """

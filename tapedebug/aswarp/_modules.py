@@ -1,4 +1,4 @@
-"""The modules that stand in for those of Warp: each passes on what a module of ours has."""
+"""Stand-ins for Warp's modules, which pass on names of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wp.config` for a program that was written for Warp: its settings are ours where we have them."""
+"""`wp.config` for programs written for Warp: settings map to ours if we have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types that all of this room shares."""
+"""Array types that this whole room shares."""
 
 from __future__ import annotations
 

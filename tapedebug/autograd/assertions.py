@@ -1,4 +1,4 @@
-"""`assert_gradients`: a check of gradients as one line of a test."""
+"""`assert_gradients`: a gradient check in one line of a test."""
 
 from __future__ import annotations
 

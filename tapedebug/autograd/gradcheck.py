@@ -1,4 +1,4 @@
-"""`gradcheck`: does the adjoint of a kernel or function agree with finite differences?"""
+"""`gradcheck`: compare the adjoint of a kernel or function with finite differences."""
 
 from __future__ import annotations
 

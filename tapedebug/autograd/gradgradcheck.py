@@ -1,4 +1,4 @@
-"""`gradgradcheck`: is what comes out when an adjoint is differentiated the derivative of that adjoint?"""
+"""`gradgradcheck`: compare the derivative of an adjoint with finite differences of that adjoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hvp`: the Hessian of a loss times a vector, by the tangent of the reverse pass; and a check of it."""
+"""`hvp`: the Hessian of a loss times a vector, by the tangent of the reverse pass, and its check."""
 
 from __future__ import annotations
 

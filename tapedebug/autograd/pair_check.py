@@ -1,4 +1,4 @@
-"""`check_pairs`: the pairs that somebody switched on in the mask of the panel."""
+"""`check_pairs`: check the pairs that are switched on in the panel's mask."""
 
 from __future__ import annotations
 

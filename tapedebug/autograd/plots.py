@@ -1,4 +1,4 @@
-"""Jacobians as pictures: thick lines between array elements, thin dashed ones between vector components."""
+"""Plots of Jacobians: thick lines between array elements, thin dashed ones between vector components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gradcheck_tape`: each kernel launch of a tape, at the values that it was launched with."""
+"""`gradcheck_tape`: check each kernel launch of a tape at the values that it had."""
 
 from __future__ import annotations
 

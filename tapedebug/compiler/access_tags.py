@@ -1,4 +1,4 @@
-"""Stamps: who last wrote and who last read each scalar of an array's memory.
+"""Access tags: the last writer and reader of each scalar of an array's memory.
 
 A tracked variant of a kernel keeps two words for each scalar, side by side: the stamp of its last write and
 that of its last read. A stamp grows with the launch (its epoch), so that "in this launch" is one comparison

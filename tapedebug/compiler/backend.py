@@ -1,4 +1,4 @@
-"""From generated text to machine code: compiled once; afterwards it comes from the cache."""
+"""Compile generated text to machine code once; later it comes from the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building IR: blocks on a stack, common values found again, constants folded.
+"""The IR builder: a stack of blocks, common subexpressions, folded constants.
 
 The builder is the `Emitter` that rules write to. Loads are found again only while no store in between could
 have changed the element: each store starts a new epoch of its scalar type, and so does each loop.

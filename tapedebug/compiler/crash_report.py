@@ -1,4 +1,4 @@
-"""A line on standard error where a kernel crashes the process: which kernel, and how to find the index.
+"""Name the kernel on standard error if it crashes the process, and say how to find the index.
 
 To note which kernel runs would cost a part of every launch. But the address of the instruction that crashes
 is known: the handler of the signal looks it up among those of compiled kernels, which were noted when they

@@ -1,4 +1,4 @@
-"""The one compiled loop that runs many entries, each over many rows of packed arguments."""
+"""The compiled loop that runs many entries, each over many rows of packed arguments."""
 
 from __future__ import annotations
 

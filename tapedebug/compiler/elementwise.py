@@ -1,4 +1,4 @@
-"""Kernels that apply one function to the elements of arrays, made for `map` and for arithmetic on arrays.
+"""Kernels that apply a function to the elements of arrays, for `map` and array arithmetic.
 
 They have no source of their own. All of their generated code stands at the user's call, so that errors,
 traces and findings point there.

@@ -1,4 +1,4 @@
-"""From IR to Python text: a small subset (assignments, `if`, `while`, `for`, subscripts, known calls).
+"""Emit Python text from IR: assignments, `if`, `while`, `for`, subscripts, known calls.
 
 The text is what Numba compiles and what `kernel.source()` shows; each line remembers the user's line it
 came from.

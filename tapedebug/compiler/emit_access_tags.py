@@ -1,4 +1,4 @@
-"""Tracking in generated text: each access leaves a stamp, and looks at those of others where it must."""
+"""Emit access tags: each access leaves a stamp, and compares those of others where needed."""
 
 from __future__ import annotations
 

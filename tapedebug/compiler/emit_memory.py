@@ -1,4 +1,4 @@
-"""Memory in generated text: places of elements, loads and stores, what loops keep for the reverse pass."""
+"""Emit memory accesses: element addresses, loads, stores, and values that loops keep for the reverse."""
 
 from __future__ import annotations
 

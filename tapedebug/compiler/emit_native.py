@@ -1,4 +1,4 @@
-"""Calls of native functions in generated text: a frame is filled, the function called, its results read."""
+"""Emit calls of native functions: fill a frame, call, read the results."""
 
 from __future__ import annotations
 

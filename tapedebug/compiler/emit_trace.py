@@ -1,4 +1,4 @@
-"""Traces in generated text: the place of each element that is accessed, for the sparsity of derivatives."""
+"""Emit traces: the position of each accessed element, for the sparsity of derivatives."""
 
 from __future__ import annotations
 

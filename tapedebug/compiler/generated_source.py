@@ -1,4 +1,4 @@
-"""Generated code: its lines, and the user's line that each came from."""
+"""Generated source text, with the user's line for each of its lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries that are compiled when they are called: that of single threads is not where all run in lanes."""
+"""Entries that are compiled on their first call, such as scalar ones where all threads run in vectors."""
 
 from __future__ import annotations
 

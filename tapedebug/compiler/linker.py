@@ -1,4 +1,4 @@
-"""Linking object code into this process without LLVM, where it is as plain as our compiler makes it.
+"""Link object code into this process without LLVM, if it needs only addresses filled in.
 
 LLVM's linker needs LLVM, which takes longer to load than a program with one kernel takes to run. Code of the
 large code model on x86-64 has one kind of relocation, an address of eight bytes; whatever has more (writable

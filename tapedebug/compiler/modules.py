@@ -1,4 +1,4 @@
-"""Python modules as users know them: the kernels that each defines, and settings for all of them."""
+"""Kernels of each Python module, and settings that apply to all of them."""
 
 from __future__ import annotations
 

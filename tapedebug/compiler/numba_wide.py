@@ -1,4 +1,4 @@
-"""Functions of Numba with float64 in place of every float32 that they name: what float64 twins call.
+"""Float64 twins of Numba functions: float64 in place of every float32 that they name.
 
 A function that returns `np.float32(…)`, which kernels need for an array of float32, is a staircase to
 differences in float64. Its twin is compiled by Numba from the same bytecode; on the way `np.float32`,

@@ -1,4 +1,4 @@
-"""Object code: kept in files, loaded without importing Numba.
+"""Object code in files, loaded without importing Numba.
 
 A file is named by what it was compiled from (generated text, processor, versions) and says the digest of its
 own content; one that is damaged, foreign or unreadable is discarded and made again. Files appear whole, by

@@ -1,4 +1,4 @@
-"""Kernels that take several types: `overload` makes a version for certain ones before a launch does."""
+"""Kernels for several types: `overload` compiles a version for given ones before a launch does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say what is wrong with the gradients of a tape, where, and what to change; or that they are right."""
+"""Diagnose the gradients of a tape: what is wrong, where, and the fix; or that they are right."""
 
 from __future__ import annotations
 

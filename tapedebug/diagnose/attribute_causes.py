@@ -1,4 +1,4 @@
-"""One bug, one main finding: what another rule explains better becomes a note that says so."""
+"""Attribute a bug to one main finding; findings that another rule explains better become notes."""
 
 from __future__ import annotations
 

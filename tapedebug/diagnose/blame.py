@@ -1,4 +1,4 @@
-"""A verdict WRONG comes with an error that names a place, a number and a fix.
+"""Give every verdict WRONG an error that names a place, a number and a fix.
 
 Most often a rule has found one. Where none has, the tape is searched launch by launch beside a float64
 reverse pass, as `gradcheck_tape(end_to_end=True)` does it; where no launch is to blame alone, or there is no

@@ -1,4 +1,4 @@
-"""A diagnosis of several tapes: which loss belongs to which, and what their verdicts say together."""
+"""Diagnose several tapes: match losses to tapes, and combine their verdicts."""
 
 from __future__ import annotations
 

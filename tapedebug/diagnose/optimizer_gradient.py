@@ -1,4 +1,4 @@
-"""The verdict is about the gradient that an optimiser consumes, which is not always what a pass computed."""
+"""Judge the gradient that the optimiser consumes, which may differ from the one that a pass computed."""
 
 from __future__ import annotations
 

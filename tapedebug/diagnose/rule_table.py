@@ -1,4 +1,4 @@
-"""The rules, in the order in which they run: what costs nothing first."""
+"""The table of rules in the order in which they run: the cheapest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of a loop of tapes, beside what they were when it began."""
+"""Gradients of a loop over tapes, beside those that it had when it began."""
 
 from __future__ import annotations
 

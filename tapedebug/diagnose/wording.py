@@ -1,4 +1,4 @@
-"""Words and lookups that the rules share."""
+"""Phrases and lookups that the rules share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of array parameters: what annotations such as `array(dtype=float, ndim=2)` are."""
+"""Types of array parameters: annotations such as `array(dtype=float, ndim=2)`."""
 
 from __future__ import annotations
 

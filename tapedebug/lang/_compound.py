@@ -1,4 +1,4 @@
-"""Values of several scalars: vectors, matrices, quaternions, transforms; what programs hold outside kernels.
+"""Compound types (vectors, matrices, quaternions, transforms), and their values outside kernels.
 
 In kernels and in arrays a compound value is its components, one after the other (a matrix row by row).
 """

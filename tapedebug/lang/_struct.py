@@ -1,4 +1,4 @@
-"""Structs: named fields of numbers, compound values, arrays and other structs; what programs hold of them.
+"""Struct types (fields of numbers, compound values, arrays, structs), and their values outside kernels.
 
 In kernels a struct is its fields. A struct argument of a launch is taken apart into one argument a field, an
 array of structs into one strided view a field (`compiler.flatten`, `runtime.launch.argument_flattening`).

@@ -1,4 +1,4 @@
-"""`@struct`: makes a type of the kernel language of a class with annotations."""
+"""`@struct`: make a struct type of the kernel language from an annotated class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook room: the panel as a widget, rich display, magics, the kernel side of JupyterLab.
+"""The notebook room: the panel widget, rich display, magics, the kernel side of JupyterLab.
 
 Imported on demand; importing it loads neither IPython nor ipywidgets.
 """

@@ -1,4 +1,4 @@
-"""The code of a notebook cell below a magic, run as the cell would run without it."""
+"""Run the code of a notebook cell below a magic as the cell would run without it."""
 
 from __future__ import annotations
 

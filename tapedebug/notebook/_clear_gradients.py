@@ -1,4 +1,4 @@
-"""Clears the gradients of a tape before a magic runs its reverse pass, and names those that were not zero."""
+"""Clear the gradients of a tape before a magic runs its reverse pass, and name those not zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's side of the JupyterLab extension: lists live tapes, hands out traces, runs checks.
+"""The kernel side of the JupyterLab extension: lists live tapes, sends traces, runs checks.
 
 Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What
 is said is written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive

@@ -1,4 +1,4 @@
-"""Completion after our magics: options, their values, names of tapes, arrays and kernels, and files."""
+"""Completion for our magics: options, their values, names of tapes, arrays and kernels, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panels that were opened by showing something; those of a cell that runs again are closed.
+"""Track open panels, to close those of a cell that runs again.
 
 A widget lives in the kernel until it is closed, and keeps its tape and all the tape's arrays with it. Cells
 are run again and again, so a panel whose output has been replaced is closed, and the tape that was the

@@ -1,4 +1,4 @@
-"""Options of magics, made from the Python functions that they stand for: names, defaults, choices, help."""
+"""Options of magics, derived from the Python functions that they call."""
 
 # IPython is seen without its types, so that mypy runs where it is not installed
 # mypy: disable-error-code="misc, untyped-decorator"

@@ -1,4 +1,4 @@
-"""Panels of one tape: each has its own selection and mask, and all have the results of all checks."""
+"""Keep the panels of one tape in sync: shared results, separate selections and masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records the next cell that is executed, as if ``%%tape`` stood above it, without a change to the cell."""
+"""Record the next executed cell as if ``%%tape`` stood above it, without changing the cell."""
 
 from __future__ import annotations
 

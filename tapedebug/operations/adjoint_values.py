@@ -1,4 +1,4 @@
-"""Measure the values that adjoints mean: those before their operation, or those after it.
+"""Measure which values an adjoint reads: those before its operation, or those after it.
 
 The adjoint of an operation that overwrites what it reads is often written for one of the two, and which one
 differs by engine and kernel. An `ExactAdjoint` is given both and picks; for all others it is measured which

@@ -1,1 +1,1 @@
-"""The query server of the panel: what a panel is opened on, what it may ask, and the checks that it runs."""
+"""The query server of the panel: its sources, the queries it answers, the checks it runs."""

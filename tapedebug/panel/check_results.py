@@ -1,4 +1,4 @@
-"""Results of a panel's checks: which of them hold for a newer trace of the tape, and their common verdict."""
+"""Results of a panel's checks: those that hold for a newer trace, and their common verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the pairs of a mask for the panel, and tells how it goes; nothing here knows of widgets or comms."""
+"""Run the pairs of a mask for the panel and report progress, without widgets or comms."""
 
 from __future__ import annotations
 

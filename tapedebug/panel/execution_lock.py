@@ -1,4 +1,4 @@
-"""Keeps checks and cells out of each other's way.
+"""A lock that keeps checks and notebook cells from running at the same time.
 
 A check started from the panel runs in a thread, so that its progress shows and it can be cancelled. Cells run
 on the main thread. Both may touch the same tape: while a check runs, the next cell waits for it (an interrupt

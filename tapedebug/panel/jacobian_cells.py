@@ -1,4 +1,4 @@
-"""The cells of a Jacobian's heat maps: a window of its entries, pooled where they are very many."""
+"""Cells of a Jacobian's heat map: a window of its entries, pooled if there are many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to ``{"type": "jacobian"}``: a Jacobian as a check compared it, to be looked at.
+"""The answer to ``{"type": "jacobian"}``: a Jacobian as a check compared it.
 
 ``launch`` (None for the whole tape), ``input`` and ``output`` say which; ``rows`` and ``columns`` choose a
 window ``[from, to]`` of it. What a check has just found is shown, not computed again; a pair that nobody has

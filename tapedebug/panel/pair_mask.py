@@ -1,4 +1,4 @@
-"""The mask: which pairs of inputs and outputs a run checks, and what is wrong with one that does not fit."""
+"""The mask: the pairs of inputs and outputs that a run checks, with error messages."""
 
 from __future__ import annotations
 

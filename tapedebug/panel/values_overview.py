@@ -1,4 +1,4 @@
-"""Large arrays pooled to what fits a small picture."""
+"""Pool large arrays into a small picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to ``{"type": "values"}``: what a version of an array held, or what its adjoint was.
+"""The answer to ``{"type": "values"}``: the values of a version of an array, or its adjoint.
 
 ``array`` and ``version`` say of what, ``of`` is ``"value"`` or ``"adjoint"``; ``start`` and ``count``
 choose elements in C order where there are more than fit. The answer's data has

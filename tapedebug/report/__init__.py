@@ -1,4 +1,4 @@
-"""Reports: what the panel shows, as one HTML file that needs no network, no kernel and no installation."""
+"""Reports: the panel as one HTML file that needs no network, kernel or installation."""
 
 from __future__ import annotations
 

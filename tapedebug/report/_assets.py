@@ -1,4 +1,4 @@
-"""The built front end that every report carries."""
+"""The built front end that every report contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File names of reports that were given none: the tape's name, and a number where such a file is there."""
+"""Default file names of reports: the tape's name, numbered if the file exists."""
 
 from __future__ import annotations
 

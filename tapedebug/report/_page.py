@@ -1,4 +1,4 @@
-"""The page: data as escaped JSON, the front end inlined, and a summary for readers without JavaScript."""
+"""The page of a report: escaped JSON, the front end inline, and a summary for use without JavaScript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaving code out: source, generated adjoints, scripts, folders, wherever a trace or an answer has them."""
+"""Remove code from reports: source, generated adjoints, scripts and folder names."""
 
 from __future__ import annotations
 

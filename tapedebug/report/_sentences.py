@@ -1,4 +1,4 @@
-"""The three sentences on top of a report: what was run, what is wrong by how much, what to change where."""
+"""The three sentences at the top of a report: the program, the bug with its effect, the fix."""
 
 from __future__ import annotations
 

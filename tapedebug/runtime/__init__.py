@@ -1,4 +1,4 @@
-"""The runtime: arrays, launches, tapes, and what tapes keep for right gradients and for replays."""
+"""The runtime: arrays, launches, tapes, the reverse pass and replays."""
 
 from tapedebug._live_tapes import live_tapes as live_tapes
 from tapedebug.runtime.config import Config as Config

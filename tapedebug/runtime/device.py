@@ -1,4 +1,4 @@
-"""Devices: `"cpu"` today. Every function that takes a device resolves it here: one door for the next."""
+"""Devices: `"cpu"` today. Every function that takes a device resolves it here."""
 
 from __future__ import annotations
 

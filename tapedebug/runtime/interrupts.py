@@ -1,4 +1,4 @@
-"""Ctrl-C at a better moment: work of milliseconds is finished first."""
+"""Delay Ctrl-C until work of a few milliseconds is finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts about overwrites, and where things stand in the user's source."""
+"""Messages about overwrites, and source locations in the user's program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ScopedTimer`: times a block, prints as in the documents, and groups its launches on the tape."""
+"""`ScopedTimer`: time a block, print the time as Warp does, and group its launches on the tape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of numbers as bytes: each as narrow as its numbers allow, and no bytes for what a formula says."""
+"""Columns of numbers as bytes, each as narrow as possible; none for columns that follow a formula."""
 
 from __future__ import annotations
 

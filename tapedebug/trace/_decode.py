@@ -1,4 +1,4 @@
-"""JSON data to the dataclasses of `model`, each value checked against its annotation.
+"""Decode JSON data to the dataclasses of `model`, checking each value against its annotation.
 
 A trace file may be damaged, from a newer version, or hostile: an error names the place
 (``launches[3].args[0].name``). Readers are made once for each annotation, and the place is put together only

@@ -1,4 +1,4 @@
-"""One label for each array of a trace, unlike any other: what people call it, as far as can be found."""
+"""Unique labels for the arrays of a trace, from the best of their names."""
 
 from __future__ import annotations
 

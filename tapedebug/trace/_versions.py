@@ -1,4 +1,4 @@
-"""Versions of array values, from the launches that read and wrote them. Overlapping views are one memory."""
+"""Versions of array values from the reads and writes of launches; overlapping views are one memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that a trace holds whole, by array and version."""
+"""The complete values that a trace holds, by array and version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many objects at once, of which none is garbage: the collector would walk through all of them each time."""
+"""Pause the garbage collector while many objects are made of which none is garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace: everything that is known about one recorded tape, as plain data.
+"""The trace: everything known about one recorded tape, as plain data.
 
 A `Trace` holds numbers, text and lists, no arrays, kernels or tapes. Whatever looks at a tape (`diagnose`,
 `visualize`, the panel, a report) reads a trace, so that a trace from a file shows exactly as one that was

@@ -1,4 +1,4 @@
-"""From a tape to a trace: plain data, made when it is asked for."""
+"""Make a trace from a tape: plain data, on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values and adjoints of every version, as summaries or whole, by replaying the tape in private memory.
+"""Values and adjoints of every version, as summaries or whole, by a private replay of the tape.
 
 Nothing is measured while a tape records: that would cost as much as the launches themselves, on every tape,
 for a trace that is asked for once in a while; and the adjoint of a version exists nowhere else than in the

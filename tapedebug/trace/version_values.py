@@ -1,4 +1,4 @@
-"""The values of single versions, asked for one after the other by somebody who walks along a tape.
+"""The values of single versions, one after the other, for readers that step through a tape.
 
 One replay in private memory answers many questions: it keeps what it passes of the array that was asked
 for, within a budget, and goes on from where it stands when the next question lies ahead.

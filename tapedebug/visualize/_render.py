@@ -1,4 +1,4 @@
-"""DOT to pictures, with whichever Graphviz is installed."""
+"""Render DOT to pictures with an installed Graphviz."""
 
 from __future__ import annotations
 

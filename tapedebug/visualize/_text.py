@@ -1,4 +1,4 @@
-"""Text in DOT: whatever a name holds, it stays a name."""
+"""Escape names in DOT text."""
 
 from __future__ import annotations
 

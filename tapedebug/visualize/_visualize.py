@@ -1,4 +1,4 @@
-"""`Tape.visualize`, with the arguments of the documents."""
+"""`Tape.visualize`, with the arguments of Warp's API."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Comparisons of whole pairs: by grids, by sparsity, by combinations, and what else can be asked."""
+"""Comparisons of whole pairs: on grids, by sparsity, by random combinations, and further checks."""

@@ -1,4 +1,4 @@
-"""An adjoint that agrees and is wrong nevertheless: off by less than the tolerance, and not by rounding."""
+"""Detect a wrong adjoint that is within tolerance: a systematic error that is not rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gradcheck(…, complex=…)`: results of arrays that hold complex numbers, told as such."""
+"""`gradcheck(…, complex=…)`: results in terms of complex numbers."""
 
 from __future__ import annotations
 

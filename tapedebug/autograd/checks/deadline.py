@@ -1,4 +1,4 @@
-"""Checks that may run out of time: pairs that are done count, the others are said to be not checked."""
+"""Checks with a time limit: finished pairs count, the others are reported as not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some entries of a Jacobian by themselves: by unit seeds of their rows and differences of their columns."""
+"""Check single entries of a Jacobian again, with unit seeds of their rows and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Second derivatives against the function itself, not against its adjoint.
+"""A reference for second derivatives from the function itself, not from its adjoint.
 
 An adjoint that is consistent with its own tangent may still be that of another function: right at the values
 that a first check looked at, wrong beside them. ⟨u, ∂(Jᵀw)/∂x v⟩ is, for the adjoint of this function, the

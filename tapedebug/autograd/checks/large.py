@@ -1,4 +1,4 @@
-"""Check Jacobians that are too large to evaluate and have no known sparsity, and any in `fast_mode`."""
+"""Check Jacobians too large to evaluate and without known sparsity, and any in `fast_mode`."""
 
 from __future__ import annotations
 

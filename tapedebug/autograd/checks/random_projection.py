@@ -1,4 +1,4 @@
-"""A Jacobian too large to evaluate: random combinations of all its entries, in float64.
+"""Check a Jacobian too large to evaluate by random combinations of all its entries, in float64.
 
 Differences along a few random directions give the combination of each row, to nine digits; so does the
 tangent. Adjoints of a few random seeds give the combination of each column, once in float32 and once as its

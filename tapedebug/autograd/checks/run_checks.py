@@ -1,4 +1,4 @@
-"""The checks of one kernel, function or launch: the adjoint, then what else was asked, as one result."""
+"""Run all requested checks of one kernel, function or launch, and join them into one result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check all entries of a sparse Jacobian by a few runs: rows and columns that do not meet share one.
+"""Check all entries of a sparse Jacobian in a few runs: rows and columns that do not meet share one.
 
 Where the entries of a Jacobian can be was traced; differences along groups of columns and adjoints of groups
 of rows (`colouring`) show each of them alone. That nothing else is there is verified: a difference along a

@@ -1,4 +1,4 @@
-"""From the judged entries of a sparse Jacobian to a result: doubts are looked at by themselves first."""
+"""Make a result from the judged entries of a sparse Jacobian; doubtful ones are checked again alone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Differences, adjoints and verdicts: two numbers for every entry, and what they mean beside each other."""
+"""Finite differences, adjoints, and the verdict on each entry from the two numbers."""

@@ -1,4 +1,4 @@
-"""Find the entry that is wrong in a Jacobian too large to look at: by halving.
+"""Find the wrong entry of a Jacobian too large to evaluate, by bisection.
 
 A random combination of all entries misses; so does that of one half of the columns, and of one half of that,
 down to one column, and then to one row of it: 2 · log2(size) combinations instead of size entries.

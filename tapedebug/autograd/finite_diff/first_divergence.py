@@ -1,4 +1,4 @@
-"""Adjoints beside differences, all along a tape: the first launch of the reverse pass where they part.
+"""Find the first launch of the reverse pass at which adjoints and differences diverge.
 
 Two float64 replays whose inputs differ a little in one direction run side by side with a third that runs
 backward. At every point of the tape the inner product of adjoints and differences is the same number, the

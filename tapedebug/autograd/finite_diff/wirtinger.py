@@ -1,4 +1,4 @@
-"""Derivatives by complex numbers: gradients in the convention of PyTorch, by Wirtinger calculus.
+"""Derivatives by complex numbers in the convention of PyTorch (Wirtinger calculus).
 
 The gradient of a real L by z = a + ib is ∂L/∂a + i ∂L/∂b, twice the conjugate Wirtinger derivative ∂L/∂z̄: the
 direction of steepest ascent, and what the two components of `z.grad` hold. A complex output w = u + iv is

@@ -1,4 +1,4 @@
-"""Results of checks as HTML: in a notebook, and as a page of its own. No script, nothing from elsewhere."""
+"""Results of checks as HTML, in a notebook or as a page: no script, no external resources."""
 
 from __future__ import annotations
 

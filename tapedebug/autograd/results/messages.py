@@ -1,4 +1,4 @@
-"""From judged entries to a `PairResult` that says what is wrong, where, with the numbers."""
+"""Make a `PairResult` from judged entries: the message with place and numbers."""
 
 from __future__ import annotations
 

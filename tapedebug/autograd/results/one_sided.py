@@ -1,4 +1,4 @@
-"""The slope on the other side of the nearest kink: what a gradient is that took the wrong branch.
+"""Slopes on the other side of the nearest kink, for gradients that took the wrong branch.
 
 Beside a kink a function may be straight: `abs`, `max`, `clamp`, a leaky unit. Where it is, further out, and
 has another slope than here, a kink lies between.

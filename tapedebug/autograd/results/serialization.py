@@ -1,4 +1,4 @@
-"""Results of checks as data for JSON, and back."""
+"""Convert results of checks to JSON data, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows a result when a check has ended: once, also where it is the value of a notebook cell."""
+"""Print a result once when its check ends, also if it is the value of a notebook cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary table of the documents, as plain text."""
+"""The summary table of Warp's API, as plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wrong entries of a Jacobian, as the predicates of `signature` look at them."""
+"""The wrong entries of a Jacobian, as the predicates of `error_patterns` need them."""
 
 from __future__ import annotations
 

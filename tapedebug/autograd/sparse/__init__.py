@@ -1,1 +1,1 @@
-"""Jacobians with few entries: where they can be, in how few runs they are found."""
+"""Sparse Jacobians: patterns, colourings, and evaluation in few runs."""

@@ -1,4 +1,4 @@
-"""The kernels of `colouring`, run by one thread: graph algorithms at the speed of compiled code."""
+"""Kernels of `colouring`, run by one thread: graph algorithms at the speed of compiled code."""
 # mypy: disable-error-code="valid-type, no-untyped-def, no-untyped-call, untyped-decorator, var-annotated"
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jacobians as `jacobian` and `jacobian_fd` return them: by few coloured runs, or row by row."""
+"""Assemble the Jacobians that `jacobian` and `jacobian_fd` return: by coloured runs, or row by row."""
 
 from __future__ import annotations
 

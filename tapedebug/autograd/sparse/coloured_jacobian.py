@@ -1,4 +1,4 @@
-"""Jacobians from few runs: traced, coloured, run at once, and verified by one random product.
+"""Evaluate a Jacobian in few runs: traced, coloured, verified by one random product.
 
 All outputs that are asked for stand below each other and all inputs beside each other, as one matrix: rows of
 different outputs share a run, too.

@@ -1,4 +1,4 @@
-"""The documents' differences: f(x + eps) and f(x - eps) in the program's own precision, at one step."""
+"""Finite differences as Warp computes them: f(x + eps) and f(x - eps) in the program's precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuse a Jacobian for which there is no memory: it would end the process instead of the call."""
+"""Refuse a Jacobian that does not fit into memory, which would end the process."""
 
 from __future__ import annotations
 

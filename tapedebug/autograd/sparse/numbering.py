@@ -1,4 +1,4 @@
-"""One number for each scalar in the memory of a program, whatever views there are of it."""
+"""Number the scalars in the memory of a program, one number each for all views."""
 
 from __future__ import annotations
 

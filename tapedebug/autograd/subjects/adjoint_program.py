@@ -1,4 +1,4 @@
-"""The reverse pass of a program as a program of its own, `x, w → Jᵀ(x) w`: what second derivatives are of.
+"""The reverse pass of a program as a program, `x, w → Jᵀ(x) w`, for second derivatives.
 
 Its values are adjoints; its tangents are those of the adjoint, forward over reverse, by a second shadow.
 Adjoints are linear in `w`: tangents by `w` are adjoints of another `w`, and a check of them one of linearity.

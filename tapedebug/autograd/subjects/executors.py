@@ -1,4 +1,4 @@
-"""Work that is handed out: to the threads, processes or machines of any `concurrent.futures` executor.
+"""Distribute work to threads, processes or machines of any `concurrent.futures` executor.
 
 A unit of work is data: what a worker computes from it depends on nothing else, so that results are the same
 to the last bit wherever and in whatever order they are computed.

@@ -1,4 +1,4 @@
-"""Python functions as subjects of checks: run while a tape records, and again to see that it saw all."""
+"""Python functions as subjects of checks: recorded on a tape, and run again to verify the recording."""
 
 from __future__ import annotations
 

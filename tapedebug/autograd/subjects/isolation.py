@@ -1,4 +1,4 @@
-"""Running user code in a check without leaving a trace of it."""
+"""Run user code in a check without side effects on its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches of a tape as a check takes them: which ones, and each with the values that it ran on."""
+"""Launches of a tape as subjects of checks, each with the values that it ran on."""
 
 from __future__ import annotations
 

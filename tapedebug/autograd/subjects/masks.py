@@ -1,4 +1,4 @@
-"""An `input_output_mask`: which pairs of inputs and outputs it names, and which entries of their arrays.
+"""Parse an `input_output_mask`: the pairs that it names, and the entries of their arrays.
 
 A side of a pair is `"x"`, `0` (the place of the argument), an array itself, `"state.q"` (a field), or entries
 as NumPy indexes them: `"x[3:5]"`, `"x[::2, 1]"`, `"x[2].y"`, `"bodies[3].pos"`, `("x", slice(3, 5))`,

@@ -1,4 +1,4 @@
-"""Notes on functions whose derivatives in adjoints are finite differences themselves."""
+"""Notes on functions whose adjoints use finite differences themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays with derivatives that no element has to itself: they overlap themselves, or each other.
+"""Arrays that overlap themselves or each other, so that no element has its own derivative.
 
 Slices of one array, one array in two places and in-place arrays are no such thing: they are one block of
 memory with one block of gradients, in which a replay displaces what a launch reads. But where two indices of

@@ -1,4 +1,4 @@
-"""Kernels and their arguments as bytes that another process understands: by name, else with their source.
+"""Pickle kernels and their arguments for other processes, by name or with their source.
 
 A kernel of a module goes by the module's name; one of a notebook or script, or one made inside a function,
 goes with its Python function (cloudpickle takes that apart), its source and what the names in it mean.

@@ -1,4 +1,4 @@
-"""Scripts that show one failure alone: the source, the arguments' values, one `gradcheck` of one pair."""
+"""Write a script that reproduces one failure: source, arguments, one `gradcheck` of one pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tape with other adjoints, in private: of arrays that had no gradient, or derived by the engine.
+"""Record a tape again in private with other adjoints: of arrays without gradients, or derived ones.
 
 The first shows what would flow if an array had a gradient, the second what a gradient would be without the
 adjoints that a person wrote. It refers to the arrays of the user, and writes none of them: like any tape it

@@ -1,4 +1,4 @@
-"""Random numbers that a check draws twice: the same ones each time, and none that the program would miss."""
+"""Pin random number generators, so that two runs of a check draw the same numbers."""
 
 from __future__ import annotations
 

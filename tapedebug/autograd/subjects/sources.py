@@ -1,4 +1,4 @@
-"""The source of kernels and functions with all that they use, in an order in which it can run."""
+"""The source of kernels and functions with everything that they use, in runnable order."""
 
 from __future__ import annotations
 

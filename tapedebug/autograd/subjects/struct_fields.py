@@ -1,4 +1,4 @@
-"""Struct arguments of checks: every array and number in them is an argument of its own, such as `state.q`."""
+"""Struct arguments of checks: each array and number in them becomes an argument, as `state.q`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a user asks to check, a kernel or a Python function, to a program with its pairs."""
+"""Make a program with its pairs from the kernel or function that a user wants to check."""
 
 from __future__ import annotations
 

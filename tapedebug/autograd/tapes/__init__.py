@@ -1,1 +1,1 @@
-"""Checks of tapes: launches alone and in lockstep, gradients of the user's own, the whole from end to end."""
+"""Checks of tapes: single launches, launches in lockstep, custom gradients, the whole end to end."""

@@ -1,4 +1,4 @@
-"""Calls of functions that have a gradient of their own, each checked at the arguments that it had.
+"""Calls of functions with a custom gradient, each checked at the arguments that it had.
 
 A thread is followed up to a call. There the body is evaluated in float64 beside the arguments, which gives
 its derivatives by differences, and the user's gradient is run in float64 from adjoints that are not zero:

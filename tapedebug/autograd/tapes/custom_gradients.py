@@ -1,4 +1,4 @@
-"""Functions with a gradient of the user's own (`func_grad`), each by itself, at arguments that it had."""
+"""Check functions with a custom gradient (`func_grad`) by themselves, at arguments that they had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on the gradient of a whole tape with respect to one input, from all that was measured of it."""
+"""Judge the gradient of a whole tape by one input, from all measurements of it."""
 
 from __future__ import annotations
 

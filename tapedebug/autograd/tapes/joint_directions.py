@@ -1,4 +1,4 @@
-"""Many inputs displaced together: a cost that grows with the tape, not with the tape times its inputs.
+"""Displace many inputs together: the cost grows with the tape, not with tape times inputs.
 
 In a random direction of all inputs together the errors of their gradients add up with random signs: where the
 difference of the loss agrees, none of them is wrong by more than is allowed of one. Where it does not, halves

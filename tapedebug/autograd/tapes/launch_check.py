@@ -1,4 +1,4 @@
-"""The check of one launch of a tape: `gradcheck_tape` does it itself, or has it done by workers."""
+"""Check one launch of a tape, in this process or in a worker, for `gradcheck_tape`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reverse pass of a tape beside its reference, launch by launch: which launch is wrong, and why.
+"""Compare the reverse pass of a tape with its reference launch by launch, to find the wrong one.
 
 One reverse pass in float64 sees the values of the forward pass, and gradients flow through every array that
 depends on the inputs: it is what the tape should give. Each launch of it is compared with differences of that

@@ -1,4 +1,4 @@
-"""One launch by itself, for the adjoints that arrive at it: what it passes on, beside differences of it."""
+"""Check one launch for the adjoints that arrive at it: its result beside finite differences."""
 
 from __future__ import annotations
 

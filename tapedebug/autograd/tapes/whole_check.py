@@ -1,4 +1,4 @@
-"""`gradcheck_tape(end_to_end=True)`: the whole tape, launches in lockstep, gradients of the user's own."""
+"""`gradcheck_tape(end_to_end=True)`: the whole tape, launches in lockstep, custom gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From generated text to machine code without a compiler's front end between: translation, library, LLVM."""
+"""Generated text to machine code: translation to LLVM assembly, its library, LLVM itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions of generated text in LLVM: operators and calls of one type each, and elements of arrays."""
+"""Translate expressions to LLVM: operators and calls of one type each, and array elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLVM: from its assembly to object code, for this processor, and the linker of this process."""
+"""LLVM: assembly to object code for this processor, and the linker of this process."""
 
 from __future__ import annotations
 

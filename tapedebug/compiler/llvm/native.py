@@ -1,4 +1,4 @@
-"""Calls of native functions, in LLVM: their symbols are entered when their C is compiled."""
+"""Calls of native functions in LLVM: their symbols are defined when their C is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal, which compiled code writes remarks to.
+"""The print buffer in LLVM, to which compiled code writes messages.
 
 Its header: words 0 address of the lines, 1 capacity in words, 2 words used, 3 lines, 4 most lines, 5 lines
 that did not fit, 6 number of the remark that ended the launch and 1, 7 its thread. A remark is three words

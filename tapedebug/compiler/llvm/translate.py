@@ -1,4 +1,4 @@
-"""Generated text to LLVM assembly: its syntax tree is walked once, and instructions are written as strings.
+"""Translate generated text to LLVM assembly in one walk over its syntax tree.
 
 The text is a tiny language: every name has one type, the names that are assigned once are LLVM's registers,
 and the others are stack slots that LLVM turns into registers. Operators take operands of one type and compute

@@ -1,4 +1,4 @@
-"""Arguments of calls of the user's functions: which version of a function takes them, and as what."""
+"""Lower arguments of calls of user functions: choose the version of the function and convert."""
 
 from __future__ import annotations
 

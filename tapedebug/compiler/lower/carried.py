@@ -1,4 +1,4 @@
-"""Loops in the IR, and the variables that they change."""
+"""Loops in the IR, and the variables that they carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components of compound values: `v.x`, `v[i]`, `m[i, j]`, `m[i]`; which are meant, reading, replacing."""
+"""Components of compound values, `v.x`, `v[i]`, `m[i, j]`, `m[i]`: reading and replacing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions, comparisons, and expressions of which only what is selected is computed."""
+"""Conditions, comparisons, and expressions that compute only the selected operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions with a gradient or a replay of the user's own: their calls, and `adjoint[x]` inside gradients."""
+"""Functions with a custom gradient or replay: their calls, and `adjoint[x]` inside gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that make values of a type and size that their arguments say: `vector`, `matrix`, `identity`.
+"""Functions whose result type comes from their arguments: `vector`, `matrix`, `identity`.
 
 What they make is known when the kernel is compiled: sizes and types are constants.
 """

@@ -1,4 +1,4 @@
-"""Lowering with the user's variables in mind, for what Warp would make of a kernel (`passes.adjoint_warp`).
+"""Lower a kernel with the user's variables kept, for Warp's reverse (`passes.adjoint_warp`).
 
 Where a kernel is lowered for itself, all of this does nothing. Else every variable and every part that is
 read is a value of its own, so that `Variables` can tell which values are one variable; and a call of a

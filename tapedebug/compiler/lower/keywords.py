@@ -1,4 +1,4 @@
-"""Keywords of functions of the language (`lerp(a, b, t=0.5)`), and functions of Python that mean the same."""
+"""Keyword arguments of functions of the language (`lerp(a, b, t=0.5)`), and Python's equivalents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the kernel language that are written in it: they need loops and arrays, which rules have not.
+"""Functions written in the kernel language itself, because they need loops and arrays.
 
 What they compute shows the line of the user's call. Numbers that a decision depends on are float64 in every
 variant and rounded to float32 after each step (`single`), so that the float64 twin decides alike, and both as

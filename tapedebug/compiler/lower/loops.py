@@ -1,4 +1,4 @@
-"""Loops: over ranges and while a condition holds, and over what is known when the kernel is compiled."""
+"""Loops: over ranges, while a condition holds, and unrolled over compile-time values."""
 
 from __future__ import annotations
 

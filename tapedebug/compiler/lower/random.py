@@ -1,4 +1,4 @@
-"""Draws of random numbers, which advance the variable that holds the state; searches; octaves of noise."""
+"""Random numbers, which advance the variable that holds the state; searches; octaves of noise."""
 
 from __future__ import annotations
 

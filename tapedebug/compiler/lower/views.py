@@ -1,4 +1,4 @@
-"""Views of arrays: what a subscript leaves of one, and how long its axes are."""
+"""Views of arrays: the result of a subscript, and the lengths of its axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling C with the system's compiler, into shared objects that are kept beside the object cache.
+"""Compile C with the system's compiler into shared objects, kept beside the object cache.
 
 A shared object is named by its source, the compiler, its options and the processor, and a file beside it has
 the digest of its content: what is damaged or foreign is made again. Files appear whole, by rename.

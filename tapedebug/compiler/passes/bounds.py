@@ -1,4 +1,4 @@
-"""Indices that are inside their arrays: shown by ranges before a launch, or by a probe, which runs first.
+"""Prove that indices are inside their arrays, by ranges before a launch or by a probe that runs first.
 
 To test every index where it is used costs 25 to 50 times as much as a small kernel: threads do not run in
 lanes or in chunks, and what a launch overwrites is copied. Most indices follow from the thread's number, from

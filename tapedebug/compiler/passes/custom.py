@@ -1,4 +1,4 @@
-"""Calls with a gradient or a replay of the user's own: opened where only values count, and in adjoints.
+"""Calls with a custom gradient or replay: inlined where only values count, and in adjoints.
 
 The forward sweep computes the results by the replay, where there is one, else by the body. The reverse sweep
 runs the gradient, from the adjoints of the results to those of the inputs; without one it reverses the body.

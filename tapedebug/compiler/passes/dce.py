@@ -1,4 +1,4 @@
-"""Dead code: removes what no effect depends on, down to single carried values of loops.
+"""Dead code elimination, down to single carried values of loops.
 
 A `save` lives only if its `restore` does; so a loop whose reverse needs no intermediate value keeps none.
 """

@@ -1,4 +1,4 @@
-"""Products of a direction and a function of its length: smooth at the zero vector, where neither factor is.
+"""Products of a direction and a function of its length: smooth at zero, though neither factor is.
 
 `normalize(w) * sin(0.5 * length(w))` is `0.5 * w` near zero: a rotation from an angular velocity, the
 logarithm of a rotation, a vector put together again from direction and length. Differentiated factor by

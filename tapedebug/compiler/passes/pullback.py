@@ -1,4 +1,4 @@
-"""The gradient of a function as ordinary operations, which adjoints and tangents can be made of again.
+"""The gradient of a function as ordinary operations, so that it can be differentiated again.
 
 Where the adjoint of a kernel keeps the values that the iterations of a loop began with, here they are
 computed anew from before the loop, for each iteration: nothing is kept that would need a derivative of its

@@ -1,4 +1,4 @@
-"""Blocks made anew with something else in place of some operations."""
+"""Rewrite blocks with some operations replaced."""
 
 from __future__ import annotations
 

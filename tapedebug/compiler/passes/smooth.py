@@ -1,4 +1,4 @@
-"""Smooth functions whose pieces are not: derivatives of what is made of the factors of a matrix.
+"""Smooth functions of matrix factors that are not smooth themselves: their derivatives.
 
 Where two singular values agree, the derivative of a factor alone does not exist, but that of `U g(S) Vᵀ`
 does. There the adjoints of the factors cancel: what is left of them, divided by a difference of singular

@@ -1,4 +1,4 @@
-"""Logs values that the reverse sweep cannot compute again.
+"""Log values that the reverse sweep cannot recompute.
 
 When a launch writes an array whose values its own adjoint needs, a load may give something else the second
 time; so does the result of an atomic. At the top level of a kernel such a value simply stays in scope. Inside

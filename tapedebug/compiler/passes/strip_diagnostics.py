@@ -1,4 +1,4 @@
-"""Silence: a kernel without what it says, which is what all but the user's own launches run."""
+"""Strip prints and tests from a kernel, for all launches but the user's own."""
 
 from __future__ import annotations
 

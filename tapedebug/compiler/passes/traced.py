@@ -1,4 +1,4 @@
-"""The traced variant of a kernel: each access of an array of floats is told, and little else is done."""
+"""The traced variant of a kernel: it logs each access of a float array and computes little else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that IR is well formed: every value defined before its use, types that fit, blocks that match."""
+"""Verify IR: values are defined before use, types fit, blocks match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of a gradient of the user's that change adjoints."""
+"""The lines of a custom gradient that change adjoints."""
 
 from __future__ import annotations
 

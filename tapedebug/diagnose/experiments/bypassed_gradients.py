@@ -1,4 +1,4 @@
-"""Gradients of the user's that no adjoint runs: kernels call another function of the same name."""
+"""Custom gradients that never run, because kernels call another function of the same name."""
 
 from __future__ import annotations
 

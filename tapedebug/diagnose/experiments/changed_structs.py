@@ -1,4 +1,4 @@
-"""Structs that a program changed after a launch: Warp's tape has the struct, not what was in it."""
+"""Structs that a program changed after a launch: Warp's reverse pass reads the changed fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradient over several tapes that are windows of one run: adjoints handed back from each to the last.
+"""The gradient over several tapes of one run, by passing adjoints from each to the one before.
 
 One tape leaves a state, another one begins with it. Recorded one after the other, that is the next tape; it
 is the one before where checkpoints are recorded again from the last window to the first.

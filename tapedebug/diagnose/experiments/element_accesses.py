@@ -1,4 +1,4 @@
-"""Suspected launches once more, element by element: which threads met, what nothing wrote, what lies outside.
+"""Replay suspected launches element by element: races, uninitialised reads, indices out of bounds.
 
 Which launches are suspect is decided without running anything: one whose threads stay at their own index in
 each array, with as many elements as threads, can do none of the three. Of launches of one kind (a time loop)

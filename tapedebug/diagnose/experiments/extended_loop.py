@@ -1,4 +1,4 @@
-"""A tape with more rounds of one of its loops: what the loss and the gradient would be had it gone on."""
+"""Extend a loop of a tape by more rounds, to measure the loss and gradient it would have had."""
 
 from __future__ import annotations
 

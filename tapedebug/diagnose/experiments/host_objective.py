@@ -1,4 +1,4 @@
-"""The gradient of a number that the program computes off the tape, beside the gradient that was consumed."""
+"""The gradient of a number computed off the tape, beside the gradient that was consumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that left the tape and came back: computed by a launch, read again from another array.
+"""Values that left the tape and returned: computed by a launch, read again from another array.
 
 What goes through NumPy is no data flow of the tape. But values tell: an array that nothing on the tape wrote
 and that holds, to the bit or times a factor, what a launch computed before, came from there.

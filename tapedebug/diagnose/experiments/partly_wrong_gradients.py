@@ -1,4 +1,4 @@
-"""Gradients of the user's own that are wrong for some entries of an input only, by the end-to-end check.
+"""Custom gradients that the end-to-end check finds wrong for some entries of an input only.
 
 The rule looks at the calls of a few threads; the check compares every entry, and knows the function.
 """

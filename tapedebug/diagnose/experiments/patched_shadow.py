@@ -1,4 +1,4 @@
-"""Replays with a symptom taken away: numbers that are not finite replaced, adjoints past a flat operation.
+"""Replays with a symptom removed: non-finite numbers replaced, adjoints past a flat operation.
 
 NaN in a gradient hides whatever else is wrong with it, and so does a gradient of 0. With finite numbers in
 place of those that are none, and some adjoint beyond the operation that has no slope, the rest can be seen.

@@ -1,4 +1,4 @@
-"""A tape with a bug fixed, in private: gradients where arrays had none, launches after the loss left out."""
+"""A private tape with a bug fixed: gradients added, launches after the loss left out."""
 
 from __future__ import annotations
 

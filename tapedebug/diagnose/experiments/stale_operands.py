@@ -1,4 +1,4 @@
-"""Values that an adjoint needs and that something off the tape has overwritten, and what that would do."""
+"""Values that an adjoint needs and that code off the tape has overwritten, and their effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads of a launch in another order, or at the same time."""
+"""Run the threads of a launch in another order, or at the same time."""
 
 from __future__ import annotations
 

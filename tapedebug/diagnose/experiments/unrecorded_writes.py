@@ -1,4 +1,4 @@
-"""Writes that Warp does not put on its tape: their gradients go astray there.
+"""Writes that Warp does not record on its tape, and the gradients that they break.
 
 Those are `zero_`, `fill_`, and copies of (and `assign` from) what has no gradient. A gradient of the new
 values belongs to nobody; in Warp it stays in the array's gradient, and is added to that of the old values.

@@ -1,4 +1,4 @@
-"""Writes off the tape while it recorded: the reverse pass goes on through them, as if nothing had happened.
+"""Writes off the tape during recording, which the reverse pass does not see.
 
 The tape sees that values changed between two launches, and replays them. But the adjoint of what was there
 before and of what was put in its place is one array, and nothing on the tape says where the one ends.

@@ -1,4 +1,4 @@
-"""Findings about values that came back to the tape, and about tensors whose gradient nobody hands on."""
+"""Findings about values that returned to the tape, and tensors whose gradient is never passed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs from which no launch leads to the loss: where their data ends, and how it left the tape.
+"""Inputs from which no launch leads to the loss: where their data ends or left the tape.
 
 What was read through NumPy while the tape recorded, and what was computed and never read, is a `warning`. An
 input that leads to another result (a second objective, something that was looked at afterwards, the last

@@ -1,4 +1,4 @@
-"""Gradients that can not be: of integers, and of a tape where no input has `requires_grad`."""
+"""Gradients that cannot exist: of integers, and of a tape without any `requires_grad`."""
 
 from __future__ import annotations
 

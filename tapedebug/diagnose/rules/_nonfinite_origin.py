@@ -1,4 +1,4 @@
-"""The launch in which NaN or Inf was born, and the operation that did it, in words."""
+"""The launch and operation in which a NaN or Inf first appeared, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An objective that is computed off the tape, and a pass that began from another number.
+"""Objectives computed off the tape, and reverse passes that start from another number.
 
 `float(np.mean(error.numpy()))` is reported, and every error is seeded with 1. The number is known by what
 becomes of the values that the program reads. Its gradient must be that of the pass but for a factor which is

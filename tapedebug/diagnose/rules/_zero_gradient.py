@@ -1,4 +1,4 @@
-"""Connected inputs whose gradient is exactly 0: is that right? Displacing them says so.
+"""Inputs that reach the loss and have gradient 0: confirmed or refuted by displacing them.
 
 At a stationary point (a minimum, a symmetry) the loss changes as the square of a displacement; behind a
 factor of 0 or a branch that is off it does not change at all. That is an `info`. Where it changes in

@@ -1,4 +1,4 @@
-"""Rule `accumulated`: a gradient was not zero when a reverse pass began, and that was not meant.
+"""Rule `accumulated`: a gradient was not zero when a reverse pass began, by mistake.
 
 Passes add to gradients. That is meant for mini-batches and for several losses. It is not where the input was
 updated between two passes, so that the sum mixes gradients at different values, nor where one tape ran

@@ -1,4 +1,4 @@
-"""Rule `custom-grad`: a gradient of the user's own that is not the derivative of its function.
+"""Rule `custom-grad`: a custom gradient that is not the derivative of its function.
 
 Each function with `func_grad` that kernels on the tape call is checked by itself, at arguments that it had:
 in some threads, and in those of entries that the end-to-end check found off. Who means a gradient to differ

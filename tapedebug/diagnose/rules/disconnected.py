@@ -1,4 +1,4 @@
-"""Rule `disconnected`: a gradient that stops on its way from the loss to an input.
+"""Rule `disconnected`: a gradient that ends between the loss and an input.
 
 Walks from the loss back. Where the data came from an array without `requires_grad`, or through a launch
 without an adjoint, the gradient ends although the data goes on: the first such place is named, if an

@@ -1,4 +1,4 @@
-"""Rule `exploding`: an adjoint that grows on its way back, round by round or at one launch.
+"""Rule `exploding`: an adjoint that grows in the reverse pass, round by round or at one launch.
 
 That is no error by itself: where the gradient agrees with the float64 reference and a change of the inputs
 grows as the adjoint does, the system amplifies, and the gradient says so. It is a `warning` where nothing can

@@ -1,4 +1,4 @@
-"""Rule `loop-memory`: adjoints that keep much of their loops.
+"""Rule `loop-memory`: adjoints that store many values of their loops.
 
 The reverse of a loop needs the values that its variables had in each iteration, and they are kept while one
 thread is reversed. That is no mistake, but somebody who looks for memory should find it here.

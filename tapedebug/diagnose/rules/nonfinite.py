@@ -1,4 +1,4 @@
-"""Rule `nonfinite`: NaN or Inf that was born on the tape, mostly in the reverse pass. Where, and from what?
+"""Rule `nonfinite`: a NaN or Inf that appears on the tape, mostly in the reverse pass.
 
 The first launch with finite numbers in and others out is run again, one thread at a time in Python, until
 an operation shows that does it: `sqrt(0)`, a division by zero, or the operand that a `where` did not

@@ -1,4 +1,4 @@
-"""Rule `not-reset`: a recording adds to the loss of an earlier one, or starts from what that has left.
+"""Rule `not-reset`: a recording adds to the loss of an earlier one, or starts from its values.
 
 A cell that runs again, and a loop that resets nothing, find in memory what the run before has left there. The
 gradient does not show it: what is added to a constant has the same slope. The loss does, and so does every

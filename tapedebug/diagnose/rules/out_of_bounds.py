@@ -1,4 +1,4 @@
-"""Rule `out-of-bounds`: an index outside its array, which no launch tests unless it is asked to."""
+"""Rule `out-of-bounds`: an index outside its array, which launches do not check by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule `overwrite`: an array was written over after a launch had read it. Does that matter, and by how much?
+"""Rule `overwrite`: an array is overwritten after a launch read it; its effect is measured.
 
 What makes an overwrite wrong is that the adjoint of the reader needs the old values, that they changed,
 and that the tape gave the adjoint the new ones. Each of the three is looked at: the first from the

@@ -1,4 +1,4 @@
-"""Rule `race`: two threads of one launch meet in an element, and their order decides what comes out.
+"""Rule `race`: two threads of one launch access an element, and their order changes the result.
 
 Threads of a launch run in order here, so that the numbers are the same each time; on a parallel device they
 are not. What the order is worth is measured: the launch is run with its threads reversed and shuffled, in

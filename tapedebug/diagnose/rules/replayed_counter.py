@@ -1,4 +1,4 @@
-"""Rule `replayed-counter`: numbers that an atomic handed out, in programs that were written for Warp.
+"""Rule `replayed-counter`: numbers from an atomic counter, in programs written for Warp.
 
 Which thread gets which number is decided once. This engine saves the numbers; Warp's reverse pass neither
 saves them nor may count again, unless a replay function of the user's says where they are.

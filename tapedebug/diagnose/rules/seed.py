@@ -1,4 +1,4 @@
-"""Rule `seed`: backward began from something else than the objective that is reported.
+"""Rule `seed`: backward started from another number than the reported objective.
 
 A sum where the mean is reported: every gradient is off by exactly N, the run still descends, only a learning
 rate that was chosen for the mean is N times too large. What the objective is, the user says (`loss=`), or it

@@ -1,4 +1,4 @@
-"""Rule `stale-gradient`: an update used a gradient that was not written yet, or zeroed before.
+"""Rule `stale-gradient`: an update used a gradient that was not yet written, or already zeroed.
 
 An optimiser's step before `backward` takes what the step before left (or zeros), and one after `zero()` takes
 zeros. A gradient that is only looked at, printed or compared with zero is no update: what counts is that the

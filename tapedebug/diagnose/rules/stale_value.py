@@ -1,4 +1,4 @@
-"""Rule `stale-value`: something off the tape wrote over values that an adjoint needs, before backward ran.
+"""Rule `stale-value`: code off the tape overwrote values that an adjoint needs, before backward.
 
 NumPy through a view, `array(ptr=…)`, `assign`, a launch outside of the `with` block. An optimiser's step
 after `backward` is none. What it does to the gradient is measured: the reverse pass runs once on the values

@@ -1,4 +1,4 @@
-"""Rule `truncated`: a state goes from tape to tape, a parameter collects from all, and a gradient does not.
+"""Rule `truncated`: a state passes from tape to tape, and the gradient does not.
 
 Each tape alone is right. But the sum that the optimiser consumes is not the gradient of the whole run: how
 the parameter moved the state that the next tape began with is missing, or one array of it. The tapes may be

@@ -1,4 +1,4 @@
-"""Rule `unconverged`: a solve inside the tape that was stopped before it arrived.
+"""Rule `unconverged`: a solve on the tape that stopped before it converged.
 
 Gradient and differences agree, on the program as it ran, so that no check finds it. The loop contracts
 towards

@@ -1,4 +1,4 @@
-"""Rule `unused`: an array in the wrong place, an input that nothing uses, an output that nobody reads.
+"""Rule `unused`: swapped arguments, inputs that nothing uses, outputs that are never read.
 
 Names are evidence, not proof: `inputs=[velocity, position]` for the parameters `(position, velocity)`. So is
 an array of zeros that nothing wrote, read by one kernel, beside an array of the same kind that another kernel

@@ -1,4 +1,4 @@
-"""Rule `vanishing`: an adjoint that fades on its way back until nothing of it is left that counts.
+"""Rule `vanishing`: an adjoint that fades in the reverse pass until it is negligible.
 
 A damped system forgets its beginning, and a gradient of 1e-12 is right there: an `info`. Where an operation
 stands in its flat part (`tanh` of 20, a `clamp` at its limit), no step of an optimiser changes anything: a

@@ -1,4 +1,4 @@
-"""Rule `warp-limitation`: what Warp reverses wrongly, for programs that were written for it.
+"""Rule `warp-limitation`: code that Warp reverses wrongly, in programs written for it.
 
 Here such kernels have right gradients. What Warp would have computed is found by running the reverse pass
 with Warp's reverse of one kernel at a time (`compiler.passes.adjoint_warp`): what moves a gradient is an

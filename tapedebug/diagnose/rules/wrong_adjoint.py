@@ -1,4 +1,4 @@
-"""Rule `wrong-adjoint`: the gradient is wrong, nothing else says why, and one launch's adjoint is to blame.
+"""Rule `wrong-adjoint`: one launch's adjoint is wrong, and no other rule explains the gradient.
 
 The last resort, so that a gradient is never called wrong without a launch: Python operations and native
 functions whose adjoint, written by hand, is wrong; and slips of this engine.

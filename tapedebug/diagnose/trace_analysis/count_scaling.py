@@ -1,4 +1,4 @@
-"""Lines that divide a step or a gradient by a count, as those do that make up for a sum."""
+"""Lines that divide a step or gradient by a count, which compensates for a sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of one input and its gradient: passes, reads, zeros and updates, in order."""
+"""The history of one input and its gradient: passes, reads, zeros and updates, in order."""
 
 from __future__ import annotations
 

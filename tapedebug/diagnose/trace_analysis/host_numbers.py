@@ -1,4 +1,4 @@
-"""Numbers that a program makes of values that it reads off a tape, found in its source.
+"""Numbers that a program computes from values read off a tape, found in its source.
 
 `float(np.mean(error.numpy()))` is followed from the read outwards, through names that are assigned once and
 out of the function that returns it, to where it is printed, kept or compared. What is found there is an

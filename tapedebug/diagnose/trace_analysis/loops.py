@@ -1,4 +1,4 @@
-"""Loops of a tape: launches that repeat, and what one round hands to the next."""
+"""Loops of a tape: repeated launches, and the values that one round passes to the next."""
 
 from __future__ import annotations
 

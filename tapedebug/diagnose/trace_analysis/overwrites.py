@@ -1,4 +1,4 @@
-"""The overwrites of a tape, by kind: which launch wrote over what which launch had read."""
+"""The overwrites of a tape by kind: the launch that wrote, and the launch that had read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows what carries a value through the statements of one Python function.
+"""Follow a value through the statements of one Python function.
 
 Shapes, comparisons and what is flat (`len`, `argsort`, `round`) carry no slope and end the flow. A call to
 something unknown passes it on unsurely; functions of the same file are followed.

@@ -1,4 +1,4 @@
-"""Launches that compute again what one before them computed: value numbers instead of versions.
+"""Launches that recompute an earlier result, by value numbers instead of versions.
 
 A version that is written anew with the same values is another version, yet nothing new. Each version gets a
 number for what was computed, of which launch from which numbers; the same numbers are the same values.

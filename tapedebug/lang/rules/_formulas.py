@@ -1,4 +1,4 @@
-"""Functions that no target has: one formula in double precision, from which the lowering of each is made.
+"""Functions that no target provides: formulas in double precision, lowered to each target.
 
 The formula is a Python function of `Double` values, with Python's operators. On NumPy scalars it computes;
 for LLVM it writes the instructions, so that both do the same operations in the same order.

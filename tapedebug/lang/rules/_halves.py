@@ -1,4 +1,4 @@
-"""Half precision: by the processor's own conversions (F16C), or in integer arithmetic where it has none.
+"""Half precision: by the processor's conversions (F16C), or in integer arithmetic.
 
 Generated code holds a half as the float32 of the same value, and rounds after every operation (`to_f16`),
 which for sums, products, quotients and roots is exact: float32 has more than twice the digits. Memory holds

@@ -1,4 +1,4 @@
-"""Square roots, sines and cosines of all lanes at once, inline; calls of the C library's take a third longer.
+"""Square roots, sines and cosines of vector lanes, inline; calls take a third longer.
 
 Less the nearest multiple of pi (for cosines, the nearest half of an odd one) an argument x leaves r, in
 [-pi / 2, pi / 2], exact but for the rounding of its last two steps: pi is the sum of three numbers, fused

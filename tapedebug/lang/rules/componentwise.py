@@ -1,4 +1,4 @@
-"""Functions of one number that vectors and matrices take component by component; tests; bits of integers."""
+"""Functions that vectors and matrices take component by component; tests; bits of integers."""
 
 from __future__ import annotations
 

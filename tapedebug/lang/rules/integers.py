@@ -1,4 +1,4 @@
-"""Rules of integers, and what C does with floats alike: division, remainder, shifts, counts of iterations."""
+"""Integer rules, and those of floats like C's: division, remainder, shifts, iteration counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers: states that hash to the next, and what is drawn with them.
+"""Random numbers: hashed states, and the distributions drawn from them.
 
 A state is a uint32 that every draw replaces by its hash (PCG; Jarzynski and Olano, "Hash Functions for GPU
 Rendering", JCGT 9(3), 2020), so that the numbers are a pure function of it: adjoints and float64 twins draw

@@ -1,4 +1,4 @@
-"""A `Diff` as it shows itself in a notebook: a table, without a script."""
+"""A `Diff` as an HTML table for notebooks, without a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`launch(…, adjoint=True)`: the adjoint of a kernel by itself, with adjoint arrays that the caller gives."""
+"""`launch(…, adjoint=True)`: run the adjoint of a kernel alone, with the caller's adjoint arrays."""
 
 from __future__ import annotations
 

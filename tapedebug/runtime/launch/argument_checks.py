@@ -1,4 +1,4 @@
-"""Arguments of a launch: checked with one message each, and packed."""
+"""Check and pack the arguments of a launch, with one error message for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of a launch as kernels are compiled for them: structs and indexed arrays taken apart."""
+"""Flatten launch arguments as kernels are compiled: structs and indexed arrays become parts."""
 
 from __future__ import annotations
 

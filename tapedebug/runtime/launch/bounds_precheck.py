@@ -1,4 +1,4 @@
-"""Launches of which no index is outside its array: that is shown first, and then they run as any other.
+"""Prove before a launch that no index is outside its array, so that it runs unchecked.
 
 Ranges of indices are compared with shapes once for each launch (`compiler.bounds`). Indices of which no range
 is known are tested by a probe, a variant that reads what leads to them and writes nothing. Where neither can

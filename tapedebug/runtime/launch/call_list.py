@@ -1,4 +1,4 @@
-"""Calls in the order in which they run: compiled ones in one pass over a table, others as they come."""
+"""Lists of calls in order: runs of compiled ones in one pass over a table, others one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches that are more than a run: what they print is shown, and where one fails nothing of it is left.
+"""Launches with prints and bounds checks; a failing launch leaves memory as it was.
 
 Kept out of `launch`, so that all other launches stay as fast as they are.
 """

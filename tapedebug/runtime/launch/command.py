@@ -1,4 +1,4 @@
-"""`Launch`: a launch that is set up once, and run as often as one likes."""
+"""`Launch`: a launch that is set up once and run many times."""
 
 from __future__ import annotations
 

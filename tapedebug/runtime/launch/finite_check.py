@@ -1,4 +1,4 @@
-"""`config.verify_fp`: which launch, or which adjoint, first made a number that is not finite."""
+"""`config.verify_fp`: name the first launch or adjoint that made a non-finite number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`map`: one function on the elements of arrays, and what arithmetic on arrays is made of.
+"""`map`: apply a function to the elements of arrays; array arithmetic uses it.
 
 Kernels are made once for each function and kind of arguments. Launches are those of any kernel: recorded on
 an active tape, and differentiable.

@@ -1,4 +1,4 @@
-"""Launches of generic kernels: which version of the kernel the arguments ask for."""
+"""Launches of generic kernels: choose the version of the kernel by its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: what kernels say while they run, shown when they have run; what fails in them is raised.
+"""The print buffer: show what kernels print after they ran, and raise their errors.
 
 Compiled code writes into memory whose address stands in the argument slots, and only where a kernel says
 something. It is bounded: what does not fit is counted.

@@ -1,4 +1,4 @@
-"""Memory that arrays have given back, for the next ones of the same size.
+"""Reuse the memory of freed arrays for new ones of the same size.
 
 A simulation that is recorded again and again makes the same arrays each time. Memory that is new to a process
 costs more than the arithmetic on it: the system clears it page by page when it is first touched, at 0.25 to

@@ -1,4 +1,4 @@
-"""Memory. Arrays are views of buffers; versions, preserved values and gradients belong to buffers.
+"""Buffers: the memory behind arrays, with its versions, preserved values and gradients.
 
 A buffer knows which live tapes have an interest in its content (`watch`, weak references), whether its
 content is a known constant (`fill`), and how many others can change it behind our back (`windows`): NumPy

@@ -1,4 +1,4 @@
-"""Making an array from data, from existing memory, or from a shape."""
+"""Construct an array from data, from existing memory, or from a shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what users have (lists, vectors, NumPy arrays) to NumPy arrays of the right dtype and shape."""
+"""Convert lists, vectors and NumPy arrays to NumPy arrays of the right dtype and shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making arrays: zeros, ones, full, empty, their `_like`, and from NumPy."""
+"""Create arrays: zeros, ones, full, empty, their `_like` forms, and from NumPy."""
 
 from __future__ import annotations
 

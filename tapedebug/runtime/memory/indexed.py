@@ -1,4 +1,4 @@
-"""Indexed arrays: elements of an array that arrays of indices choose, axis by axis."""
+"""Indexed arrays: the elements of an array that index arrays select, axis by axis."""
 
 from __future__ import annotations
 

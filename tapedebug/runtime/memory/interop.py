@@ -1,4 +1,4 @@
-"""Memory shared with other libraries, without copies: DLPack, PyTorch, JAX; and the names of types there.
+"""Share memory with other libraries without copies: DLPack, PyTorch, JAX; and map their type names.
 
 A tensor and an array of the same memory see each other's writes. Tapes find writes through tensors as they
 find those through NumPy: memory that others can write is kept and compared.

@@ -1,4 +1,4 @@
-"""Memory that should hold zeros, and is cleared when somebody looks: mostly a launch writes all of it before.
+"""Zero memory lazily, when it is first read: mostly a launch overwrites all of it before.
 
 The addresses of such a buffer and of its array are not there yet (their slots are empty): whatever asks for
 one has the memory cleared first. Only a launch that covers the whole array, and finds it by no other name,

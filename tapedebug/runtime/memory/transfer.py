@@ -1,4 +1,4 @@
-"""Copies and fills: differentiable where a tape is active, and always announced to live tapes."""
+"""Copies and fills: recorded if a tape is active, and always reported to live tapes."""
 
 from __future__ import annotations
 

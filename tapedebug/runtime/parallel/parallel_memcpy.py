@@ -1,4 +1,4 @@
-"""Large stretches of memory: copied and zeroed by several threads, where a launch of that length would be."""
+"""Copy and zero large stretches of memory with several threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads that help with large launches: made when first wanted, never waited for while they sleep.
+"""The threads that help with large launches: created on first use, never waited for while asleep.
 
 The launching thread begins a job (`compiler.work_queue`) and works at it; woken threads take what is left.
 Late ones find nothing. The launching thread waits only for calls that are running.

@@ -1,4 +1,4 @@
-"""Many runs of one shadow at once: other inputs, tangents or seeds in each row, in one compiled call.
+"""Run a shadow many times at once: rows with other inputs, tangents or seeds, in one compiled call.
 
 What differs from row to row (adjoints; in forward runs what is displaced, and what is written) lies in memory
 of its own for each row; all else they read where the shadow has it. Each row is to the last bit what the

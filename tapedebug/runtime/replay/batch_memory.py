@@ -1,4 +1,4 @@
-"""Memory for several rows of a batch: each has its own copy of what differs, and shares what does not."""
+"""Memory for the rows of a batch: each has its own copy of what differs, and shares the rest."""
 
 from __future__ import annotations
 

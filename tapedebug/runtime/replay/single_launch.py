@@ -1,4 +1,4 @@
-"""One launch that is on no tape, as shadows run it."""
+"""Run one launch that is on no tape as shadows run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time travel: the user's own arrays as they were between two launches of a tape, and back again.
+"""Time travel: restore the user's arrays as they were between two launches of a tape, and back.
 
 The tape runs again in private memory up to the moment; then its values (and adjoints) are swapped with those
 of the arrays, and swapped back at the end of the block, whatever ends it.

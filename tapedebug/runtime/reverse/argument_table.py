@@ -1,4 +1,4 @@
-"""The reverse pass: adjoint arguments of all records packed into one table, then run backwards.
+"""Pack the adjoint arguments of all records into one table and run it backwards.
 
 The same code serves the arrays of the user and the private memory of a `Shadow`; an `AddressSpace` says where
 values and adjoints are.

@@ -1,4 +1,4 @@
-"""Seeds that stay where the caller has them: large ones are copied when somebody is about to change them."""
+"""Seeds borrowed from the caller: large ones are copied only before they change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-place launches: what they write of what their own adjoints need is kept, for these to start from."""
+"""Save pre-launch values of arrays that a kernel reads and overwrites, for its own adjoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that get a gradient after a tape has used them: `requires_grad` set late, seeds for arrays without.
+"""Gradients for arrays that a tape already used: late `requires_grad`, seeds for arrays without.
 
 What a launch's adjoint does, and which values it needs, depends on the arrays that have a gradient. Where
 that has changed since the launch was recorded, the record gets the plan that fits now, if memory still

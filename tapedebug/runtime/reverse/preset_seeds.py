@@ -1,4 +1,4 @@
-"""Seeds that a program writes into gradients itself: `y.grad.fill_(1.0)`, then a bare `tape.backward()`.
+"""Seeds that a program writes into gradients itself: `y.grad.fill_(1.0)`, then `tape.backward()`.
 
 A reverse pass begins from whatever the gradients of the arrays that the tape writes hold at that moment,
 however it got there: a fill, `assign`, `y.grad = …`, a kernel, a NumPy view, a tensor that shares the

@@ -1,4 +1,4 @@
-"""The reverse pass over records whose kept values were let go of: parts of the tape run again, privately.
+"""Reverse records whose saved values were released, by running parts of the tape again privately.
 
 From the last part to the first: memory is set as a checkpoint says, the part runs forward, which keeps what
 its adjoints need, and then they run. A part that needs more memory than there is gets checkpoints within,

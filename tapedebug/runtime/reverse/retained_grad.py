@@ -1,4 +1,4 @@
-"""`retain_grad=True`: for each element of such an array the adjoint of what the tape left in it.
+"""`retain_grad=True`: keep the adjoint of the last values that the tape left in each element.
 
 An element may be written many times, through the array, its slices or another name of its memory. Of all its
 versions the last one counts: its adjoint is complete when the reverse pass reaches the launch that wrote it.

@@ -1,4 +1,4 @@
-"""Launches of a reverse pass that read their incoming adjoint in a seed, where the caller has it.
+"""Launches of a reverse pass that read their incoming adjoint directly from the caller's seed.
 
 A seed is otherwise copied to the gradient of its array, whose launch then uses it up: the copy takes as long
 as the adjoint of a small kernel. It can be left out where that launch is the only one that touches the

@@ -1,4 +1,4 @@
-"""Structs that were changed between their launch and the reverse pass, which looks at them again in Warp."""
+"""Structs that changed between their launch and the reverse pass, which Warp reads again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of a tape, buffer by buffer: the ranges that it uses, and what is open or kept of each.
+"""The versions of each buffer of a tape: the ranges that it uses, open and saved.
 
 Buffers refer to trackers weakly, ledgers to buffers strongly, states to other states by number only: a tape
 that is dropped goes away at once, with every copy that it kept.

@@ -1,4 +1,4 @@
-"""Plans of what a tape records besides launches: copies, fills, functions of the user's."""
+"""Plans of operations that are not kernels: copies, fills, custom functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element tracking: who last wrote and read each element, launch by launch.
+"""Element tracking: the last writer and reader of each element, launch by launch.
 
 A tape with `track="elements"` runs tracked variants of its kernels, in place of the plain ones; of any other
 tape the same is found by running its launches again in private memory.

@@ -1,4 +1,4 @@
-"""The functions around a read of values, with the numbers that they held then.
+"""The functions on the stack at a read of values, with the numbers that they held.
 
 A diagnosis works out again what a program computed of the values, a mean for instance. It needs the divisor
 and not the frame, which would keep everything alive: numbers and sizes are copied, arrays are referred to

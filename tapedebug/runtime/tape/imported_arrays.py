@@ -1,4 +1,4 @@
-"""Arrays that come in from another library while a tape records: their values are constants on the tape.
+"""Arrays that another library passes in during recording: their values are constants on the tape.
 
 What leaves a tape is noted where it is read (`gradient_history.note_read`). What comes in is noted here,
 with the user's frames, so that a diagnosis can say which of the two follows from the other.

@@ -1,4 +1,4 @@
-"""`Tape(memory_budget=…)`: kept values are let go of, and computed again from checkpoints when needed.
+"""`Tape(memory_budget=…)`: release saved values, and recompute them from checkpoints when needed.
 
 While the tape records, half of the budget holds checkpoints (what the tape has written, as it was before some
 launch) and the newest kept values. When that half is full, the kept values go, and a checkpoint takes their

@@ -1,4 +1,4 @@
-"""`Tape.gradients`: the gradients of the arrays and structs that a tape has met."""
+"""`Tape.gradients`: the gradients of the arrays and structs on a tape."""
 
 from __future__ import annotations
 

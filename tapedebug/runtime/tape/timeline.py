@@ -1,4 +1,4 @@
-"""The versions of a tape's memory, worked out from its records when somebody asks."""
+"""The versions of a tape's memory, derived from its records on demand."""
 
 from __future__ import annotations
 

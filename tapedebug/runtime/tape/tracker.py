@@ -1,4 +1,4 @@
-"""Versions of memory ranges: what recorded adjoints still need, and what a replay starts from.
+"""Track versions of memory ranges: those that adjoints still need, and the live-in values.
 
 A tape has a `Tracker`, with a ledger for each buffer that the tape touches. Just before anything writes a
 range, the open needs and live-ins of all ranges that overlap it are closed: copied where the mode says so,

@@ -1,4 +1,4 @@
-"""`check_batched_grad`, `check_batched_forward_grad`: many at once give what they give one by one."""
+"""`check_batched_grad`, `check_batched_forward_grad`: batches must equal single runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check_grad_dtypes`: after a real `Tape.backward` gradients are like their arrays: dtype, shape, device."""
+"""`check_grad_dtypes`: after `Tape.backward`, gradients must have the dtype and shape of their arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real reverse pass, `Tape.backward` on arrays: not a replay, but what a user's program does."""
+"""Run the real `Tape.backward` on arrays, as a user's program does, instead of a replay."""
 
 from __future__ import annotations
 

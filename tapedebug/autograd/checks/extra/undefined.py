@@ -1,4 +1,4 @@
-"""`check_undefined_grad`: an output whose adjoint was never set counts as having one of zero.
+"""`check_undefined_grad`: an output whose adjoint was never set must count as zero.
 
 Two ways to leave an adjoint out are tried, both with the real `Tape.backward`: no seed for the output, and
 an output without a gradient at all (`requires_grad=False`, its `.grad` is None), for which another variant of

@@ -1,4 +1,4 @@
-"""Indices that are read from memory: lists of neighbours often name elements that follow each other.
+"""Indices read from memory: neighbour lists often name consecutive elements.
 
 Then what one thread accesses lies beside what the next one does, and a block of threads reads and writes
 stretches of memory. Whether it is so is seen at run time, for each block. Where it is not, elements are

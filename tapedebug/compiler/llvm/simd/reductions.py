@@ -1,4 +1,4 @@
-"""Sums in lanes: of all lanes at one element, and of neighbouring threads at neighbouring elements."""
+"""Sums over vector lanes: at one element, and of neighbouring threads at neighbouring elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Library functions for all lanes at once: their instructions on vectors, or the C library's on vectors.
+"""Library functions on vectors: by instructions, or by the C library's vector functions.
 
 What has neither, because it has control flow or is a function of numbers only, is called for one lane after
 the other.

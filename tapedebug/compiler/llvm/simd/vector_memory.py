@@ -1,4 +1,4 @@
-"""Elements of arrays for all lanes at once.
+"""Loads and stores of array elements for all vector lanes at once.
 
 An index that is the same for all lanes is one element. One that counts up from lane to lane is a stretch of
 memory; where it counts in steps of a vector's components, all components of all lanes are one stretch, which

@@ -1,4 +1,4 @@
-"""Values of all lanes: vectors, what is known of how they count, masks, sums over lanes."""
+"""Values of all vector lanes: vectors, counting patterns, masks, sums over lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated text to LLVM assembly in lanes: consecutive threads in lockstep, one in each lane of a vector.
+"""Translate generated text to vector LLVM: consecutive threads in lockstep, one a lane.
 
 LLVM's own vectoriser takes the innermost loop, and gives up on loops over memory that it cannot tell apart,
 on vectors of the user's and on functions; here the loop over threads is the one that is vectorised, always.
