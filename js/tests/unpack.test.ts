@@ -13,9 +13,9 @@ import type { Json } from "./make.js";
 type Columns = Record<string, Uint8Array>;
 
 async function fresh(
-  sealed: unknown = packedNet,
+  compressed: unknown = packedNet,
 ): Promise<{ head: Json; columns: Columns; specs: Record<string, Json> }> {
-  const { head, columns } = (await decompress(structuredClone(sealed))) as Packed;
+  const { head, columns } = (await decompress(structuredClone(compressed))) as Packed;
   const copy = Object.fromEntries(
     Object.entries(columns).map(([name, bytes]) => [name, (bytes as Uint8Array).slice()]),
   );
@@ -26,8 +26,8 @@ describe("packed traces", () => {
   it.each([
     ["net", packedNet, net],
     ["recorded-preserve", packedRecorded, recorded],
-  ])("show %s as its JSON does", async (_, sealed, data) => {
-    const packed = openTrace(await decompress(sealed));
+  ])("show %s as its JSON does", async (_, compressed, data) => {
+    const packed = openTrace(await decompress(compressed));
     const json = openJson(data);
     expect(packed.problems).toEqual([]);
     expect({ ...packed.trace, backward: null }).toEqual({ ...json.trace, backward: null });
@@ -171,8 +171,8 @@ function walk(model: ReturnType<typeof openTrace>): void {
   for (const scope of model.trace.scopes) expect(scope.last).toBeGreaterThanOrEqual(scope.first);
 }
 
-describe("sealed columns", () => {
-  it("leaves what is not sealed as it is", async () => {
+describe("compressed columns", () => {
+  it("leaves what is not compressed as it is", async () => {
     for (const data of [null, 3, "x", net, { head: {}, columns: {} }]) expect(await decompress(data)).toBe(data);
   });
 

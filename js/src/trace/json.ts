@@ -17,8 +17,8 @@ const SCHEMA = 1;
 const MAX_INT = 2 ** 31 - 1;
 
 /**
- * A trace as files and notebooks keep it, sealed or as JSON, in a form that a panel takes. Of what is no trace there is the
- * error, which the panel shows.
+ * Converts a trace as files and notebooks keep it, compressed or as JSON, into a form that panels accept. For data that is no
+ * trace, it returns the error, which the panel shows.
  */
 export async function openSaved(data: unknown): Promise<Packed | TraceModel | TraceError> {
   const found = await decompress(data);

@@ -5,7 +5,7 @@ import { TapePanel } from "../../src/lab/tapePanel.js";
 import type { ITapes } from "../../src/lab/tokens.js";
 import { decompress } from "../../src/trace/compressed.js";
 import type { Packed } from "../../src/trace/unpack.js";
-import sealed from "../fixtures/net.packed.json";
+import compressed from "../fixtures/net.packed.json";
 import { type Context, DEATHS, Kernel, ROW, settle, start } from "./fake-kernel.js";
 
 const SEEN = "This is what was last seen; it can be read, and nothing more.";
@@ -15,7 +15,7 @@ const ID = { path: "net.ipynb", process: "p1", tape: 3, name: "net" };
 let net: { head: { tape: { launches: number } }; columns: Record<string, Uint8Array> };
 
 beforeAll(async () => {
-  net = (await decompress(sealed)) as Packed as unknown as typeof net;
+  net = (await decompress(compressed)) as Packed as unknown as typeof net;
 });
 
 /** Notebooks, each with a session. */
