@@ -1006,6 +1006,8 @@ class OutsideRead:
         clock: The time, in events of the process.
         stack: The frames of the program, if this tape recorded.
         memory: The number of the memory.
+        array: The array that was read, if it is on the tape.
+        frames: The functions that ran then, with the numbers that they held.
     """
 
     region: Hashable
@@ -1018,6 +1020,8 @@ class OutsideRead:
     clock: int = 0
     stack: Stack = ()
     memory: int = -1
+    array: Array | None = None
+    frames: Sequence[Any] = ()
 
 
 class OutsideReads(Protocol):
@@ -1025,6 +1029,86 @@ class OutsideReads(Protocol):
 
     def reads(self) -> Sequence[OutsideRead]:
         """Return the last read of each range of memory."""
+
+
+class EarlierRecording(Protocol):
+    """A recording of the process that has ended."""
+
+    @property
+    def ended(self) -> int:
+        """The time at which it ended, in events of the process."""
+
+
+class EarlierRecordings(Protocol):
+    """Recordings of the same launches that left values in memory for this one to find."""
+
+    def left_by(self, array: Array, content: bytes | None, /) -> EarlierRecording | None:
+        """Return the recording of the same launches that wrote what this one found in an array, or None.
+
+        Args:
+            array: The array.
+            content: The bytes that this recording found there; None if it uses the memory in parts.
+        """
+
+    def is_same_cell(self, earlier: EarlierRecording, /) -> bool:
+        """True if this is a later run of the notebook cell that the other recording was in."""
+
+    def has_same_arguments(self, earlier: EarlierRecording, /) -> bool:
+        """True if the arguments that are not arrays were the same."""
+
+    def is_unchanged(self, array: Array, earlier: EarlierRecording, /) -> bool:
+        """True if an array held the same when the earlier recording began."""
+
+    def was_read(self, array: Array, /) -> bool:
+        """True if the program has read the number that an array of one element ended at."""
+
+
+class ElementTracking(Protocol):
+    """Launches that can be run again with every access of their threads tracked, element by element."""
+
+    def arrays_in(self, region: Hashable, /) -> Sequence[Array]:
+        """Return the ranges of a region that the tape uses, as arrays."""
+
+
+class OverwrittenOutside(Protocol):
+    """The values that something outside the tape overwrote before an adjoint read them."""
+
+    def taken(self) -> Iterable[tuple[int, int, OutsideWrite]]:
+        """Return operation, parameter and write, for each value that an adjoint needs and that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedArray:
+    """An array that was made of values from outside while the tape recorded.
+
+    Attributes:
+        region: Its memory.
+        start: Its first byte.
+        stop: The byte after the last.
+        at: The number of operations on the tape then.
+        clock: The time, in events of the process.
+        how: The function that made it: `"array"`, `"from_torch"`, `"assign"`, …
+        stack: The frames of the program.
+        memory: The number of the memory that its values are a view of, or None.
+        tensor: The tensor that it was made of, if PyTorch has recorded how that was computed.
+    """
+
+    region: Hashable
+    start: int
+    stop: int
+    at: int
+    clock: int
+    how: str
+    stack: Stack
+    memory: int | None = None
+    tensor: Any = None
+
+
+class Arrivals(Protocol):
+    """The arrays that came in from another library while the tape recorded."""
+
+    def arrivals(self) -> Sequence[ArrivedArray]:
+        """Return them in order."""
 
 
 class ArrayOrigins(Protocol):

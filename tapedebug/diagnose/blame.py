@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug.contract import Tangents
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules import wrong_adjoint
@@ -81,7 +82,7 @@ def _searched(case: RuleContext) -> list[Finding]:
     from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 
     replay = case.replay
-    if replay is None or len(replay.records) > MOST:
+    if replay is None or len(replay.records) > MOST or replay.recorded.tape.capability(Tangents) is None:
         return []
     case.progress("comparing each launch with differences of it")
     labels = {array: info.label for array, info in zip(replay.arrays, case.trace.arrays, strict=True)}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tapedebug._errors import TapedebugError
+from tapedebug.contract import ElementTracking, RecordedTape
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, measure
 from tapedebug.diagnose.experiments.experiment import Experiment
 from tapedebug.diagnose.experiments.replay import Replay
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.autograd.tapes.reference import Departure
     from tapedebug.diagnose.experiments.element_accesses import ElementAccesses
+
+
+T = TypeVar("T")
+NO_ELEMENTS = "does not track the accesses of threads"
+
+
+class NotOffered(TapedebugError):
+    """The engine of a tape lacks a capability that a rule needs: the coverage says so, and that is all."""
 
 
 @dataclass
@@ -60,6 +69,7 @@ class RuleContext:
         """The tape once more, with suspected launches tracked element by element."""
         from tapedebug.diagnose.experiments.element_accesses import ElementAccesses
 
+        self.need(ElementTracking, NO_ELEMENTS)
         return ElementAccesses(self)
 
     @property
@@ -88,6 +98,22 @@ class RuleContext:
     def zero_grad_paths(self) -> dict[int, ZeroGradPath]:
         """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
         return zero_grad_paths(self)
+
+    def need(self, kind: type[T], lacking: str) -> T:
+        """Return a capability of the tape that a rule cannot do without.
+
+        Args:
+            kind: The capability.
+            lacking: The end of a sentence that begins with the engine, such as `does not track elements`.
+
+        Raises:
+            NotOffered: The engine does not offer it.
+        """
+        tape: RecordedTape = self.rerun.recorded.tape
+        found = tape.capability(kind)
+        if found is None:
+            raise NotOffered(f"{tape.engine.name} {lacking}")
+        return found
 
     def release(self) -> None:
         """Drop what refers back to the case: a cycle keeps the tape until garbage is collected."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
 from tapedebug._progress import OutOfTime
-from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rule_context import NotOffered, RuleContext
 from tapedebug.diagnose.rules import (
     accumulated,
     after_loss,
@@ -141,6 +141,8 @@ def _gaps(case: RuleContext, what: str, late: list[str]) -> Iterator[None]:
         yield
     except OutOfTime:
         late.append(what)
+    except NotOffered as error:
+        _skip(case, what, error.message)
     except TapedebugError as error:
         case.trace.coverage.partial = True
         _skip(case, what, error.message)

@@ -8,7 +8,11 @@ from tapedebug.runtime.replay import replay_capabilities as replay_capabilities
 from tapedebug.runtime.replay import single_replay as single_replay
 from tapedebug.runtime.replay import stale_reads as stale_reads
 from tapedebug.runtime.replay import struct_replay as struct_replay
+from tapedebug.runtime.replay import tracked_elements as tracked_elements
 from tapedebug.runtime.replay import warp_reverse as warp_reverse
 from tapedebug.runtime.tape import array_origins as array_origins
+from tapedebug.runtime.tape import arrivals as arrivals
 from tapedebug.runtime.tape import event_history as event_history
 from tapedebug.runtime.tape import outside_reads as outside_reads
+from tapedebug.runtime.tape import overwritten_outside as overwritten_outside
+from tapedebug.runtime.tape import recordings_before as recordings_before

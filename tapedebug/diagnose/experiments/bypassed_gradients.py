@@ -26,7 +26,7 @@ def bypassed(case: RuleContext) -> list[Finding]:
     found: dict[int, Finding] = {}
     kernels: dict[int, tuple[Any, Launch]] = {}
     for launch in case.trace.launches:
-        kernel = replay.engine_records[launch.index].kernel
+        kernel = replay.kernel_of(launch.index)
         if kernel is not None:
             kernels.setdefault(id(kernel), (kernel, launch))
     for kernel, launch in kernels.values():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.contract import OutsideReads, RecordedTape
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import final_values, gradients_from, seeded
 from tapedebug.diagnose.gradient_pattern import GradientPattern, find_pattern
@@ -57,10 +58,15 @@ class HostObjective:
 def find_host_objectives(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[HostObjective]:
     """The numbers that the program makes of what the tape wrote and has left."""
     written = {version.array for version in replay.recorded.trace.versions if version.written_by is not None}
+    tape: RecordedTape = replay.recorded.tape
+    outside = tape.capability(OutsideReads)
     reads = [
-        (own, event.frames)
-        for a, event in replay.recorded.tape.tracker.host_reads.values()
-        if (own := replay.recorded.id_of(a)) is not None and own in written and event.frames
+        (own, tuple(read.frames))
+        for read in (() if outside is None else outside.reads())
+        if read.array is not None
+        and (own := replay.recorded.id_of(read.array)) is not None
+        and own in written
+        and read.frames
     ]
     for array, frames in reads[-READS:]:
         made = numbers(frames)

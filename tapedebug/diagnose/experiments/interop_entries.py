@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tapedebug.contract import Arrivals, ArrivedArray, RecordedTape, Stack
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.tape.imported_arrays import Arrival
-    from tapedebug.runtime.tape.record import Stack
 
 NODES = 20_000
 """Operations of PyTorch's graph that are walked at most."""
@@ -56,9 +55,16 @@ def entries(replay: Replay) -> list[InteropEntry]:
     return [*_arrays(replay), *_numbers(replay)]
 
 
+def arrivals(replay: Replay) -> Sequence[ArrivedArray]:
+    """Return the arrays that came in from another library, as far as the engine knows."""
+    tape: RecordedTape = replay.recorded.tape
+    known = tape.capability(Arrivals)
+    return () if known is None else known.arrivals()
+
+
 def _arrays(replay: Replay) -> Iterator[InteropEntry]:
     trace = replay.recorded.trace
-    for arrival in replay.recorded.tape.tracker.arrivals:
+    for arrival in arrivals(replay):
         place = _place(arrival.stack)
         for number in _made(replay, arrival):
             reads = trace.versions_of(number)[0].reads
@@ -81,11 +87,10 @@ def _arrays(replay: Replay) -> Iterator[InteropEntry]:
             break
 
 
-def _made(replay: Replay, arrival: Arrival) -> Iterator[int]:
+def _made(replay: Replay, arrival: ArrivedArray) -> Iterator[int]:
     """The arrays of the tape in the memory of one that came in."""
-    buffer = arrival.buffer()
-    for number, own in enumerate(replay.arrays if buffer is not None else ()):
-        if own.region is buffer and own.start < arrival.stop and arrival.start < own.stop:
+    for number, own in enumerate(replay.arrays if arrival.region is not None else ()):
+        if own.region is arrival.region and own.start < arrival.stop and arrival.start < own.stop:
             yield number
 
 

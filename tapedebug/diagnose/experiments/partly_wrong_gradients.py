@@ -88,7 +88,7 @@ def _calls(case: RuleContext, index: int, function: Any) -> bool:
     from tapedebug.compiler.passes.custom import own_adjoints
 
     replay = case.replay
-    kernel = None if replay is None else replay.engine_records[index].kernel
+    kernel = None if replay is None else replay.kernel_of(index)
     return kernel is not None and any(
         node.function is function for node in own_adjoints(kernel._lowered.custom.body)
     )

@@ -457,6 +457,12 @@ class Replay:
         """The operations as this project's engine has them, for what the contract has no words for."""
         return list[Any](self.records)
 
+    def kernel_of(self, launch: int) -> Any:
+        """The kernel of a launch, if its threads can be followed; else None."""
+        if self.records[launch].capability(Threads) is None:
+            return None
+        return self.engine_records[launch].kernel
+
     def tangents(self) -> TangentReplay:
         """Return a new replay with tangents, in float64 if that is possible.
 

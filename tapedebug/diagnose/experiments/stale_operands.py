@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tapedebug.contract import OutsideWrite, OverwrittenOutside, RecordedTape, arrays_overlap
 from tapedebug.diagnose.experiments.experiment import ValueChange, Values, value_change
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.tape.buffer_versions import SavedValue, UntrackedWrite
 
 
 @dataclass(slots=True)
@@ -29,40 +29,42 @@ class OffTapeWrite:
     clock: int
     at: int
     how: str
-    event: UntrackedWrite = field(repr=False)
+    event: OutsideWrite = field(repr=False)
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
 def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
     """Return the writes off the tape, before a reverse pass ran, that took values which adjoints need."""
-    from tapedebug.runtime.tape.buffer_versions import RangeState
-
     found: dict[int, OffTapeWrite] = {}
-    events: dict[int, list[UntrackedWrite]] = {}
-    for event in replay.recorded.tape.outside_writes:
-        events.setdefault(event.at, []).append(event)
-
-    def taker(need: SavedValue, a: Any) -> UntrackedWrite | None:
-        state = RangeState(-1, a)
-        return next(
-            (
-                event
-                for event in events.get(need.clobber or 0, ())
-                if event.array.region is a.region and RangeState(-2, event.array).meets(state)
-            ),
-            None,
-        )
-
-    for record in replay.engine_records:
-        for p, need in zip(record.needed, record.needs, strict=True):
-            taken = taker(need, record.args[p]) if need.outside else None
-            if taken is not None and not taken.settled:
-                if id(taken) not in found:
-                    array = replay.recorded.id_of(record.args[p])
-                    assert array is not None
-                    found[id(taken)] = OffTapeWrite(array, taken.clock, taken.at, taken.how, taken)
-                found[id(taken)].pairs.append((record.index, p))
+    tape: RecordedTape = replay.recorded.tape
+    known = tape.capability(OverwrittenOutside)
+    for index, p, taken in _taken(replay) if known is None else known.taken():
+        if taken.settled:
+            continue
+        if id(taken) not in found:
+            array = replay.recorded.id_of(replay.records[index].args[p])
+            assert array is not None
+            found[id(taken)] = OffTapeWrite(array, taken.clock, taken.at, taken.how, taken)
+        found[id(taken)].pairs.append((index, p))
     return list(found.values())
+
+
+def _taken(replay: Replay) -> Iterator[tuple[int, int, OutsideWrite]]:
+    """The same by the accesses: the first write after an operation that meets what its adjoint needs."""
+    outside = replay.recorded.tape.outside_writes
+    for record in replay.records:
+        for access in record.accesses:
+            if not (access.needs_before or access.needs_after):
+                continue
+            a, last = access.array, len(replay.records)
+            for later in replay.records[record.index + access.needs_before :]:
+                if any(each.writes and arrays_overlap(each.array, a) for each in later.accesses):
+                    last = later.index
+                    break
+            for write in outside:
+                if record.index < write.at <= last and arrays_overlap(write.array, a):
+                    yield record.index, access.param, write
+                    break
 
 
 def change_by(replay: Replay, write: OffTapeWrite) -> ValueChange:
@@ -70,31 +72,24 @@ def change_by(replay: Replay, write: OffTapeWrite) -> ValueChange:
     a = write.event.array
     shadow = replay._shadow().forward(stop=write.at)
     before = shadow.values(a)
-    _inject(shadow, write)
+    shadow.inject()
     return value_change(a.shape, before, shadow.values(a))
 
 
 def gradients_seeing(replay: Replay, writes: Collection[OffTapeWrite]) -> dict[int, Values]:
     """Return the gradients where adjoints see what these writes left in memory."""
-    shadow = replay._ready()
+    shadow, total = replay._ready(), len(replay.records)
     replay.stale.see(shadow, [pair for write in writes for pair in write.pairs], ())
-    before = []
-    for write in writes:
-        if write.at == len(replay.engine_records):
-            before.append((write.event.array, shadow.values(write.event.array)))
-            _inject(shadow, write)
+    late = [write.event.array for write in writes if write.at == total]
+    before = [(a, shadow.values(a)) for a in late]
+    if late:
+        after = replay._shadow().forward()
+        after.inject()
+        for a in late:
+            shadow.set(a, after.values(a))
     try:
         shadow.backward(replay.seeds)
         return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
     finally:
         for a, values in reversed(before):
             shadow.set(a, values)
-
-
-def _inject(shadow: Any, write: OffTapeWrite) -> None:
-    """Load what a write left."""
-    buffer = shadow._buffer(write.event.array)
-    if write.event.at in buffer.injections:
-        buffer.inject(write.event.at)
-    elif write.at == shadow.position:
-        buffer.inject_late()

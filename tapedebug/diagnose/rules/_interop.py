@@ -87,7 +87,7 @@ class InteropSearch:
         self._places: dict[Any, list[HostRead]] = {}
         for read in reversed(self.reads):
             self._places.setdefault(_spot(read.place), []).append(read)
-        crossed = self.reads or replay.recorded.tape.tracker.arrivals
+        crossed = self.reads or interop.arrivals(replay)
         self.entries = interop.entries(replay) if crossed else []
         self._graphs: dict[int, TorchGraph] = {}
         self._flows: dict[Any, int | None] = {}

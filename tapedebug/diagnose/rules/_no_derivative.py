@@ -46,8 +46,8 @@ def zero_only_here(case: RuleContext, leaf: int, index: int) -> tuple[str, str, 
     replay = case.replay
     if replay is None:
         return None
-    record = replay.engine_records[index]
-    found = list(_operations(record.kernel)) if record.kernel is not None else []
+    kernel = replay.kernel_of(index)
+    found = list(_operations(kernel)) if kernel is not None else []
     if not found or not _is_alive_beside(replay, replay.arrays[leaf]):
         return None
     kinds = dict.fromkeys(kind for kind, _ in found)
@@ -85,10 +85,11 @@ def _is_alive_beside(replay: Any, array: Any) -> bool:
 def repeated_values(case: RuleContext, index: int) -> tuple[str, str] | None:
     """Words about a launch that decomposes a matrix with equal or nearly equal values, and a fix."""
     replay = case.replay
-    if replay is None or replay.engine_records[index].kernel is None:
+    kernel = None if replay is None else replay.kernel_of(index)
+    if replay is None or kernel is None:
         return None
-    record = replay.engine_records[index]
-    span = _decomposition(record.kernel)
+    record = replay.records[index]
+    span = _decomposition(kernel)
     if span is None:
         return None
     flow = replay.flow(index, "versions")

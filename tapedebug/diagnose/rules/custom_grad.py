@@ -95,7 +95,7 @@ def _has_own(case: RuleContext, launch: Launch) -> bool:
     assert case.replay is not None
     from tapedebug.compiler.passes.custom import calls_with_gradient
 
-    kernel = case.replay.engine_records[launch.index].kernel
+    kernel = case.replay.kernel_of(launch.index)
     return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
 
 
@@ -142,7 +142,10 @@ def _launches(case: RuleContext) -> list[Finding]:
             kernels.setdefault(launch.kernel, []).append(launch)
     found = []
     for launches in list(kernels.values())[:KERNELS]:
-        body = replay.engine_records[launches[0].index].kernel._lowered.custom.body
+        kernel = replay.kernel_of(launches[0].index)
+        if kernel is None:
+            continue
+        body = kernel._lowered.custom.body
         nodes = [n for n in own_gradients(body) if n.function is None or not n.function.gradient.differs]
         for place in sampled(len(launches), LAUNCHES) if nodes else ():
             off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tapedebug.contract import EarlierRecording, EarlierRecordings, RecordedTape
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
@@ -25,7 +26,6 @@ from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.tape.earlier_recordings import EarlierRecording
 
 RULE = "not-reset"
 LARGEST = 1 << 22
@@ -56,6 +56,7 @@ def find(case: RuleContext) -> list[Finding]:
     replay = case.replay
     if replay is None:
         return []
+    case.need(EarlierRecordings, "does not remember earlier recordings")
     findings = []
     for loss in replay.losses:
         left = _left(replay, loss)
@@ -68,14 +69,13 @@ def find(case: RuleContext) -> list[Finding]:
 
 def _left(replay: Replay, array: int) -> EarlierRecording | None:
     """The recording of the same launches that wrote what this one found in an array, if there is one."""
-    from tapedebug.runtime.tape.earlier_recordings import left_by
+    earlier = _earlier(replay)
+    return None if earlier is None else earlier.left_by(replay.arrays[array], _content(replay, array))
 
-    tracker, a = replay.recorded.tape.tracker, replay.arrays[array]
-    before, now = left_by(a.region, replay.recorded.tape.began), tracker.recording
-    if before is None or now is None or not before.wrote(a.region) or not now.repeats(before):
-        return None
-    left = before.left(a.region, tracker.ledgers[a.region], _content(replay, array))
-    return before if left else None
+
+def _earlier(replay: Replay) -> EarlierRecordings | None:
+    tape: RecordedTape = replay.recorded.tape
+    return tape.capability(EarlierRecordings)
 
 
 def _content(replay: Replay, array: int) -> bytes | None:
@@ -88,17 +88,17 @@ def _content(replay: Replay, array: int) -> bytes | None:
 
 def _why(case: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -> Why | None:
     """Why two recordings are taken for two runs that should begin alike; None if they are not."""
-    now = replay.recorded.tape.tracker.recording
-    assert now is not None
-    if now.runs_again(left):
+    earlier = _earlier(replay)
+    assert earlier is not None
+    if earlier.is_same_cell(left):
         return "cell"
-    if not now.has_values_of(left):
+    if not earlier.has_same_arguments(left):
         return None
     why: Why = "again"
     for version in _found(case):
         if version.array == loss:
             continue
-        if not _unchanged(replay, version.array, left):
+        if not earlier.is_unchanged(replay.arrays[version.array], left):
             if not _updated(case, replay, version.array, left):
                 return None
             why = "updated"
@@ -108,14 +108,6 @@ def _why(case: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -
 def _found(case: RuleContext) -> list[Version]:
     """The initial values that the launches read."""
     return [version for version in case.trace.versions if version.version == 0 and version.reads]
-
-
-def _unchanged(replay: Replay, array: int, left: EarlierRecording) -> bool:
-    """True if an array held the same when the earlier recording began."""
-    buffer = replay.arrays[array].region
-    ledger = replay.recorded.tape.tracker.ledgers[buffer]
-    fresh = bool(ledger.liveins) and all(live.fill is not None for live in ledger.liveins)
-    return fresh or (not left.wrote(buffer) and left.left(buffer, ledger))
 
 
 def _updated(case: RuleContext, replay: Replay, array: int, left: EarlierRecording) -> bool:
@@ -183,9 +175,9 @@ def _not_reset(case: RuleContext, replay: Replay, found: Sum, why: Why) -> Findi
 
 
 def _is_read(replay: Replay, loss: int) -> bool:
-    """True if somebody has read the number that a loss ended at."""
-    a = replay.arrays[loss]
-    return any(read.region is a.region for read, _ in replay.recorded.tape.tracker.looks.values())
+    """True if the program has read the number that a loss ended at."""
+    earlier = _earlier(replay)
+    return earlier is not None and earlier.was_read(replay.arrays[loss])
 
 
 def _writer(case: RuleContext, info: ArrayInfo) -> Launch:
@@ -196,14 +188,14 @@ def _writer(case: RuleContext, info: ArrayInfo) -> Launch:
 
 def _inputs(case: RuleContext, replay: Replay) -> list[Finding]:
     """One finding for all inputs of a cell that its launches overwrite, and its next run starts from."""
-    now = replay.recorded.tape.tracker.recording
+    earlier = _earlier(replay)
     carried: dict[int, float] = {}
     for version in _found(case):
         info = case.trace.arrays[version.array]
         if version.array in replay.losses or version.overwritten_by is None:
             continue
         left = _left(replay, version.array)
-        again = left is not None and now is not None and now.runs_again(left)
+        again = left is not None and earlier is not None and earlier.is_same_cell(left)
         if again and info.stop - info.start <= LARGEST:
             carried[version.array] = _change(replay, version.array)
     changed = [array for array, change in carried.items() if change]

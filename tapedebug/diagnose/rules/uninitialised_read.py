@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
 
+from tapedebug.contract import ElementTracking
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
@@ -14,7 +15,7 @@ from tapedebug.diagnose.experiments.element_accesses import (
     place_words,
 )
 from tapedebug.diagnose.experiments.memory_effects import uninitialised_effect
-from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rule_context import NO_ELEMENTS, RuleContext
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -74,13 +75,13 @@ def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
     )
 
 
-def _measured(case: RuleContext, buffer: Any) -> Effect | None:
+def _measured(case: RuleContext, buffer: Hashable) -> Effect | None:
     """What other contents do: all of the memory is undefined before the tape."""
     replay = case.elements.replay
     if replay.blocked:
         return None
-    ledger = case.elements.tracker.ledgers[buffer]
-    return uninitialised_effect(replay, [state.array for state in ledger.states])
+    tracking = case.need(ElementTracking, NO_ELEMENTS)
+    return uninitialised_effect(replay, tracking.arrays_in(buffer))
 
 
 def _judged(effect: Effect | None) -> tuple[Severity, str]:

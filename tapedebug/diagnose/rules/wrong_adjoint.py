@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import display_file
-from tapedebug.contract import HandWrittenAdjoint
+from tapedebug.contract import HandWrittenAdjoint, Tangents
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.launch_check import launch_slopes
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.trace import Finding, Location
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 RULE = "wrong-adjoint"
+OPERATIONS = 256
+"""Operations that are looked at one by one."""
 MAY_DIFFER = "gradient (func_grad)"
 
 
@@ -46,6 +49,8 @@ def find(case: RuleContext) -> list[Finding]:
     ]
     if not leaves:  # differences see through what was detached on purpose
         return []
+    if replay.recorded.tape.capability(Tangents) is None:
+        return _one_by_one(case, replay)
     case.progress("bisecting the tape for a wrong adjoint")
     # With the values that each launch had: what others overwrote is no fault of its adjoint.
     parting = find_first_divergence(
@@ -57,12 +62,43 @@ def find(case: RuleContext) -> list[Finding]:
     return []
 
 
+def _one_by_one(case: RuleContext, replay: Replay) -> list[Finding]:
+    """Without a forward mode to bisect with: the last operation whose adjoint is not its derivative."""
+    case.progress("comparing each adjoint with differences of its operation")
+    trace, looked = case.trace, [record for record in replay.records if record.has_adjoint][-OPERATIONS:]
+    for record in reversed(looked):
+        off = [slope for slope in launch_slopes(replay, record.index) if slope.off]
+        if not off:
+            continue
+        launch = trace.launches[record.index]
+        wrong = {words.label_of(trace, launch, slope.param): (slope.given, slope.right) for slope in off}
+        return [
+            Finding(
+                rule=RULE,
+                severity="error",
+                message=f"The adjoint of {words.launch_words(launch)} is wrong{_told(wrong)}.",
+                launches=[launch.index],
+                arrays=list(wrong),
+                location=words.access_location(trace, launch, off[0].param, ("read",)),
+                call_site=launch.call_site,
+                evidence={
+                    "along": {label: {"adjoint": a, "difference": d} for label, (a, d) in wrong.items()},
+                    "by_hand": "",
+                    "same_kernel": [other.index for other in trace.launches if other.name == launch.name],
+                },
+                fix=f"correct the adjoint of {launch.name}, which is not the transpose of its derivative",
+            )
+        ]
+    case.skipped(f"{RULE}: each of {len(looked)} adjoints agrees with differences of its operation")
+    return []
+
+
 def _finding(case: RuleContext, replay: Replay, parting: Divergence) -> Finding:
     trace = case.trace
     launch = trace.launches[parting.launch]
     record = replay.records[parting.launch]
     wrong = {words.label_of(trace, launch, p): pair for p, pair in parting.by_param.items()}
-    own = _written_by_hand(record)
+    own = _written_by_hand(replay.kernel_of(parting.launch))
     same = [
         other.index for other in trace.launches if other.kernel == launch.kernel and other.kernel is not None
     ]
@@ -137,13 +173,13 @@ def _told(wrong: dict[str, tuple[float, float]]) -> str:
     return f": {', and '.join(parts)}" if parts else ""
 
 
-def _written_by_hand(record: Any) -> tuple[str, str, Any] | None:
+def _written_by_hand(kernel: Any) -> tuple[str, str, Any] | None:
     """What of a kernel's adjoint a person wrote: what it is, of which function, and where that is called."""
     from tapedebug.compiler.ir import Custom, ops_of, walk
 
-    if record.kernel is None:
+    if kernel is None:
         return None
-    lowered = record.kernel._lowered
+    lowered = kernel._lowered
     for op in ops_of(lowered.function.body):
         if op.kind in ("native", "native_value") and not op.data[0].native.is_numba:
             return "adjoint snippet", op.data[0].native.name, op.span

@@ -114,6 +114,9 @@ class Shadow(ShadowState):
         """Load what something outside the tape wrote just before the record that runs next."""
         for buffer in self._injections.get(self.position, ()):
             buffer.inject(self.position)
+        if self.position == len(self.records):
+            for buffer in self._buffers.values():
+                buffer.inject_late()
 
     def forward(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tapedebug._source import site_span
 from tapedebug.contract import OutsideRead, OutsideReads
 from tapedebug.runtime.capabilities import TAPE
+from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.tape.gradient_history import Event
 from tapedebug.runtime.tape.tape import Tape
@@ -21,18 +22,19 @@ class TapeOutsideReads:
 
     def reads(self) -> list[OutsideRead]:
         """Return the last read of each range of memory, from each place that is known."""
-        return [_read(self.tape, buffer, event) for buffer, event in self._events() if event.site is not None]
+        events = self._events()
+        return [_read(self.tape, buffer, a, event) for buffer, a, event in events if event.site is not None]
 
-    def _events(self) -> Iterator[tuple[Buffer, Event]]:
+    def _events(self) -> Iterator[tuple[Buffer, array | None, Event]]:
         tracker = self.tape.tracker
-        yield from ((a.buffer, event) for a, event in tracker.host_reads.values())
+        yield from ((a.buffer, a, event) for a, event in tracker.host_reads.values())
         for reference, event in tracker.early_reads:
             buffer = reference()
             if buffer is not None:
-                yield buffer, event
+                yield buffer, None, event
 
 
-def _read(tape: Tape, buffer: Buffer, event: Event) -> OutsideRead:
+def _read(tape: Tape, buffer: Buffer, a: array | None, event: Event) -> OutsideRead:
     assert event.site is not None
     own = event.tape == tape.id
     return OutsideRead(
@@ -46,6 +48,8 @@ def _read(tape: Tape, buffer: Buffer, event: Event) -> OutsideRead:
         event.clock,
         event.stack if own else (),
         buffer.number,
+        a,
+        event.frames,
     )
 
 

@@ -1,0 +1,42 @@
+"""Values that adjoints need and something off the tape overwrote, as the debugger's contract has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tapedebug.contract import OverwrittenOutside
+from tapedebug.runtime.capabilities import TAPE
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.tape.buffer_versions import RangeState, SavedValue, UntrackedWrite
+from tapedebug.runtime.tape.tape import Tape
+
+
+@dataclass(frozen=True, slots=True)
+class TapeOverwrittenOutside:
+    """The capability `contract.OverwrittenOutside` of a tape."""
+
+    tape: Tape
+
+    def taken(self) -> Iterator[tuple[int, int, UntrackedWrite]]:
+        """Yield record, parameter and write, for each value that an adjoint needs and that is gone."""
+        events: dict[int, list[UntrackedWrite]] = {}
+        for event in self.tape.outside_writes:
+            events.setdefault(event.at, []).append(event)
+        for record in self.tape.records:
+            for param, need in zip(record.needed, record.needs, strict=True):
+                found = _taker(need, record.args[param], events) if need.outside else None
+                if found is not None:
+                    yield record.index, param, found
+
+
+def _taker(need: SavedValue, a: array, events: dict[int, list[UntrackedWrite]]) -> UntrackedWrite | None:
+    """Return the write that took a saved value of an array."""
+    state = RangeState(-1, a)
+    for event in events.get(need.clobber or 0, ()):
+        if event.array.region is a.region and RangeState(-2, event.array).meets(state):
+            return event
+    return None
+
+
+TAPE[OverwrittenOutside] = TapeOverwrittenOutside

@@ -1,0 +1,139 @@
+"""`diagnose` on tapes of the reference engine: findings, their measured effect, and stated gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tapedebug import contract
+from tapedebug.diagnose import diagnose
+from tapedebug.diagnose.experiments.stale_replay import StaleReplays
+from tapedebug.diagnose.rule_table import OURS
+from tests.contract.test_operations import layers
+from tests.reference_engine import Tape, array, zeros
+from tests.reference_operations import cube_with_wrong_adjoint, detached, root, scale, square, total
+
+
+def one(function, values=(1.0, 2.0)):
+    """A tape of one operation, summed."""
+    x, y, loss = array(list(values)), zeros(len(values)), zeros(1)
+    with Tape() as tape:
+        function(x, y)
+        total(y, loss)
+    tape.backward(loss)
+    return tape, x, loss
+
+
+def told(found):
+    assert not [note for note in found.coverage.notes if OURS in note]
+    return [(item.severity, item.rule) for item in found.findings if item.severity != "info"]
+
+
+def test_a_clean_tape_is_clean_and_the_coverage_says_what_the_engine_lacks():
+    tape, *_, loss = layers()
+    tape.backward(loss)
+    found = diagnose(tape)
+    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (
+        f"out-of-bounds, uninitialised-read, race were not looked for: {tape.engine.name} does not track the "
+        "accesses of threads" in found.coverage.notes
+    )
+    assert (
+        f"not-reset was not looked for: {tape.engine.name} does not remember earlier recordings"
+        in found.coverage.notes
+    )
+
+
+def test_an_overwrite_is_found_with_its_effect_on_the_gradients():
+    tape, x, w, loss = layers(overwrite=True)
+    tape.backward(loss)
+    found = diagnose(tape)
+    assert (found.verdict, told(found)) == ("WRONG", [("error", "overwrite")])
+    (finding,) = [item for item in found.findings if item.severity == "error"]
+    assert finding.message.startswith("launch 4 (scale) overwrites values of a ")
+    right = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds)
+    for name, a in (("x", x), ("w", w)):
+        good = right.gradient(a)
+        wrong = np.linalg.norm(a.grad - good) / np.linalg.norm(good)
+        assert finding.evidence["relative_error"][name] == pytest.approx(wrong, rel=1e-5)
+
+
+def test_stale_reads_over_the_contract_are_those_of_an_engine_without_copies():
+    tape, x, w, loss = layers(overwrite=True)
+    tape.backward(loss)
+    seeds, stale = tape.reverse_passes[-1].seeds, StaleReplays(tape)
+    replay = stale.new_replay().forward()
+    square_needs = (2, 0)
+    for now, left, same in (([square_needs], [], True), ([], [square_needs], False), ([], [], False)):
+        stale.see(replay, now, left)
+        replay.backward(seeds)
+        assert np.allclose(replay.gradient(x), x.grad) is same
+        assert np.allclose(replay.gradient(w), w.grad) is same
+    right = tape.new_replay().forward().backward(seeds)
+    np.testing.assert_array_equal(replay.gradient(x), right.gradient(x), "values are as they were")
+
+
+def test_an_operation_that_passes_no_gradient_is_found():
+    found = diagnose(one(detached)[0])
+    assert (found.verdict, told(found)) == ("WRONG", [("error", "disconnected")])
+    (finding,) = found.findings
+    assert (finding.launches, finding.arrays) == ([0], ["x"])
+
+
+def test_the_operation_that_makes_a_gradient_infinite_is_found():
+    found = diagnose(one(root, [0.0, 4.0])[0])
+    assert told(found) == [("error", "nonfinite")]
+    assert found.findings[0].message.startswith(
+        "the adjoint of launch 0 (root) makes the gradient of x[0] inf: the adjoints that come in are finite."
+    )
+
+
+def test_an_adjoint_that_is_not_the_transpose_is_found():
+    found = diagnose(one(cube_with_wrong_adjoint)[0])
+    assert (found.verdict, told(found)) == ("WRONG", [("error", "wrong-adjoint")])
+    (finding,) = found.findings
+    assert finding.launches == [0]
+    given, right = (finding.evidence["along"]["x"][key] for key in ("adjoint", "difference"))
+    assert given / right == pytest.approx(2 / 3, rel=0.2)
+
+
+def test_a_pass_that_adds_to_the_one_before_is_found():
+    tape, _, loss = one(square)
+    assert told(diagnose(tape)) == []
+    tape.backward(loss)
+    found = diagnose(tape)
+    assert told(found) == [("warning", "accumulated")]
+    assert found.findings[0].evidence["gradients"]["x"]["ratio"] == pytest.approx(2.0)
+
+
+def test_gradients_that_were_zeroed_between_passes_are_no_finding():
+    tape, _, loss = one(square)
+    tape.zero()
+    tape.backward(loss)
+    assert told(diagnose(tape)) == []
+
+
+def test_values_overwritten_before_the_reverse_pass_are_found():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        total(y, loss)
+    x.values[:] = 5
+    tape.backward(loss)
+    assert ("error", "stale-value") in told(diagnose(tape))
+
+
+def test_several_tapes_are_diagnosed_together():
+    found = diagnose([one(square)[0], one(square, [3.0, 4.0])[0]])
+    assert (found.verdict, told(found)) == ("AGREE", [])
+
+
+def test_an_operation_in_place_whose_adjoint_needs_no_values_is_harmless():
+    x, loss = array([1.0, 2.0]), zeros(1)
+    with Tape() as tape:
+        scale(x, 3.0)
+        total(x, loss)
+    tape.backward(loss)
+    found = diagnose(tape)
+    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert tape.operations[0].capability(contract.Threads) is None
