@@ -1,4 +1,4 @@
-"""What differs between the threads of a block that runs in lockstep, and what is the same for all of them.
+"""Varying values, which differ between threads that run in lockstep, and uniform ones, which do not.
 
 A value differs if it is made of the thread's own index, of an element at such a place, or of what was kept
 for the reverse of a loop. A value that is assigned more than once (the result of a branch, what a loop
