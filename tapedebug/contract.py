@@ -732,18 +732,6 @@ class HandWrittenAdjoint(Protocol):
         """The source of that function; None if there is none to show."""
 
 
-class SingleOperation(Protocol):
-    """An operation by itself, on arrays that are given to it."""
-
-    def new_replay(self, args: Sequence[Any], /, *, float64: bool = False) -> Replay:
-        """Return a replay of the one operation, which has not run.
-
-        Args:
-            args: Arguments in the order of `Operation.args`. Arrays hold the values that it starts from.
-            float64: Compute in float64.
-        """
-
-
 class UnrecordedLaunches(Protocol):
     """Launches that the program kept off the tape, such as those with `record_tape=False`."""
 
@@ -856,8 +844,13 @@ class Threads(Protocol):
 class SingleReplay(Protocol):
     """An operation that can be replayed alone, without those before it."""
 
-    def new_replay(self, *, float64: bool = False) -> Replay:
-        """Return a replay of this operation only; raises where `float64` is not possible."""
+    def new_replay(self, args: Sequence[Any] | None = None, /, *, float64: bool = False) -> Replay:
+        """Return a replay of this operation only, which has not run.
+
+        Args:
+            args: Arrays and values in place of `Operation.args`; arrays hold what it starts from.
+            float64: Compute in float64; raises if that is not possible.
+        """
 
 
 class StaleReads(Protocol):

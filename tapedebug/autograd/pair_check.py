@@ -16,7 +16,7 @@ from tapedebug.autograd.finite_diff.compared_entries import MOST as MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.pair_result import Gradient, Layout
-from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
+from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values, not_a_kernel
 from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.probes import flat_index
 from tapedebug.autograd.subjects.program import IN_PLACE, Port
@@ -165,9 +165,7 @@ def pair_script(tape: Any, pair: PairResult, **options: Any) -> str:
         )
     record = tape.records[pair.launch]
     if record.kernel is None:
-        raise GradcheckError(
-            f"no script can be written for launch {record.index}: a {record.kind}, not a kernel"
-        )
+        raise GradcheckError(f"no script can be written for launch {record.index}: {not_a_kernel(record)}")
     [(_, values)] = launch_values(tape.tracker, [record])
     scene = LaunchCopy.of(record, values, [(pair.input, pair.output)]).subject().writer.scene()
     return ReproScript.of(Writer(lambda: scene), pair, {"eps": 1e-4, "atol": 1e-3, "rtol": 1e-2, **options})()
@@ -245,7 +243,7 @@ def _not_alone(tape: Any, operation: Any) -> str:
     """Return why an operation cannot be checked alone; empty if it can be."""
     if not isinstance(operation, Record):
         return f"operations of {tape.engine.name} are checked with the whole tape, not alone"
-    return "" if operation.kernel is not None else f"a {operation.kind}, not a kernel"
+    return "" if operation.kernel is not None else not_a_kernel(operation)
 
 
 def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:

@@ -9,6 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import end_to_end, gradcheck, gradcheck_tape, hvp, jvp
+from tapedebug.report import report
 from tests.runtime.kernels import square, total
 
 MATRIX = np.array([[4.0, 1.0, 0.5], [0.2, 5.0, 1.0], [0.3, 0.4, 6.0]])
@@ -101,7 +102,9 @@ def test_a_wrong_backward_is_named_with_its_line():
     checked = gradcheck_tape(program(), end_to_end=True, show_summary=False)
     assert [pair.verdict for pair in checked.pairs if pair.launch == 1] == ["AGREE"]
     alone = gradcheck_tape(program(), show_summary=False)
-    assert "not checked: launch 1: a Python operation, which end_to_end=True checks" in alone.coverage.notes
+    assert "not checked: launch 1: a Python operation, which gradcheck_tape(end_to_end=True) checks" in (
+        alone.coverage.notes
+    )
 
 
 def test_an_overwrite_of_what_it_read_is_found_and_measured():
@@ -205,3 +208,29 @@ def test_second_derivatives_are_refused():
     x = wp.array([1, 2, 3], dtype=float, requires_grad=True)
     with pytest.raises(wp.TapedebugError, match="which has no second derivative"):
         hvp(with_tangents, inputs=[x], tangents={x: np.ones(3)})
+
+
+def test_the_panel_runs_checks_of_the_whole_tape_and_says_what_it_leaves_out():
+    tape = program()
+    panel = wp.TapeDebugger(tape, mask=[[1, "b", "writes[0]"], [None, "x", "loss"]])
+    panel.run()
+    checks = {check["launch"]: check for check in panel.checks if check["verdict"]}
+    assert checks[None]["verdict"] == "AGREE"
+    told = "not checked: a Python operation, which gradcheck_tape(end_to_end=True) checks"
+    assert checks[1]["message"] == told
+
+
+def test_a_report_shows_it(tmp_path):
+    tape = program(backward=not_transposed)
+    path = tmp_path / "solver.html"
+    report(tape, path)
+    assert path.stat().st_size > 100_000
+
+
+def test_rows_of_a_batch_run_one_by_one():
+    from tapedebug.runtime.replay.batch import BatchedReplay
+
+    replay = program().new_replay()
+    reason = "record 1 (solve) is a Python operation, which runs row by row"
+    assert BatchedReplay(replay).obstacle() == reason
+    assert BatchedReplay(replay).obstacle(back=True) == reason

@@ -109,17 +109,22 @@ class LaunchSelection:
         return chosen, [f"not checked: {spelled(indices)}: {reason}" for reason, indices in left.items()]
 
     def _exclusion(self, record: Any) -> str | None:
-        if record.kind == "func":
-            return "a function that was recorded with record_func, not a kernel"
-        if record.kind == "python" and not self.python:
-            return "a Python operation, which end_to_end=True checks"
-        if record.kernel is None and record.kind != "python":
-            return f"a {record.kind}, not a kernel"
+        if record.kernel is None and not (self.python and record.kind == "python"):
+            return not_a_kernel(record)
         if record.name in (self.black or ()):
             return f"{record.name} is on the blacklist"
         if self.white and record.name not in self.white:
             return f"{record.name} is not on the whitelist"
         return None
+
+
+def not_a_kernel(record: Any) -> str:
+    """Return what a record is that cannot be checked as a launch of a kernel by itself."""
+    if record.kind == "python":
+        return "a Python operation, which gradcheck_tape(end_to_end=True) checks"
+    if record.kind == "func":
+        return "a function that was recorded with record_func, not a kernel"
+    return f"a {record.kind}, not a kernel"
 
 
 def _require_key(records: Sequence[Any], argument: str, key: Any) -> None:

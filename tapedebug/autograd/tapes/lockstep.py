@@ -33,7 +33,7 @@ from tapedebug.autograd.tapes.single_launch import (
     relative_error,
     worst_entry,
 )
-from tapedebug.contract import SingleOperation, is_array
+from tapedebug.contract import SingleReplay, is_array
 from tapedebug.lang.types import float64, is_float
 from tapedebug.runtime.replay.shadow import Shadow
 
@@ -208,7 +208,7 @@ class _Lockstep:
     def _launch(self, record: Any, arriving: Mapping[Any, Floats], params: Sequence[int]) -> SingleLaunch:
         copy = LaunchCopy.of(record, self.held.pop(record.index))
         args = copy.arguments()
-        alone = record.capability(SingleOperation)
+        alone = record.capability(SingleReplay)
         own = {p: port(p, record.param_name(p), args[p]) for p in params}
         outputs = {
             port(p, record.param_name(p), args[p]): arriving[record.args[p]].ravel()

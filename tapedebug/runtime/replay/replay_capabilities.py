@@ -1,10 +1,9 @@
-"""Capabilities of this engine's replays: float64, tangents, single operations, and what has no replay."""
+"""Capabilities of this engine's replays: float64, tangents, and what has no replay."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapedebug import contract
 from tapedebug._errors import TapeError
@@ -12,7 +11,6 @@ from tapedebug.lang.types import float64 as float64_type
 from tapedebug.runtime import capabilities
 from tapedebug.runtime.launch.python_operation import operation_of
 from tapedebug.runtime.replay.shadow import Shadow
-from tapedebug.runtime.replay.single_launch import one_launch, one_python
 from tapedebug.runtime.replay.tangents import why_lost
 from tapedebug.runtime.tape.record import Record, site_span
 
@@ -84,22 +82,6 @@ class LostTangents:
         return why_lost(self.record)
 
 
-@dataclass(frozen=True, slots=True)
-class SingleOperation:
-    """See `contract.SingleOperation`: a launch or a Python operation."""
-
-    record: Record
-
-    def new_replay(self, args: Sequence[Any], /, *, float64: bool = False) -> Shadow:
-        """Return a replay of the one record on other arrays."""
-        record = self.record
-        if record.kind == "python":
-            launch = one_python(operation_of(record).on(args))
-        else:
-            launch = one_launch(record.kernel, record.dim, args, flat=True)
-        return Shadow(launch, float64_type if float64 else None)
-
-
 capabilities.TAPE[contract.Float64] = Float64Replays
 capabilities.TAPE[contract.Tangents] = TangentReplays
 capabilities.TAPE[contract.UnrecordedLaunches] = UnrecordedLaunches
@@ -108,7 +90,4 @@ capabilities.OPERATION[contract.Irreplayable] = lambda record: (
 )
 capabilities.OPERATION[contract.NoTangents] = lambda record: (
     LostTangents(record) if why_lost(record) else None
-)
-capabilities.OPERATION[contract.SingleOperation] = lambda record: (
-    SingleOperation(record) if record.kind in {"kernel", "python"} else None
 )
