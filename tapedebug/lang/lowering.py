@@ -26,7 +26,7 @@ import numpy as np
 from tapedebug.lang import types as t
 
 HELD = frozenset(s for s in t.SCALARS if s is not t.float16)
-"""The types of values in generated code: a half is held as the float32 of the same value (`rules.halves`)."""
+"""Types of values in generated code: a half is held as the float32 of the same value (`rules._halves`)."""
 FLOATS = frozenset(s.code for s in t.FLOATS if s in HELD)
 INTEGERS = frozenset(s.code for s in t.INTEGERS)
 SCALARS = tuple(s.code for s in t.SCALARS if s in HELD)
