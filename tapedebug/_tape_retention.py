@@ -7,15 +7,12 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tapedebug import runtime
-
-if TYPE_CHECKING:
-    from tapedebug.runtime import Tape
-
+from tapedebug._tape_observers import observers
+from tapedebug.contract import Array, RecordedTape
 
 WAITING = 32
 """How many tapes may wait for their `backward`."""
@@ -29,7 +26,7 @@ OUTBREAKS = 3
 class RetainedTape:
     """One tape of the program: the `number`th that was recorded (0: not yet), and why it is kept."""
 
-    tape: Tape
+    tape: RecordedTape
     number: int = 0
     finite: bool = True
     why: list[str] = field(default_factory=list)
@@ -67,40 +64,40 @@ class TapeRetention:
         self._previous: RetainedTape | None = None
 
     def __enter__(self) -> TapeRetention:
-        runtime.observers.append(self)
+        observers.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        runtime.observers.remove(self)
+        observers.remove(self)
 
-    # -- called by the runtime --------------------------------------------------------------------------
+    # -- called by engines --------------------------------------------------------------------------
 
-    def tape_created(self, tape: Tape) -> None:
+    def tape_created(self, tape: RecordedTape) -> None:
         """Keep a new tape."""
         self._settle()
         self._open.append(RetainedTape(tape))
 
-    def tape_exited(self, tape: Tape) -> None:
+    def tape_exited(self, tape: RecordedTape) -> None:
         """A block of a tape has ended: it has its place in the order of the program."""
         item = self._item(tape)
         if item is None:
             item = RetainedTape(tape)
             self._open.append(item)
-        if not item.number and tape.records:
+        if not item.number and tape.operations:
             self._number(item)
 
-    def backward_done(self, tape: Tape, *_: Any) -> None:
+    def backward_done(self, tape: RecordedTape, *_: Any) -> None:
         """Look whether the gradients are finite."""
         item = self._item(tape)
         if item is not None and item.finite:
             item.finite = _all_finite(tape)
 
-    def tape_reset(self, tape: Tape) -> None:
+    def tape_reset(self, tape: RecordedTape) -> None:
         """A tape is about to forget its records, and to be used again: keep what it was."""
         item = self._item(tape)
-        if item is None or not tape.records:
+        if item is None or not tape.operations:
             return
         item.tape = copy.copy(tape)
         if item in self._open:
@@ -150,7 +147,7 @@ class TapeRetention:
 
     # -- how --------------------------------------------------------------------------------------------
 
-    def _item(self, tape: Tape) -> RetainedTape | None:
+    def _item(self, tape: RecordedTape) -> RetainedTape | None:
         """The entry of a tape that is still in use."""
         for item in (*reversed(self._open), *self._kept()):
             if item.tape is tape:
@@ -166,7 +163,7 @@ class TapeRetention:
         waiting: list[RetainedTape] = []
         for position, item in enumerate(self._open):
             late = len(self._open) - position > WAITING  # an evaluation loop never calls backward
-            if everything or late or item.tape.backward_calls:
+            if everything or late or item.tape.reverse_passes:
                 self._file(item)
             else:
                 waiting.append(item)
@@ -215,16 +212,18 @@ class TapeRetention:
 _BESIDE = "beside one that is not finite"
 
 
-def _key(tape: Tape) -> tuple[Hashable, ...]:
+def _key(tape: RecordedTape) -> tuple[Hashable, ...]:
     """What tapes of the same launches have in common; empty for a tape without any."""
-    return tuple((record.kind, record.name, record.dim) for record in tape.records)
+    return tuple((operation.kind, operation.name, operation.dim) for operation in tape.operations)
 
 
-def _all_finite(tape: Tape) -> bool:
-    """Whether the gradients of what the tape never writes are finite: its parameters, which are few."""
-    written = {id(record.args[p].buffer) for record in tape.records for p in record.plan.written}
-    gradients = (gradient for a, gradient in tape.gradients.items() if id(a.buffer) not in written)
-    return all(bool(np.isfinite(gradient._look()).all()) for gradient in gradients)
+def _all_finite(tape: RecordedTape) -> bool:
+    """True if the gradients of arrays that the tape never writes are finite: parameters, which are few."""
+    accesses = [access for operation in tape.operations for access in operation.accesses]
+    written = {id(access.array.region) for access in accesses if access.writes}
+    inputs: dict[Array, None] = {a.array: None for a in accesses if id(a.array.region) not in written}
+    gradients = (array.current_gradient() for array in inputs)
+    return all(gradient is None or bool(np.isfinite(gradient).all()) for gradient in gradients)
 
 
 def _listed(numbers: list[int]) -> str:

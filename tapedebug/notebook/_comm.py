@@ -110,7 +110,7 @@ class Connection:
             runner.cancel()
 
     def _marks(self, _: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        from tapedebug._live_tapes import live_tapes
+        from tapedebug._tape_observers import live_tapes
 
         return "marks", {"cells": cell_marks(tape for tape in live_tapes() if not tape.is_recording)}
 
@@ -182,7 +182,7 @@ def find_tape(number: Any) -> Tape:
     Raises:
         TapeError: There is none; the message lists those there are.
     """
-    from tapedebug._live_tapes import live_tapes
+    from tapedebug._tape_observers import live_tapes
 
     tapes = {tape.id: tape for tape in live_tapes()}
     found: Tape | None = tapes.get(number)
@@ -197,7 +197,7 @@ def tape_rows() -> list[dict[str, Any]]:
 
     A running cell may record meanwhile, so what is counted here may change under the counting.
     """
-    from tapedebug._live_tapes import live_tapes
+    from tapedebug._tape_observers import live_tapes
 
     for attempt in range(5):
         try:

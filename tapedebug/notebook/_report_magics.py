@@ -126,7 +126,7 @@ class ReportMagics(Base):
     def _subject(self, name: str | None) -> Any:
         if name is not None:
             return self.variable("%tape_report", "--tape", name)
-        from tapedebug._live_tapes import live_tapes
+        from tapedebug._tape_observers import live_tapes
 
         tapes = [tape for tape in live_tapes() if tape.operations]
         if not tapes:

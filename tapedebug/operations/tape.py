@@ -13,8 +13,8 @@ import numpy as np
 from tapedebug._clock import clock, tape_ids
 from tapedebug._display import renderer
 from tapedebug._errors import TapeError
-from tapedebug._live_tapes import enrol
 from tapedebug._names import find_names
+from tapedebug._tape_observers import enrol, notify
 from tapedebug.contract import Array, Engine, Float64, History, Place, Values, memory_key
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
@@ -185,6 +185,7 @@ class OperationTape:
         """Stop recording."""
         self.is_recording = False
         self.ended = clock.tick()
+        notify("tape_exited", self)
 
     def watch(self, array: Array) -> None:
         """Keep what an array holds now, as what the tape found if an operation uses it later."""
@@ -278,6 +279,7 @@ class OperationTape:
         for earlier in self.reverse_passes:
             earlier.seeds = {}
         self.reverse_passes.append(noted)
+        notify("backward_done", self)
 
     def _inputs(self) -> list[Array]:
         """The arrays with a gradient that operations read and none writes, each range of memory once."""

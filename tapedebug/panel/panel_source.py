@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
 from tapedebug._errors import TapedebugError
-from tapedebug._live_tapes import live_tapes
 from tapedebug._source import display_file
+from tapedebug._tape_observers import live_tapes
 from tapedebug.contract import (
     Array,
     RecordedTape,

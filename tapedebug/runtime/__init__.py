@@ -1,6 +1,7 @@
 """The runtime: arrays, launches, tapes, the reverse pass and replays."""
 
-from tapedebug._live_tapes import live_tapes as live_tapes
+from tapedebug._tape_observers import live_tapes as live_tapes
+from tapedebug._tape_observers import observers as observers
 from tapedebug.runtime.config import Config as Config
 from tapedebug.runtime.config import config as config
 from tapedebug.runtime.device import Device as Device
@@ -70,4 +71,3 @@ from tapedebug.runtime.tape.record import Record as Record
 from tapedebug.runtime.tape.scopes import BackwardCall as BackwardCall
 from tapedebug.runtime.tape.scopes import Scope as Scope
 from tapedebug.runtime.tape.tape import Tape as Tape
-from tapedebug.runtime.tape_observers import observers as observers

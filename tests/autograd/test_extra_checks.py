@@ -393,7 +393,7 @@ def test_a_gradient_of_another_dtype_or_shape_is_wrong(monkeypatch: pytest.Monke
 
 
 def test_a_real_pass_is_of_private_copies_and_off_every_tape() -> None:
-    from tapedebug._live_tapes import live_tapes
+    from tapedebug._tape_observers import live_tapes
 
     x, y, z = two_outputs()
     x.grad.fill_(7.0)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._tape_observers import observers
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
 from tapedebug.autograd.subjects.isolation import isolated, uninterrupted
 from tapedebug.runtime.memory.buffer import _REGISTRY
 from tapedebug.runtime.replay.batch import BatchedReplay
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.state import state
-from tapedebug.runtime.tape_observers import observers
 from tests.autograd import kernels as k
 
 
@@ -232,7 +232,7 @@ def test_nobody_hears_of_the_tapes_of_a_check(monkeypatch: pytest.MonkeyPatch) -
         def backward_done(self, tape: wp.Tape, call: Any) -> None:
             heard.append("backward")
 
-    monkeypatch.setattr("tapedebug.runtime.tape_observers.observers", [Ear()])
+    monkeypatch.setattr("tapedebug._tape_observers.observers", [Ear()])
     x, y = k.vector([0.5, -2.0, 3.0]), k.vector([0.0, 0.0, 0.0])
     gradcheck(k.times, 3, [x], [y], check_undefined_grad=True, **QUIET)
     assert heard == []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as td
-from tapedebug._live_tapes import live_tapes
+from tapedebug._tape_observers import live_tapes
 from tapedebug.panel.panel_source import subject_of, tape_row
 from tapedebug.panel.queries import answer
 from tapedebug.report import report

@@ -16,8 +16,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._config import is_debugging
+from tapedebug._tape_observers import observers
 from tapedebug.runtime.state import state
-from tapedebug.runtime.tape_observers import observers
 from tests._processes import ROOT
 from tests._sweeps import cases
 

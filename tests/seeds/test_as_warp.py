@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tapedebug as wp
-from tapedebug._live_tapes import _live
+from tapedebug._tape_observers import _live
 from tests.seeds.table import EXAMPLES, Example
 from tests.seeds.test_documents import ours, run
 

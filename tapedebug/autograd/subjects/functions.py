@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapeError
-from tapedebug._live_tapes import unlist
+from tapedebug._tape_observers import unlist
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.isolation import isolated
 from tapedebug.autograd.subjects.metadata import Named, input_names

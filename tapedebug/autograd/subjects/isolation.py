@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
+from tapedebug._tape_observers import observers, unheard
 from tapedebug.runtime.memory.buffer import _REGISTRY, Buffer, Bytes
 from tapedebug.runtime.state import state
-from tapedebug.runtime.tape_observers import observers, unheard
 
 
 class isolated:

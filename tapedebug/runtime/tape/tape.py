@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from tapedebug import _tape_observers as tape_observers
 from tapedebug._clock import clock, tape_ids
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._interval_index import range_key
 from tapedebug._source import Span, site_span
 from tapedebug.contract import Array
-from tapedebug.runtime import tape_observers
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import launch_dims, resolve
 from tapedebug.runtime.memory.array import array

@@ -1,0 +1,61 @@
+"""Tapes of all engines: a weak list of the live ones, and callbacks when one is recorded or reversed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from tapedebug.contract import RecordedTape
+
+observers: list[Any] = []
+"""Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, …)`, and
+`tape_reset(tape)`, called before the operations are gone."""
+
+_live: weakref.WeakSet[Any] = weakref.WeakSet()
+_heard: ContextVar[bool] = ContextVar("heard", default=True)
+
+
+def live_tapes() -> list[Any]:
+    """Return the tapes of all engines that are alive, in the order in which they were made."""
+    return sorted(_live, key=lambda tape: tape.id)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Neither list nor announce the tapes that this thread makes inside the block."""
+    token = _heard.set(False)
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
+def are_heard() -> bool:
+    """Return True if tapes of this thread are listed and announced."""
+    return _heard.get()
+
+
+def enrol(tape: RecordedTape) -> None:
+    """List a new tape for as long as it lives, and announce it."""
+    if not _heard.get():
+        return
+    _live.add(tape)
+    notify("tape_created", tape)
+
+
+def unlist(tape: RecordedTape) -> None:
+    """Forget a tape that is not one of the user's."""
+    _live.discard(tape)
+
+
+def notify(event: str, *args: Any) -> None:
+    """Call the observers that have a method of this name."""
+    if not observers or not _heard.get():
+        return
+    for observer in observers:
+        method = getattr(observer, event, None)
+        if method is not None:
+            method(*args)
