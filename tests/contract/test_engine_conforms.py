@@ -10,6 +10,8 @@ import pytest
 import tapedebug as wp
 from tapedebug import contract
 from tapedebug.runtime.replay.shadow import Shadow
+from tests import reference_engine as engine
+from tests import reference_operations as operations
 from tests.runtime.kernels import square, total
 
 
@@ -46,6 +48,31 @@ def parts(tape):
         contract.Replay: tape.new_replay(),
         contract.TangentReplay: tape.new_replay(),
     }
+
+
+@pytest.fixture
+def reference():
+    """Return a tape of the reference engine, with a reverse pass."""
+    x, y, loss = engine.array([1.0, 2.0]), engine.zeros(2), engine.zeros(1)
+    with engine.Tape() as tape:
+        operations.square(x, y)
+        operations.total(y, loss)
+    tape.backward(loss)
+    return tape
+
+
+def test_every_member_exists_on_the_reference_engine(reference):
+    first = reference.operations[0]
+    found = {
+        contract.RecordedTape: reference,
+        contract.Operation: first,
+        contract.Array: first.accesses[0].array,
+        contract.Place: first.call_site,
+        contract.ReversePass: reference.reverse_passes[0],
+        contract.Replay: reference.new_replay(),
+    }
+    for protocol, part in found.items():
+        assert [name for name in sorted(members(protocol)) if not hasattr(part, name)] == [], protocol
 
 
 def test_every_member_exists(tape):
