@@ -1,4 +1,4 @@
-"""What earlier recordings left for a tape to find, as the debugger's contract has it."""
+"""The capability of tapes to list values that earlier recordings left in memory for them."""
 
 from __future__ import annotations
 
