@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -1014,7 +1014,7 @@ class OutsideRead:
     stack: Stack = ()
     memory: int = -1
     array: Array | None = None
-    frames: Sequence[Any] = ()
+    frames: Sequence[FrameValues] = ()
 
 
 class OutsideReads(Protocol):
@@ -1022,6 +1022,40 @@ class OutsideReads(Protocol):
 
     def reads(self) -> Sequence[OutsideRead]:
         """Return the last read of each range of memory."""
+
+
+class Length(NamedTuple):
+    """The length of a list or tuple that a variable held."""
+
+    value: int
+
+
+class FrameValues(NamedTuple):
+    """One function that was running, with the numbers that it held.
+
+    Attributes:
+        code: The code of the function.
+        instruction: The index of the call that it was in.
+        values: By name, also `self.name`: numbers, lengths, weak references to arrays.
+    """
+
+    code: CodeType
+    instruction: int
+    values: dict[str, Any]
+
+
+class Rerecording(Protocol):
+    """The same operations once more, on a private tape, with other adjoints."""
+
+    def rerecorded(
+        self, revived: Callable[[Any], frozenset[int]], stop: int | None = None, /
+    ) -> RecordedTape:
+        """Return a tape of the same operations, of which some arrays have a gradient that they did not have.
+
+        Args:
+            revived: Gives the parameters of an operation that are such arrays.
+            stop: The number of operations; by default all.
+        """
 
 
 class EarlierRecording(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tapedebug.contract import RecordedTape
+from tapedebug.contract import RecordedTape, Rerecording
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.experiments.patched_shadow import ShadowPatch
 from tapedebug.diagnose.experiments.patched_tape import patched_tape
@@ -89,7 +89,7 @@ def _fixed(case: RuleContext, replay: Replay, again: Rediagnose) -> Iterator[tup
         stop = late[0].evidence["last"] + 1 if late else None
         tape = patched_tape(replay.recorded, _between(case) if cuts else (), stop)
         case.progress("looking for what stands behind what was found")
-        few = len(tape.records) <= FEW
+        few = len(tape.operations) <= FEW
         if not few:
             looked = ", ".join((*MEASURABLE, nonfinite.RULE, flat_op.RULE))
             case.skipped(f"behind what was found only {looked} were looked for: the tape is long")
@@ -141,6 +141,7 @@ def _name(found: RuleContext, case: RuleContext) -> None:
 
 def _calmed(case: RuleContext, replay: Replay, finite: bool, flat: list[Finding]) -> RuleContext:
     """The same tape with finite numbers, and adjoints past its flat operations."""
+    case.need(Rerecording, "does not replay with numbers replaced")
     trace = copy.copy(case.trace)
     trace.findings, trace.coverage, trace.checks = [], Coverage(), []
     experiment = replay.fixed(cast("Any", ShadowPatch(finite, _past(case, flat))))

@@ -16,3 +16,4 @@ from tapedebug.runtime.tape import event_history as event_history
 from tapedebug.runtime.tape import outside_reads as outside_reads
 from tapedebug.runtime.tape import overwritten_outside as overwritten_outside
 from tapedebug.runtime.tape import recordings_before as recordings_before
+from tapedebug.runtime.tape import rerecord as rerecord

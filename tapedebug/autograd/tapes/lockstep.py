@@ -21,7 +21,6 @@ from tapedebug.autograd.subjects.aliases import first_of_each, meeting, overlapp
 from tapedebug.autograd.subjects.launches import LaunchCopy
 from tapedebug.autograd.subjects.pairs import port
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
-from tapedebug.autograd.subjects.rerecord import rerecorded
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.autograd.subjects.whole_tape import WholeTape, meant_of
 from tapedebug.autograd.tapes.single_launch import (
@@ -36,6 +35,7 @@ from tapedebug.autograd.tapes.single_launch import (
 from tapedebug.contract import SingleReplay, is_array
 from tapedebug.lang.types import float64, is_float
 from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.tape.rerecord import rerecorded
 
 Values = np.ndarray[Any, Any]
 

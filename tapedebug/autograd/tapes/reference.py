@@ -22,13 +22,13 @@ from tapedebug.autograd.subjects.engine_kernels import adjoint_of, kernel_of
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.probes import shape_index, sizes_of
 from tapedebug.autograd.subjects.program import Port
-from tapedebug.autograd.subjects.rerecord import derived_tape
 from tapedebug.autograd.subjects.shadow_program import tape_shadow
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.custom_gradients import functions_off
 from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
 from tapedebug.autograd.tapes.float32_error_bar import SCALES, SPREAD
 from tapedebug.compiler.passes.custom import is_derived, own_adjoints
+from tapedebug.runtime.tape.rerecord import derived_tape
 
 if TYPE_CHECKING:
     from tapedebug.contract import RecordedTape

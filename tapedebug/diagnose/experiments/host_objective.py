@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.contract import OutsideReads, RecordedTape
+from tapedebug.contract import FrameValues, OutsideReads, RecordedTape
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import final_values, gradients_from, seeded
 from tapedebug.diagnose.gradient_pattern import GradientPattern, find_pattern
@@ -16,7 +16,6 @@ from tapedebug.diagnose.trace_analysis.host_numbers import HostNumber, UnknownEx
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.tape.frame_values import FrameValues
 
 READS = 8
 """Of how many places that read an array it is looked up what becomes of it."""

@@ -5,26 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from tapedebug._errors import TapedebugError
+from tapedebug.contract import Operation, RecordedTape, Rerecording
+
 if TYPE_CHECKING:
-    from tapedebug.runtime import Tape
-    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace import TraceBinding
 
 
-def patched_tape(recorded: TraceBinding, revived: Collection[int], stop: int | None = None) -> Tape:
+def patched_tape(recorded: TraceBinding, revived: Collection[int], stop: int | None = None) -> RecordedTape:
     """Return a tape of the same launches, of which some arrays have a gradient that they did not have.
 
     Args:
         recorded: The tape, with its trace.
         revived: Ids of those arrays. Launches between them have adjoints, also with `enable_backward=False`.
         stop: How many launches it has; by default all.
-    """
-    from tapedebug.autograd.subjects.rerecord import rerecorded
 
+    Raises:
+        TapedebugError: The engine cannot do that.
+    """
+    tape: RecordedTape = recorded.tape
+    rerecording = tape.capability(Rerecording)
+    if rerecording is None:
+        raise TapedebugError(f"{tape.engine.name} does not record its operations again with other adjoints")
     launches = recorded.trace.launches
 
-    def alive(record: Record) -> frozenset[int]:
+    def alive(record: Operation) -> frozenset[int]:
         args = launches[record.index].args
         return frozenset(p for p, arg in enumerate(args) if arg.array in revived)
 
-    return rerecorded(recorded.tape, alive, stop)
+    return rerecording.rerecorded(alive, stop)

@@ -6,14 +6,11 @@ import ast
 import linecache
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tapedebug._source import display_file
+from tapedebug.contract import FrameValues
 from tapedebug.diagnose.trace_analysis.host_numbers import HostNumber, Module, parsed
 from tapedebug.trace import Location
-
-if TYPE_CHECKING:
-    from tapedebug.runtime.tape.frame_values import FrameValues
 
 COUNT = re.compile(r"[nN]|[nN]_\w+|num\w*|\w*count|\w*samples|\w*batch\w*|\w*size|\w*points", re.IGNORECASE)
 """Names of counts."""

@@ -15,15 +15,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tapedebug._source import display_file
+from tapedebug.contract import Array, FrameValues, Length
 from tapedebug.trace import Location
-
-if TYPE_CHECKING:
-    from tapedebug.runtime.tape.frame_values import FrameValues
 
 REDUCTIONS = frozenset(
     {"mean", "sum", "average", "max", "min", "median", "std", "var", "ptp", "prod", "amax", "amin"}
@@ -289,8 +287,6 @@ def _index(node: ast.expr, step: _Step, hole: Any) -> Any:
 
 
 def _called(node: ast.Call, step: _Step, hole: Any) -> Any:
-    from tapedebug.runtime.tape.frame_values import Length
-
     function, keywords = node.func, {}
     for each in node.keywords:
         if each.arg not in ("axis", "weights", "keepdims"):
@@ -333,10 +329,8 @@ def _named(node: ast.expr, step: _Step) -> Any:
 
 
 def _values_of(found: Any) -> Any:
-    from tapedebug.runtime.tape.frame_values import Length
-
     if isinstance(found, Length):
         raise UnknownExpression
-    values = found._look() if hasattr(found, "_look") else found
+    values = found.current() if isinstance(found, Array) else found
     real = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return values.astype(np.float64) if real else values

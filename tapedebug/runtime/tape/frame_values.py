@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 import weakref
-from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
+from tapedebug.contract import FrameValues, Length
 from tapedebug.runtime.tape.record import BETWEEN
 
 DEPTH = 2
@@ -23,26 +24,6 @@ NAMES = 200
 """How many names of a function are looked up."""
 
 _PASSED_OVER = BETWEEN | {"numpy"}
-
-
-class Length(NamedTuple):
-    """The length of a list or tuple."""
-
-    value: int
-
-
-class FrameValues(NamedTuple):
-    """One function that was running.
-
-    Attributes:
-        code: Of the function.
-        instruction: The call that it was in.
-        values: By name, also `self.name`: numbers, lengths, weak references to arrays.
-    """
-
-    code: CodeType
-    instruction: int
-    values: dict[str, Any]
 
 
 def frame_values(depth: int) -> tuple[FrameValues, ...]:

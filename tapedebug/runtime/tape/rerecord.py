@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.compiler.passes.custom import is_derived, own_adjoints
+from tapedebug.contract import Rerecording
 from tapedebug.lang.types import is_float
+from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.launch.plan import KernelPlan
 from tapedebug.runtime.launch.python_operation import PythonPlan, operation_of
 from tapedebug.runtime.tape.array_names import ArrayNames
@@ -188,3 +190,17 @@ class _Differentiable:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
+
+
+class TapeRerecording:
+    """The capability `contract.Rerecording` of a tape."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def rerecorded(self, revived: Callable[[Record], frozenset[int]], stop: int | None = None, /) -> Tape:
+        """Return a tape of the same launches, of which some arrays have a gradient that they did not have."""
+        return rerecorded(self._tape, revived, stop)
+
+
+TAPE[Rerecording] = TapeRerecording
