@@ -7,6 +7,7 @@ the tape or record, or is None where that one lacks it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -32,6 +33,11 @@ def operation_capability(record: Any, kind: type[T]) -> T | None:
 
 def _provided(table: dict[type, Callable[[Any], Any]]) -> dict[type, Callable[[Any], Any]]:
     """Return a table of which every entry is made: recording itself needs none of the modules."""
-    from tapedebug.runtime import capability_providers as capability_providers
-
+    _load()
     return table
+
+
+@cache
+def _load() -> None:
+    """Import the modules that register capabilities, once: an import statement costs too much per launch."""
+    from tapedebug.runtime import capability_providers as capability_providers
