@@ -11,6 +11,7 @@ from tapedebug._display import Renderer, register
 from tapedebug.notebook.display import marimo_view, static_bundle
 from tapedebug.notebook.display import tape_bundle as mimebundle
 from tapedebug.notebook.display import tape_bundle as tape_bundle
+from tapedebug.panel.execution_lock import execution_lock
 
 if TYPE_CHECKING:
     from tapedebug.notebook._widget import TapeDebugger as TapeDebugger
@@ -51,7 +52,6 @@ def load_ipython_extension(ipython: Any) -> None:
     from tapedebug.notebook._cell_sources import cells
     from tapedebug.notebook.magics import install
     from tapedebug.notebook.record_next_cell import next_cell
-    from tapedebug.panel.execution_lock import execution_lock
 
     install(ipython)
     execution_lock.install(ipython)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.lang.types import type_name
 from tapedebug.trace.summaries import summarise
 
 if TYPE_CHECKING:
@@ -99,8 +100,6 @@ def _gradient(array: Any) -> Any:
 
 
 def _type_name(dtype: Any) -> str:
-    from tapedebug.lang.types import type_name
-
     return type_name(dtype)
 
 

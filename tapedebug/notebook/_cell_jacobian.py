@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug._progress import Progress
+from tapedebug.autograd.options import whole_number
+from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
+from tapedebug.autograd.sparse.assembly import JacobianRequest, assemble
+from tapedebug.autograd.sparse.matrices import require_scipy
+from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
 
 if TYPE_CHECKING:
     from tapedebug.autograd.sparse.jacobian_dict import Jacobians
@@ -40,12 +45,6 @@ def jacobian_of_launch(
     Raises:
         GradcheckError: There is no such launch, or it has no Jacobian.
     """
-    from tapedebug.autograd.options import whole_number
-    from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
-    from tapedebug.autograd.sparse.assembly import JacobianRequest, assemble
-    from tapedebug.autograd.sparse.matrices import require_scipy
-    from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
-
     whole_number("jacobian", "max_outputs_per_var", max_outputs_per_var)
     if sparse:
         require_scipy()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tapedebug import _shell
 from tapedebug.notebook._cell_sources import CellSource, cells
 from tapedebug.panel.panel_source import _diagnosis_of, called
+from tapedebug.trace.recording import record_with_arrays, recording_of
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
@@ -69,8 +70,6 @@ def _entry(cell: CellSource, tape: Tape) -> dict[str, Any]:
 
 def _made(tape: Tape) -> ByPlace:
     """The marks of a tape by file and line; they are made once, and kept."""
-    from tapedebug.trace.recording import recording_of
-
     diagnosis = _diagnosis_of(tape)
     key = (recording_of(tape), len(tape.operations), len(tape.reverse_passes), id(diagnosis))
     kept = _MADE.get(tape)
@@ -83,8 +82,6 @@ def _made(tape: Tape) -> ByPlace:
 
 
 def _recorded(tape: Tape) -> Trace:
-    from tapedebug.trace.recording import record_with_arrays
-
     return _shell.in_namespace(lambda: record_with_arrays(tape)).trace
 
 

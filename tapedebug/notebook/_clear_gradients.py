@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
+from tapedebug.diagnose.wording import listed, number
+from tapedebug.runtime.tape.gradient_history import norm_of
+from tapedebug.trace.recording import record_with_arrays
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
@@ -21,9 +24,6 @@ def clear_gradients(tape: Tape, loss: Any, magic: str) -> str:
         loss: What the pass begins from; the seed of the pass before in its gradient is not worth a word.
         magic: Who clears them.
     """
-    from tapedebug.diagnose.wording import listed, number
-    from tapedebug.runtime.tape.gradient_history import norm_of
-
     found: dict[Any, float] = {}
     for a in tape.tracker.states:
         gradient = a.grad if a is not loss and a.requires_grad and a.buffer.adjoint is not None else None
@@ -42,8 +42,6 @@ def clear_gradients(tape: Tape, loss: Any, magic: str) -> str:
 
 
 def _by_name(tape: Tape, found: Mapping[Any, float]) -> list[tuple[str, float]]:
-    from tapedebug.trace.recording import record_with_arrays
-
     recorded = _shell.in_namespace(lambda: record_with_arrays(tape))
     arrays = zip(recorded.arrays, recorded.trace.arrays, strict=True)
     return [(info.label, found[a]) for a, info in arrays if a in found]

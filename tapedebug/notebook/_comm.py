@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from tapedebug import _shell
 from tapedebug._errors import TapeError
+from tapedebug.diagnose import diagnose
 from tapedebug.notebook._cell_marks import cell_marks
 from tapedebug.notebook.display import write_report
 from tapedebug.notebook.record_next_cell import next_cell
@@ -153,8 +154,6 @@ class Connection:
 
     def _diagnose(self, question: dict[str, Any], request: int | None) -> None:
         """Diagnose a tape beside the notebook, and answer with the list of tapes when it is done."""
-        from tapedebug.diagnose import diagnose
-
         tape = find_tape(question.get("tape"))
 
         def work() -> None:

@@ -7,6 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tapedebug.compiler.kernel import Kernel
+from tapedebug.diagnose import Diagnosis
+from tapedebug.runtime import Tape, array
+from tapedebug.trace import Trace
+
 ENDINGS = {"file": (".html", ".tapedebug-trace")}
 
 
@@ -68,11 +73,6 @@ def _values(action: argparse.Action, symbol: str, variables: Mapping[str, Any]) 
 
 def _named(kind: str | None, variables: Mapping[str, Any]) -> list[str]:
     """Variables that hold such a thing."""
-    from tapedebug.compiler.kernel import Kernel
-    from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape, array
-    from tapedebug.trace import Trace
-
     kinds: dict[str | None, Any] = {"tape": (Tape, Trace, Diagnosis), "array": array, "kernel": Kernel}
     wanted = kinds.get(kind)
     if wanted is None:

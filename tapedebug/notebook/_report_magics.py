@@ -17,6 +17,7 @@ from tapedebug._atomic import require_place
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.report import diff, report, report_sources, unused_path, write_report
+from tapedebug.trace import load_trace
 
 if TYPE_CHECKING:
     from tapedebug.trace import Trace
@@ -157,7 +158,6 @@ class ReportMagics(Base):
         path = Path(name).expanduser()
         if not path.is_file():
             raise UsageError(f"{magic}: {name} is neither a variable nor a file")
-        from tapedebug.trace import load_trace
 
         with told(magic):
             return load_trace(path)

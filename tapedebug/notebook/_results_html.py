@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
+from tapedebug.autograd.plots import matrix_of
+from tapedebug.autograd.results.heatmap import Blocks, heat_map
+from tapedebug.autograd.results.html import badge
+from tapedebug.autograd.results.html_style import STYLE
+from tapedebug.autograd.results.pair_result import Layout
+
 if TYPE_CHECKING:
     from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
     from tapedebug.autograd.sparse.jacobian_dict import Jacobians
@@ -35,9 +42,6 @@ def jacobians_html(found: Jacobians) -> str:
 
 
 def _jacobian(key: Any, matrix: Any, names: tuple[str, str], shapes: Any) -> Iterator[str]:
-    from tapedebug.autograd.results.heatmap import Blocks, heat_map
-    from tapedebug.autograd.results.pair_result import Layout
-
     title = f"d {names[1][:200]} / d {names[0][:200]}"
     layout = Layout(*shapes)
     compared = _entries(matrix)
@@ -62,9 +66,6 @@ def _jacobian(key: Any, matrix: Any, names: tuple[str, str], shapes: Any) -> Ite
 
 def _entries(matrix: Any) -> ComparedEntries | None:
     """The entries that were evaluated, as a check has them; None where there are too many."""
-    from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
-    from tapedebug.autograd.plots import matrix_of
-
     if hasattr(matrix, "tocoo"):
         stored = matrix.tocoo()
         rows, columns, values = stored.row, stored.col, np.asarray(stored.data, np.float64)
@@ -99,8 +100,6 @@ def _facts(compared: ComparedEntries, reduced: bool) -> Iterator[str]:
 
 def check_html(result: Any) -> str:
     """Return an `EndToEnd` or a `HessianCheck`: its verdict, and the numbers that it rests on."""
-    from tapedebug.autograd.results.html import badge
-
     inputs = getattr(result, "inputs", None)
     if inputs is None:
         numbers = (("⟨u, H v⟩", result.forward), ("⟨v, H u⟩", result.reverse), ("difference", result.fd))
@@ -129,6 +128,4 @@ def _table(rows: list[str]) -> str:
 
 
 def _styled(parts: list[str]) -> str:
-    from tapedebug.autograd.results.html_style import STYLE
-
     return f'<style>{STYLE}</style><div class="td-check">{"".join(parts)}</div>'

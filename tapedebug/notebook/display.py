@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tapedebug import _shell
+from tapedebug.autograd.sparse.jacobian_dict import Jacobians
+from tapedebug.diagnose import Diagnosis
 from tapedebug.notebook._html import trace_html
 from tapedebug.panel.panel_source import PanelSource, subject_of
 from tapedebug.report import AnswerBudget, answered, embed_answers, unused_path
 from tapedebug.report import write_report as write_page
+from tapedebug.runtime import array, indexedarray
 
 TRACE_MIME = "application/vnd.tapedebug.trace+json"
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -157,9 +160,6 @@ def write_report(
 
 
 def _static_html(obj: Any) -> str:
-    from tapedebug.autograd.sparse.jacobian_dict import Jacobians
-    from tapedebug.runtime import array, indexedarray
-
     if isinstance(obj, array | indexedarray):
         from tapedebug.notebook._array_html import array_html
 
@@ -173,6 +173,4 @@ def _static_html(obj: Any) -> str:
 
 def _plain(obj: Any) -> str:
     """Return the text form: the whole diagnosis in words, else one line."""
-    from tapedebug.diagnose import Diagnosis
-
     return str(obj) if isinstance(obj, Diagnosis) else repr(obj)

@@ -26,7 +26,7 @@ from tapedebug.notebook._clear_gradients import clear_gradients
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
-from tapedebug.panel.panel_source import made_in, remember
+from tapedebug.panel.panel_source import made_in, remember, subject_of, text_of
 from tapedebug.runtime import Tape
 from tapedebug.runtime.config import MODES, TRACKS
 
@@ -250,8 +250,6 @@ class TapeMagics(Base):
         from tapedebug.notebook._open_panels import open_panel
 
         if not _shell.in_notebook():
-            from tapedebug.panel.panel_source import subject_of, text_of
-
             print(text_of(subject_of(tape)))
             if given.panel:  # later cells may use its traits, also where the notebook runs as a program
                 self.keep(given.panel, open_panel(tape, height=given.height))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tapedebug import _shell
 from tapedebug.panel.check_runner import describe
 from tapedebug.panel.panel_source import made_in
+from tapedebug.runtime import Tape
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
@@ -96,8 +97,6 @@ class NextCell:
         self._set("off")
 
     def _start(self) -> None:
-        from tapedebug.runtime import Tape
-
         try:
             tape = Tape()
             tape.__enter__()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug.panel.pair_mask import check_mask
+from tapedebug.runtime import array
 
 if TYPE_CHECKING:
     from tapedebug.panel.panel_source import PanelSource
@@ -85,8 +86,6 @@ def _whole(value: Any) -> int | None:
 
 def _array(value: Any, subject: PanelSource) -> int | str:
     """An id, a label, or the array itself."""
-    from tapedebug.runtime import array
-
     labels = [info.label for info in subject.source.arrays]
     if isinstance(value, array):
         label = subject.labels().get(value)

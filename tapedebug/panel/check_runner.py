@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
+from tapedebug.autograd import check_pairs
 from tapedebug.panel.check_results import that_hold
 from tapedebug.panel.execution_lock import execution_lock
 from tapedebug.panel.result_cache import result_cache
@@ -179,7 +180,6 @@ class CheckRunner:
         self._told = self._results_told = 0.0
         self._began = time.monotonic()
         self._require_checkable(mask)
-        from tapedebug.autograd import check_pairs
 
         self._report(running=True, progress=0.0, status=f"Checking {_pairs(len(mask))} …")
         try:

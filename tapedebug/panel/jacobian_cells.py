@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
+from tapedebug.autograd.results.heatmap import Blocks
+
 if TYPE_CHECKING:
     from tapedebug.autograd.array_types import Floats
     from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
@@ -77,8 +80,6 @@ class Looked:
         Of up to `most_unpooled` entries each has a cell of its own, of more at most `MOST_CELLS` on a side.
         ``row`` and ``column`` say which entry a cell shows, -1 for none.
         """
-        from tapedebug.autograd.results.heatmap import Blocks
-
         inside = (self.compared.rows >= rows[0]) & (self.compared.rows < rows[1])
         inside &= (self.compared.columns >= columns[0]) & (self.compared.columns < columns[1])
         chosen = np.flatnonzero(inside)
@@ -112,8 +113,6 @@ class Looked:
 
 
 def _of_gradient(gradient: Gradient) -> Looked:
-    from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
-
     count = gradient.consumed.size
     rows, columns = np.zeros(count, np.int64), np.arange(count)
     compared = ComparedEntries((1, count), rows, columns, gradient.consumed, gradient.fd, gradient.bar)

@@ -26,6 +26,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
+from tapedebug.autograd import check_pairs
+from tapedebug.autograd.pair_check import pair_script
+from tapedebug.autograd.results.pair_result import plain
+from tapedebug.autograd.subjects.entry_names import component_name
+from tapedebug.autograd.subjects.probes import flat_index
+from tapedebug.lang.types import value_shape
 from tapedebug.panel.execution_lock import execution_lock
 from tapedebug.panel.jacobian_cells import ADJOINT, MOST_UNPOOLED, MOST_WINDOW, Looked, Window
 from tapedebug.panel.pair_mask import check_mask
@@ -93,7 +99,6 @@ def respond_script(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     Raises:
         TapedebugError: There is none; the message says why.
     """
-    from tapedebug.autograd.pair_check import pair_script
     from tapedebug.panel.queries import Answer
 
     launch, source, target = _asked(subject, question)
@@ -123,8 +128,6 @@ def _asked(subject: PanelSource, question: Mapping[str, Any]) -> tuple[int | Non
 
 
 def _checked(subject: PanelSource, launch: int | None, source: str, target: str, whole: bool) -> PairResult:
-    from tapedebug.autograd import check_pairs
-
     stopped = threading.Event()
     with execution_lock.cancelling(stopped.set):
         results = check_pairs(
@@ -172,8 +175,6 @@ def _window(question: Mapping[str, Any], axis: str, size: int) -> Window:
 def _told(
     subject: PanelSource, pair: PairResult, launch: int | None, source: str, target: str
 ) -> dict[str, Any]:
-    from tapedebug.autograd.results.pair_result import plain
-
     line = pair.written.line if pair.written is not None else None
     called = pair.written.called if pair.written is not None else None
     return {
@@ -231,9 +232,6 @@ def _evaluation(pair: PairResult) -> str:
 
 def _side(subject: PanelSource, pair: PairResult, launch: int | None, name: str, side: str) -> dict[str, Any]:
     """An array: its name, the shape of its elements, how their components are called."""
-    from tapedebug.autograd.subjects.entry_names import component_name
-    from tapedebug.lang.types import value_shape
-
     dtype = _dtype(subject, pair, launch, name, side)
     inner = value_shape(dtype)
     shape = () if pair.layout is None else getattr(pair.layout, f"{side}_shape")
@@ -264,8 +262,6 @@ def _place(span: Span | None) -> dict[str, Any] | None:
 
 def _worst(data: Mapping[str, Any], pair: PairResult, looked: Looked) -> list[dict[str, Any]]:
     """The entries with the largest errors; the one that the message is about comes first."""
-    from tapedebug.autograd.subjects.probes import flat_index
-
     order = looked.worst(WORST)
     if pair.worst is not None and pair.layout is not None:
         row = flat_index(pair.worst.output_index, pair.layout.output_shape)
@@ -278,8 +274,6 @@ def _worst(data: Mapping[str, Any], pair: PairResult, looked: Looked) -> list[di
 
 
 def _entry(data: Mapping[str, Any], looked: Looked, entry: int) -> dict[str, Any]:
-    from tapedebug.autograd.results.pair_result import plain
-
     compared = looked.compared
     row, column = int(compared.rows[entry]), int(compared.columns[entry])
     alone = looked.known[entry] == ADJOINT

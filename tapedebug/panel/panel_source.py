@@ -21,9 +21,14 @@ from tapedebug.contract import (
     memory_key,
     overwrite_mode,
 )
+from tapedebug.diagnose import Diagnosis
+from tapedebug.diagnose.formatting import format_diagnosis
+from tapedebug.diagnose.latest import keep_latest, latest_diagnosis
+from tapedebug.trace import Trace
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.packing import Packed, pack, seal_columns
-from tapedebug.trace.recording import is_of
+from tapedebug.trace.recording import is_of, record_with_arrays
+from tapedebug.trace.replayed_values import add_summaries
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
@@ -104,7 +109,6 @@ class PanelSource:
         """
         if self.tape is None:
             return {}
-        from tapedebug.trace.recording import record_with_arrays
 
         # arrays are numbered in the order in which the operations use them, so the numbers stay
         arrays = record_with_arrays(self.tape).arrays
@@ -118,8 +122,6 @@ def subject_of(obj: Any) -> PanelSource:
         TypeError: `obj` is none of them.
     """
     __tracebackhide__ = True
-    from tapedebug.diagnose import Diagnosis
-    from tapedebug.trace import Trace
 
     if is_recorded_tape(obj):
         subject = PanelSource(_trace_of(obj), obj)
@@ -141,8 +143,6 @@ def subject_of(obj: Any) -> PanelSource:
 
 def remember(tape: RecordedTape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
-    from tapedebug.diagnose.latest import keep_latest
-
     if tape in _CELLS:
         diagnosis.trace.name = _CELLS[tape][1]
     keep_latest(tape, diagnosis)
@@ -237,15 +237,11 @@ def default_mask(trace: dict[str, Any]) -> list[list[Any]]:
 
 def text_of(subject: PanelSource) -> str:
     """Return the subject in words, for a terminal."""
-    from tapedebug.diagnose.formatting import format_diagnosis
-
     return format_diagnosis(subject.source)
 
 
 def _diagnosis_of(tape: RecordedTape) -> Diagnosis | None:
     """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
-    from tapedebug.diagnose.latest import latest_diagnosis
-
     return latest_diagnosis(tape)
 
 
@@ -253,7 +249,6 @@ def _trace_of(tape: RecordedTape) -> Trace:
     diagnosis = _diagnosis_of(tape)
     if diagnosis is not None:
         return diagnosis.trace
-    from tapedebug.trace.recording import record_with_arrays
 
     name = _CELLS[tape][1] if tape in _CELLS else None
     recorded = _shell.in_namespace(lambda: record_with_arrays(tape, name=name))
@@ -263,8 +258,6 @@ def _trace_of(tape: RecordedTape) -> Trace:
 
 def _summarise_small(recorded: TraceBinding) -> None:
     """Add summaries of all values, which takes a replay, where that takes no noticeable time."""
-    from tapedebug.trace.replayed_values import add_summaries
-
     size = {info.id: info.stop - info.start for info in recorded.trace.arrays}
     if len(recorded.trace.launches) > MOST_REPLAYED:
         return

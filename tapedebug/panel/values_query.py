@@ -22,6 +22,10 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug.panel.values_overview import overview_of
+from tapedebug.trace.json_codec import encode
+from tapedebug.trace.recording import record_with_arrays
+from tapedebug.trace.summaries import summarise
+from tapedebug.trace.version_values import VersionValues
 
 if TYPE_CHECKING:
     from tapedebug.panel.panel_source import PanelSource
@@ -42,8 +46,6 @@ def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
         TapedebugError: There is no such version, or its values can not be had; the message says why.
     """
     from tapedebug.panel.queries import Answer
-    from tapedebug.trace.json_codec import encode
-    from tapedebug.trace.summaries import summarise
 
     info, version, kind = _asked(subject.source, question)
     values = _find(subject, info, version, kind)
@@ -98,9 +100,6 @@ def _find(subject: PanelSource, info: ArrayInfo, version: int, kind: ContentKind
 
 
 def _moments(subject: PanelSource) -> VersionValues:
-    from tapedebug.trace.recording import record_with_arrays
-    from tapedebug.trace.version_values import VersionValues
-
     assert subject.tape is not None
     subject.require_unchanged()
     found: VersionValues | None = subject.memo.get("moments")

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug.contract import RecordedTape, is_recorded_tape
+from tapedebug.diagnose import Diagnosis
+from tapedebug.diagnose import diagnose as diagnosed
+from tapedebug.diagnose.latest import latest_diagnosis
 from tapedebug.panel import panel_source as panel
 from tapedebug.panel.queries import KINDS, answer
 from tapedebug.trace import Trace, trace_from_json
 from tapedebug.trace.packing import pack
+from tapedebug.trace.recording import record
 
 if TYPE_CHECKING:
     from tapedebug.report._embedded_answers import Ask
@@ -47,8 +51,6 @@ def report_sources(obj: Any, *, diagnose: bool = True) -> list[ReportSource]:
         TypeError: It is none of them.
         TraceError: The JSON data is no trace.
     """
-    from tapedebug.diagnose import Diagnosis
-
     if isinstance(obj, Diagnosis) and obj.traces:
         return [answered(trace) for trace in obj.traces]
     trace, tape = trace_of(obj, diagnose=diagnose)
@@ -66,8 +68,6 @@ def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, RecordedTape | 
         TypeError: It is none of them.
         TraceError: The JSON data is no trace.
     """
-    from tapedebug.diagnose import Diagnosis
-
     if isinstance(obj, dict):
         return trace_from_json(obj), None  # so that damaged data is told here, not in the browser
     if is_recorded_tape(obj):
@@ -83,10 +83,6 @@ def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, RecordedTape | 
 
 
 def _trace_of_tape(tape: RecordedTape, *, diagnose: bool) -> Trace:
-    from tapedebug.diagnose import diagnose as diagnosed
-    from tapedebug.diagnose.latest import latest_diagnosis
-    from tapedebug.trace.recording import record
-
     known = latest_diagnosis(tape, same_passes=True)
     if known is not None:
         return known.trace
