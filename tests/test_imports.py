@@ -3,7 +3,9 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -55,22 +57,32 @@ def test_the_net_compiles_and_runs_without_numba(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ rooms
 
-# room → rooms that it may import when its modules load. `_source`, `_errors` and the like are open to all.
+# room → rooms that it may import, when its modules load, inside functions, or for type checkers.
+# `contract`, `_source`, `_errors` and the like are open to all.
+ENGINE = {"lang", "compiler", "runtime"}
 MAY_IMPORT = {
     "lang": set(),
     "compiler": {"lang"},
     "runtime": {"lang", "compiler"},
-    "autograd": {"lang", "compiler", "runtime"},
-    "aswarp": {"lang", "compiler", "runtime"},
+    "aswarp": ENGINE,
+    "optim": ENGINE,
     "operations": set(),
     "trace": set(),
-    "diagnose": {"trace"},
-    "visualize": {"trace"},
-    "panel": {"trace"},
-    "report": {"trace", "panel"},
     "formats": {"trace"},
-    "notebook": {"trace", "panel", "report"},
+    "autograd": ENGINE | {"aswarp"},
+    "diagnose": ENGINE | {"trace", "autograd"},
+    "visualize": {"trace", "diagnose", "runtime"},
+    "panel": {"lang", "trace", "autograd", "diagnose"},
+    "report": {"trace", "diagnose", "panel", "runtime"},
+    "notebook": ENGINE | {"trace", "autograd", "diagnose", "panel", "report"},
 }
+
+LAZY = {
+    ("runtime", "compiler"): 12,  # `import tapedebug` loads a third of the compiler; kernels load the rest
+    ("runtime", "lang"): 1,  # `wp.map` looks at built-in functions only when it gets one
+    ("notebook", "autograd"): 1,  # the options of magics name the module itself
+}
+"""The names imported inside functions from one room into another, each pair with its reason."""
 
 
 # Shelves inside rooms, and what is above each: whoever lies below knows nothing of it. In `diagnose`, what
@@ -200,15 +212,55 @@ def test_rooms_import_one_way(path: Path) -> None:
     assert trespasses(path.read_text(encoding="utf-8"), name.partition("/")[0], LATE.get(name, ())) == []
 
 
-@pytest.mark.parametrize("room", [room for room in MAY_IMPORT if room != "notebook"])
-def test_no_room_imports_notebook_even_lazily(room: str) -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in sorted((ROOT / "tapedebug" / room).rglob("*.py"))
-        for line, name in all_imports(path.read_text("utf-8"))
-        if f"{name}.".startswith("tapedebug.notebook.")
+def between_rooms(room: str, source: str) -> list[tuple[int, str]]:
+    """Return line and room of every import of another room in `source`, a module of `room`."""
+    found = [(line, name.split(".")) for line, name in all_imports(source)]
+    return [(line, parts[1]) for line, parts in found if parts[0] == "tapedebug" and parts[1:2] != [room]
+            and parts[1:] and parts[1] in MAY_IMPORT]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", room_modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_import_leads_upwards_however_it_is_written(path: Path) -> None:
+    room = path.relative_to(ROOT / "tapedebug").parts[0]
+    wrong = [item for item in between_rooms(room, path.read_text("utf-8")) if item[1] not in MAY_IMPORT[room]]
+    assert wrong == []
+
+
+def test_rooms_have_no_cycle() -> None:
+    assert list(TopologicalSorter(MAY_IMPORT).static_order())
+
+
+def test_a_cycle_of_rooms_is_seen() -> None:
+    with pytest.raises(CycleError):
+        TopologicalSorter(MAY_IMPORT | {"trace": {"notebook"}}).prepare()
+
+
+def test_imports_inside_functions_that_cross_rooms_are_listed() -> None:
+    found = Counter()
+    for path in room_modules():
+        room = path.relative_to(ROOT / "tapedebug").parts[0]
+        for line, other in between_rooms(room, path.read_text("utf-8")):
+            if line in lazy_lines(path.read_text("utf-8")):
+                found[room, other] += 1
+    assert dict(found) == LAZY
+    assert sum(LAZY.values()) <= 20
+
+
+def lazy_lines(source: str) -> set[int]:
+    """Return the lines of the imports inside functions."""
+    functions = [
+        n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    assert found == []
+    inner = [node for function in functions for node in ast.walk(function)]
+    return {node.lineno for node in inner if isinstance(node, ast.Import | ast.ImportFrom)}
+
+
+def test_upward_imports_are_seen_however_they_are_written() -> None:
+    lazy = "def f():\n    from tapedebug.notebook import display"
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tapedebug.trace import Trace"
+    assert between_rooms("runtime", lazy) == [(2, "notebook")]
+    assert between_rooms("runtime", typed) == [(3, "trace")]
+    assert lazy_lines(lazy) == {2} and lazy_lines(typed) == set()
 
 
 def test_lazy_imports_are_seen() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import config
 from tapedebug.compiler import objects
+from tapedebug.lang.lowering import Misfit
 
 if TYPE_CHECKING:
     import ast
@@ -31,7 +32,6 @@ def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     from tapedebug.compiler.llvm.translate import translated
     from tapedebug.compiler.llvm.vectorizer_limits import is_searchable
     from tapedebug.compiler.numba_versions import linked_with
-    from tapedebug.lang.lowering import Misfit
 
     tree = parsed(code)
     assembly = None if lanes is None else _in_lanes(tree, symbol, lanes)

@@ -11,6 +11,7 @@ from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
+from tapedebug.autograd import end_to_end
 from tapedebug.contract import Array, Confinement, LiveArrays, RecordedTape, is_recorded_tape
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.blame import blame
@@ -25,6 +26,8 @@ from tapedebug.diagnose.tape_loop import allow_for_start
 from tapedebug.diagnose.target import Loss, find_leaves, find_seeds, find_target
 from tapedebug.diagnose.unmask import Rediagnose, unmask
 from tapedebug.trace import Check, Coverage, Trace
+from tapedebug.trace.recording import record_with_arrays
+from tapedebug.trace.replayed_values import add_summaries
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
@@ -141,8 +144,6 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
 
 def _case(tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True) -> RuleContext:
     """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
-    from tapedebug.trace.recording import record_with_arrays
-
     recorded = record_with_arrays(tape)
     trace = recorded.trace
     pace.subject = trace.name
@@ -196,8 +197,6 @@ def _summarise(case: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, An
     trace = recorded.trace
     size = {info.id: info.stop - info.start for info in trace.arrays}
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
-        from tapedebug.trace.replayed_values import add_summaries
-
         try:
             pace.begin("summarising values")
             add_summaries(recorded, seeds, pace.pulse)
@@ -209,8 +208,6 @@ def _end_to_end(
     recorded: TraceBinding, target: Loss, leaves: Sequence[int], named: bool, pace: Progress
 ) -> Sequence[InputCheck]:
     """Set verdict, coverage and checks of the trace; returns what was found of each input."""
-    from tapedebug.autograd import end_to_end
-
     trace, total = recorded.trace, len(recorded.trace.launches)
     if target is None:
         trace.coverage = Coverage(summary=f"0 of {total} launches checked end to end", launches=total)

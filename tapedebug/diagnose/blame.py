@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.whole_tape import whole_tape
+from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.contract import Tangents
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
@@ -78,9 +81,6 @@ def _echo(finding: Finding) -> Finding:
 
 def _searched(case: RuleContext) -> list[Finding]:
     """The last launch whose adjoints are not right for those that arrive: it is the first in the pass."""
-    from tapedebug.autograd.subjects.whole_tape import whole_tape
-    from tapedebug.autograd.tapes.lockstep import Steps, lockstep
-
     replay = case.replay
     if replay is None or len(replay.records) > MOST or replay.recorded.tape.capability(Tangents) is None:
         return []
@@ -100,8 +100,6 @@ def _searched(case: RuleContext) -> list[Finding]:
 
 
 def _at_launch(case: RuleContext, replay: Replay, wrong: list[Argument]) -> Finding:
-    from tapedebug.autograd.subjects.entry_names import entry_name
-
     trace, worst = case.trace, max(wrong, key=lambda item: item.launch)
     launch, record = trace.launches[worst.launch], replay.records[worst.launch]
     label, entry = words.label_of(trace, launch, worst.param), worst.wrong
@@ -190,8 +188,6 @@ def _size(check: InputCheck) -> float:
 
 def _numbers(check: InputCheck) -> str:
     """The entry that is off most: by differences where they took part, else by the float64 adjoint."""
-    from tapedebug.autograd.subjects.entry_names import entry_name
-
     off = [probe for probe in check.probes if abs(probe.ad - probe.fd) > probe.bar + probe.allowed]
     error: Any = np.nan_to_num(np.abs(check.consumed - check.reference), nan=np.inf)
     shown = error.max(initial=0.0) > SHOWN * np.abs(check.reference).max(initial=0.0)

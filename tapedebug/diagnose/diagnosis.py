@@ -10,6 +10,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.formatting import format_diagnosis, format_several
 from tapedebug.trace import Check, Coverage, Finding, Trace
+from tapedebug.trace.json_codec import encode
 from tapedebug.trace.level import Level, level_of
 from tapedebug.trace.model import Verdict
 
@@ -129,8 +130,6 @@ def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None
 
     Each finding of `findings` also says which entry of `tapes` it belongs to (`tape`).
     """
-    from tapedebug.trace.json_codec import encode
-
     traces = [trace for diagnosis in diagnoses for trace in (diagnosis.traces or [diagnosis.trace])]
     found = [
         {**finding.to_json(), "tape": number}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.contract import Array
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
@@ -109,8 +110,6 @@ def _values(seed: Any) -> np.ndarray[Any, Any]:
 def find_leaves(recorded: TraceBinding, inputs: Any) -> list[int]:
     """Ids of the arrays whose gradients matter."""
     if inputs is not None:
-        from tapedebug.autograd.subjects.struct_fields import arrays_in
-
         given = arrays_in(inputs)
         for item in given:
             _need_array("an input", item)

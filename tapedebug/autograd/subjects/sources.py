@@ -15,6 +15,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._files import ChangedSource
 from tapedebug._source import Origin
+from tapedebug.aswarp._modules import COUNTERPARTS
 from tapedebug.autograd.subjects.literals import Packed, scalar
 from tapedebug.compiler.function import Function, closure_of, decorated_scope
 from tapedebug.compiler.kernel import Kernel
@@ -265,7 +266,6 @@ def _plain_expression(value: Any) -> str | None:
 
 def _is_package(value: Any) -> bool:
     import tapedebug
-    from tapedebug.aswarp._modules import COUNTERPARTS
 
     return value is tapedebug or (
         isinstance(value, ModuleType)

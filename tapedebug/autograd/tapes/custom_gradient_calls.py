@@ -16,7 +16,7 @@ import numpy as np
 from tapedebug.compiler.rule_evaluation import evaluate
 from tapedebug.contract import CannotFollow
 from tapedebug.lang.rules import RULES
-from tapedebug.runtime.replay.thread_interpreter import Number, ThreadInterpreter, _is_float
+from tapedebug.runtime.replay.thread_interpreter import Number, Step, ThreadInterpreter, _is_float
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Custom, Op, Value
@@ -123,7 +123,6 @@ class _Double(ThreadInterpreter):
     def _op(self, op: Op) -> None:
         if op.kind in ("load_adjoint", "store_adjoint", "add_adjoint"):
             args = tuple(self._get(value) for value in op.args)
-            from tapedebug.runtime.replay.thread_interpreter import Step
 
             step = Step(op, args, None)
             self._access(op, args, step)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.compiler.function import Function
+from tapedebug.compiler.passes.custom import calls_with_gradient
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.trace import Finding, Launch
@@ -37,9 +39,6 @@ def bypassed(case: RuleContext) -> list[Finding]:
 
 def _beside(kernel: Any) -> Iterator[tuple[Function, Function, Function]]:
     """(gradient, its function, the function that the kernel calls instead)."""
-    from tapedebug.compiler.function import Function
-    from tapedebug.compiler.passes.custom import calls_with_gradient
-
     run = {node.function for node in calls_with_gradient(kernel._lowered.custom.body)}
     known = getattr(kernel.python, "__globals__", {})
     for gradient in [value for value in known.values() if isinstance(value, Function)]:

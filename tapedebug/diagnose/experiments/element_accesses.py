@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tapedebug._errors import BoundsError
+from tapedebug.compiler.access_tags import NEVER, RACED, SITE_SHIFT, SITES, THREAD, UNSET
+from tapedebug.compiler.diagnostics import BOUNDS
 from tapedebug.diagnose import wording as words
+from tapedebug.lang import types
+from tapedebug.runtime.launch.access_tags import LAST, surely_inside, surroundings
+from tapedebug.runtime.launch.print_buffer import PrintBuffer
+from tapedebug.runtime.tape.element_tracking import Tracking
+from tapedebug.trace.recording import location_of as found
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
@@ -115,9 +122,6 @@ class ElementAccesses:
         self._look()
 
     def _look(self) -> None:
-        from tapedebug.runtime.launch.print_buffer import PrintBuffer
-        from tapedebug.runtime.tape.element_tracking import Tracking
-
         tracking = Tracking(self.tracker, report=True)
         for buffer, ledger in self.tracker.ledgers.items():
             tracking.meet(buffer, ledger.unwritten)
@@ -143,10 +147,6 @@ class ElementAccesses:
 
     def _suspects(self, tracking: Tracking) -> dict[int, bool]:
         """The launches to be tracked; False for those that are only where memory is still unwritten."""
-        from tapedebug.compiler.access_tags import RACED, UNSET
-        from tapedebug.compiler.diagnostics import BOUNDS
-        from tapedebug.runtime.launch.access_tags import LAST, surely_inside, surroundings
-
         if len(self.records) > LAST:
             self.case.skipped(f"tapes of more than {LAST} launches are not looked at element by element")
             return {}
@@ -204,8 +204,6 @@ class ElementAccesses:
     # ------------------------------------------------------------- one launch
 
     def _launch(self, tracking: Tracking, shadow: Any, record: Record, journal: Any) -> None:
-        from tapedebug.compiler.access_tags import NEVER
-
         variant = tracking.variant(record, frozenset())
         plan: Any = record.plan
         written = {p: shadow.space.value_view(record.args[p]).copy() for p in plan.written}
@@ -234,8 +232,6 @@ class ElementAccesses:
     def _meeting(
         self, record: Record, variant: Variant, number: int, thread: int, said: np.ndarray[Any, Any]
     ) -> None:
-        from tapedebug.compiler.access_tags import NEVER, SITE_SHIFT, SITES, THREAD
-
         stamp, place, what = (int(word) for word in said[:3])
         found = variant.sites[number]
         assert found is not None
@@ -292,8 +288,6 @@ def _kind_at(record: Record, param: int, span: Span) -> str:
 
 def element_of(a: Any, place: int) -> tuple[int, ...]:
     """The index of the element that a scalar belongs to, given its place from the array's first element."""
-    from tapedebug.lang import types
-
     scalar = types.numpy_dtype(a.dtype).itemsize
     left, index = place * scalar, [0] * a.ndim
     for axis in sorted(range(a.ndim), key=lambda k: -abs(a.strides[k])):
@@ -316,6 +310,4 @@ def place_words(side: ThreadAccess) -> str:
 
 def location_of(span: Any) -> Any:
     """A place in the source, as findings have it."""
-    from tapedebug.trace.recording import location_of as found
-
     return found(span)

@@ -10,6 +10,11 @@ import numpy as np
 
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.trace_analysis.loops import Loop
+from tapedebug.runtime.launch.plan import has_gradient
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.tape.builtin_plans import COPY
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tracker import Tracker
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
@@ -87,10 +92,6 @@ def _copies(replay: Replay, rounds: Loop, first: int) -> list[tuple[Any, Any]]:
 
 
 def _records(replay: Replay, rounds: Loop, extra: int) -> list[Record]:
-    from tapedebug.runtime.launch.plan import has_gradient
-    from tapedebug.runtime.tape.builtin_plans import COPY
-    from tapedebug.runtime.tape.record import Record
-
     found: list[Record] = []
     ends = {first + rounds.length * rounds.count: first for first in rounds.occurrences}
 
@@ -127,8 +128,6 @@ def _records(replay: Replay, rounds: Loop, extra: int) -> list[Record]:
 
 def _run(replay: Replay, records: Sequence[Record], rounds: int) -> ExtendedRun | None:
     from tapedebug import TapeError, float64
-    from tapedebug.runtime.replay.shadow import Shadow
-    from tapedebug.runtime.tape.tracker import Tracker
 
     tracker = Tracker("ignore", dry=True)
     for record in records:

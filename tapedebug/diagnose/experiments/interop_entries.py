@@ -12,7 +12,10 @@ import numpy as np
 
 from tapedebug.contract import Arrivals, ArrivedArray, RecordedTape, Stack
 from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.lang import types
+from tapedebug.runtime.tape.record import site_of, site_span
 from tapedebug.trace import Location
+from tapedebug.trace.recording import location_of
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
@@ -96,8 +99,6 @@ def _made(replay: Replay, arrival: ArrivedArray) -> Iterator[int]:
 
 def _numbers(replay: Replay) -> Iterator[InteropEntry]:
     """The floating-point numbers among the arguments of launches, and those that arrays are filled with."""
-    from tapedebug.lang import types
-
     places: dict[Any, Location | None] = {}
     for record in replay.engine_records:
         stack = ((*record.site, 0),)
@@ -114,9 +115,6 @@ def _numbers(replay: Replay) -> Iterator[InteropEntry]:
 
 
 def _place(stack: Stack) -> Location | None:
-    from tapedebug.runtime.tape.record import site_of, site_span
-    from tapedebug.trace.recording import location_of
-
     site = site_of(stack)
     return None if site is None else location_of(site_span(site))
 
@@ -246,8 +244,6 @@ def not_handed_on(replay: Replay, entry: InteropEntry, leaves: Sequence[Any]) ->
 
 def moved_by_number(replay: Replay, entry: InteropEntry, scale: float) -> float:
     """Return how much the loss changes when a number that a launch was given is displaced, relatively."""
-    from tapedebug.lang import types
-
     record = replay.engine_records[entry.launch]
     plain, shadow = replay._shadow().forward(), cast("Any", replay._shadow())
     if record.kernel is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory
+from tapedebug.runtime.tape.gradient_history import glance_at
 from tapedebug.trace import Event
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -75,8 +76,6 @@ def optimizer_step(
         read: The reading of the gradient.
         update: The first time that the input was written after the pass.
     """
-    from tapedebug.runtime.tape.gradient_history import glance_at
-
     a = case.rerun.arrays[story.info.id]
     later = [item for item in story.events if item.clock > update.clock]
     again = next((item for item in later if item.kind == "write" and item.of == "values"), None)
@@ -97,8 +96,6 @@ def optimizer_step(
 
 def _found_by(following: RuleContext | None, a: Any, later: Sequence[Event]) -> Any:
     """Some numbers of an array as the next tape found it, if the next pass is of that."""
-    from tapedebug.runtime.tape.gradient_history import glance_at
-
     after = next((item for item in later if item.kind == "backward"), None)
     if following is None or after is None or after.tape != following.trace.tape.id:
         return None

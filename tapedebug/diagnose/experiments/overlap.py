@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.compiler.ir import Custom, walk
+from tapedebug.runtime.launch.access_tags import epoch_of
+from tapedebug.runtime.launch.print_buffer import PrintBuffer
+from tapedebug.runtime.tape.element_tracking import Tracking, run_private
+
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
@@ -61,18 +66,12 @@ def shared_elements(replay: Replay, pairs: Sequence[tuple[int, int, int]]) -> Sh
 
 def _is_plain(kernel: Any) -> bool:
     """Whether its accesses are seen, and its adjoint reads no other elements than it does."""
-    from tapedebug.compiler.ir import Custom, walk
-
     own = any(isinstance(node, Custom) for node in walk(kernel._lowered.custom.body))
     return not (own or kernel.analysis.native)
 
 
 def _masks(replay: Replay, wanted: dict[int, list[tuple[int, int]]]) -> dict[tuple[int, int, int], Mask]:
     """For (launch, array, 0 for writes and 1 for reads) the elements, each launch with stamps of its own."""
-    from tapedebug.runtime.launch.access_tags import epoch_of
-    from tapedebug.runtime.launch.print_buffer import PrintBuffer
-    from tapedebug.runtime.tape.element_tracking import Tracking, run_private
-
     shadow, journal = replay._shadow(), PrintBuffer()
     found: dict[tuple[int, int, int], Mask] = {}
     shadow.forward(stop=0)

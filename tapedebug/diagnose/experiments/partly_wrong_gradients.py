@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.compiler.passes.custom import own_adjoints
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line
 from tapedebug.trace import Finding
@@ -85,8 +86,6 @@ def _relative(departure: Departure, at: int) -> float:
 
 def _calls(case: RuleContext, index: int, function: Any) -> bool:
     """Return whether a launch calls a function."""
-    from tapedebug.compiler.passes.custom import own_adjoints
-
     replay = case.replay
     kernel = None if replay is None else replay.kernel_of(index)
     return kernel is not None and any(

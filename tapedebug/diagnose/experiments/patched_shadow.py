@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.runtime.replay.shadow import Shadow
+
 if TYPE_CHECKING:
     from tapedebug.runtime.replay.shadow import OnLaunch, Shadow
     from tapedebug.runtime.tape.record import Record
@@ -73,8 +75,6 @@ def _look_ahead(shadow: Any, record: Record) -> None:
 
 @functools.cache
 def _fixed_shadow() -> type[Shadow]:
-    from tapedebug.runtime.replay.shadow import Shadow
-
     class FixedShadow(Shadow):
         """A shadow that is fixed after each launch."""
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.lang import types
+
 if TYPE_CHECKING:
     from tapedebug.runtime.replay.shadow import Shadow
 
@@ -192,7 +194,6 @@ def _views(buffer: Any, a: Any) -> list[np.ndarray[Any, Any]]:
 def _indices(view: np.ndarray[Any, Any], a: Any, places: Collection[int]) -> tuple[Any, ...]:
     """Scalars as indices of a view, given their places from the array's first element."""
     from tapedebug.diagnose.experiments.element_accesses import element_of
-    from tapedebug.lang import types
 
     inner, size = view.shape[a.ndim :], types.numpy_dtype(a.dtype).itemsize
     found = []

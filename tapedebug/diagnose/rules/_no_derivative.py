@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._source import Span
+from tapedebug.compiler.ir import ops_of
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.kernel_source import code_at
@@ -59,8 +60,6 @@ def zero_only_here(case: RuleContext, leaf: int, index: int) -> tuple[str, str, 
 
 def _operations(kernel: Any) -> Iterator[tuple[str, Span]]:
     """The operations of a kernel that are in `SINGULAR`, a line once."""
-    from tapedebug.compiler.ir import ops_of
-
     seen: set[tuple[str, int]] = set()
     for op in ops_of(kernel._lowered.function.body):
         if op.kind in SINGULAR and op.span is not None and (op.kind, op.span.line) not in seen:
@@ -110,8 +109,6 @@ def repeated_values(case: RuleContext, index: int) -> tuple[str, str] | None:
 
 
 def _decomposition(kernel: Any) -> Span | None:
-    from tapedebug.compiler.ir import ops_of
-
     spans = (op.span for op in ops_of(kernel._lowered.function.body) if op.kind == "differentiated_as")
     return next((span for span in spans if span is not None), None)
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf
+from tapedebug.compiler.passes.custom import calls_with_gradient, own_gradients
 from tapedebug.contract import CannotFollow
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line, own_name
@@ -93,7 +95,6 @@ def _checked(case: RuleContext) -> dict[int, Checked]:
 
 def _has_own(case: RuleContext, launch: Launch) -> bool:
     assert case.replay is not None
-    from tapedebug.compiler.passes.custom import calls_with_gradient
 
     kernel = case.replay.kernel_of(launch.index)
     return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
@@ -101,8 +102,6 @@ def _has_own(case: RuleContext, launch: Launch) -> bool:
 
 def _calls(case: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[CustomGradientCall]:
     """The calls in a few threads of a launch."""
-    from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf
-
     replay = case.replay
     assert replay is not None
     for index in dict.fromkeys([*_suspected(case, launch), *threads_of(launch, flow)]):
@@ -132,8 +131,6 @@ def _suspected(case: RuleContext, launch: Launch) -> list[int]:
 
 def _launches(case: RuleContext) -> list[Finding]:
     """Native functions, and gradients of arrays: their launches are checked as a whole."""
-    from tapedebug.compiler.passes.custom import own_gradients
-
     replay = case.replay
     assert replay is not None
     kernels: dict[int, list[Launch]] = {}

@@ -19,6 +19,7 @@ from tapedebug.diagnose.experiments.element_accesses import (
 )
 from tapedebug.diagnose.experiments.memory_effects import loss_without
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.lang import types
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -122,7 +123,6 @@ def _judged(
 def _owner(case: RuleContext, a: Any, at: int) -> str:
     """Which element of which array lies at a byte of a buffer."""
     from tapedebug.diagnose.experiments.element_accesses import element_of
-    from tapedebug.lang import types
 
     replay, arrays = case.elements.replay, case.trace.arrays
     scalar = types.numpy_dtype(a.dtype).itemsize

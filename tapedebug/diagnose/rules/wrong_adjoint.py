@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import display_file
+from tapedebug.autograd.finite_diff.first_divergence import find_first_divergence
+from tapedebug.compiler.ir import Custom, ops_of, walk
 from tapedebug.contract import HandWrittenAdjoint, Tangents
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.launch_check import launch_slopes
@@ -28,8 +30,6 @@ MAY_DIFFER = "gradient (func_grad)"
 
 def find(case: RuleContext) -> list[Finding]:
     """Return the first launch of the reverse pass whose adjoint is wrong, where nothing else explains it."""
-    from tapedebug.autograd.finite_diff.first_divergence import find_first_divergence
-
     replay = case.replay
     explained = any(finding.severity == "error" for finding in case.trace.findings)
     if replay is None or case.trace.verdict != "WRONG" or explained:
@@ -175,8 +175,6 @@ def _told(wrong: dict[str, tuple[float, float]]) -> str:
 
 def _written_by_hand(kernel: Any) -> tuple[str, str, Any] | None:
     """What of a kernel's adjoint a person wrote: what it is, of which function, and where that is called."""
-    from tapedebug.compiler.ir import Custom, ops_of, walk
-
     if kernel is None:
         return None
     lowered = kernel._lowered
