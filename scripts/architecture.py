@@ -63,8 +63,8 @@ def read(path: Path, package: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def rooms(package: Path = PACKAGE) -> list[str]:
-    """Return the rooms: the folders of the package that hold modules, and the contract."""
-    return ["contract", *sorted(path.parent.name for path in package.glob("*/__init__.py"))]
+    """Return the rooms: the folders of the package that hold modules."""
+    return sorted(path.parent.name for path in package.glob("*/__init__.py"))
 
 
 def arrows(package: Path = PACKAGE) -> dict[tuple[str, str], str]:
@@ -100,7 +100,7 @@ def dot(package: Path = PACKAGE) -> str:
     for number, (title, members) in enumerate(groups.items()):
         lines.append(f"  subgraph cluster_{number} {{")
         lines.append(f'    label="{title}"; labeljust=l; style="rounded,filled"; color="#eef1f5"')
-        lines += [f'    {room} [label="{room}{".py" if room == "contract" else "/"}"]' for room in members]
+        lines += [f'    {room} [label="{room}/"]' for room in members]
         lines.append("  }")
     for (source, target), kind in sorted(arrows(package).items()):
         lines.append(f'  {source} -> {target} [class="{kind}", {STYLE[kind]}]')

@@ -39,7 +39,7 @@ def test_the_picture_shows_the_imports_of_the_code() -> None:
 def test_imports_of_every_kind_are_seen(tmp_path: Path) -> None:
     made = package(
         tmp_path,
-        contract="",
+        contract__program="",
         trace__model="from .. import contract\nfrom . import other",
         trace__other="def f():\n    import tapedebug.panel.queries",
         panel__queries="if TYPE_CHECKING:\n    from tapedebug.trace import model",

@@ -58,7 +58,7 @@ def test_the_net_compiles_and_runs_without_numba(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ rooms
 
 # room → rooms that it may import, when its modules load, inside functions, or for type checkers.
-# `contract`, `_source`, `_errors` and the like are open to all.
+# All may import `contract`; `_source`, `_errors` and the like are open to all rooms but that one.
 ENGINE = {"lang", "compiler", "runtime"}
 MAY_IMPORT = {
     "lang": set(),
@@ -76,6 +76,7 @@ MAY_IMPORT = {
     "report": {"trace", "diagnose", "panel", "runtime"},
     "notebook": ENGINE | {"trace", "autograd", "diagnose", "panel", "report"},
 }
+MAY_IMPORT = {room: others | {"contract"} for room, others in MAY_IMPORT.items()} | {"contract": set()}
 
 LAZY = {
     ("runtime", "compiler"): 12,  # `import tapedebug` loads a third of the compiler; kernels load the rest
@@ -224,6 +225,16 @@ def test_no_import_leads_upwards_however_it_is_written(path: Path) -> None:
     room = path.relative_to(ROOT / "tapedebug").parts[0]
     wrong = [item for item in between_rooms(room, path.read_text("utf-8")) if item[1] not in MAY_IMPORT[room]]
     assert wrong == []
+
+
+def test_the_contract_imports_nothing_of_ours() -> None:
+    found = {
+        name
+        for path in (ROOT / "tapedebug" / "contract").glob("*.py")
+        for _, name in all_imports(path.read_text("utf-8"))
+        if name.startswith("tapedebug") and not name.startswith("tapedebug.contract.")
+    }
+    assert found == set()
 
 
 def test_rooms_have_no_cycle() -> None:

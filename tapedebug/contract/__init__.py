@@ -1,0 +1,74 @@
+"""The contract between the debugger and the engine that ran a program. It imports nothing of either.
+
+`program` has the core: arrays, operations, recorded tapes and replays, which every engine provides.
+`capabilities` has what an engine may add; the debugger asks for each and does without.
+"""
+
+from tapedebug.contract.capabilities import ArrayOrigins as ArrayOrigins
+from tapedebug.contract.capabilities import Arrivals as Arrivals
+from tapedebug.contract.capabilities import ArrivedArray as ArrivedArray
+from tapedebug.contract.capabilities import CallArguments as CallArguments
+from tapedebug.contract.capabilities import CannotFollow as CannotFollow
+from tapedebug.contract.capabilities import Confinement as Confinement
+from tapedebug.contract.capabilities import EarlierRecording as EarlierRecording
+from tapedebug.contract.capabilities import EarlierRecordings as EarlierRecordings
+from tapedebug.contract.capabilities import ElementTracking as ElementTracking
+from tapedebug.contract.capabilities import EventKind as EventKind
+from tapedebug.contract.capabilities import Float64 as Float64
+from tapedebug.contract.capabilities import FollowedThread as FollowedThread
+from tapedebug.contract.capabilities import FrameValues as FrameValues
+from tapedebug.contract.capabilities import HandWrittenAdjoint as HandWrittenAdjoint
+from tapedebug.contract.capabilities import History as History
+from tapedebug.contract.capabilities import HistoryEvent as HistoryEvent
+from tapedebug.contract.capabilities import Irreplayable as Irreplayable
+from tapedebug.contract.capabilities import KernelSource as KernelSource
+from tapedebug.contract.capabilities import Length as Length
+from tapedebug.contract.capabilities import LiveArrays as LiveArrays
+from tapedebug.contract.capabilities import LocalDerivative as LocalDerivative
+from tapedebug.contract.capabilities import NonfiniteOperation as NonfiniteOperation
+from tapedebug.contract.capabilities import NoTangents as NoTangents
+from tapedebug.contract.capabilities import OutsideRead as OutsideRead
+from tapedebug.contract.capabilities import OutsideReads as OutsideReads
+from tapedebug.contract.capabilities import OverwrittenOutside as OverwrittenOutside
+from tapedebug.contract.capabilities import Parameter as Parameter
+from tapedebug.contract.capabilities import ProgramArrays as ProgramArrays
+from tapedebug.contract.capabilities import Rerecording as Rerecording
+from tapedebug.contract.capabilities import Retention as Retention
+from tapedebug.contract.capabilities import ReverseDivergence as ReverseDivergence
+from tapedebug.contract.capabilities import SingleReplay as SingleReplay
+from tapedebug.contract.capabilities import SourceAccess as SourceAccess
+from tapedebug.contract.capabilities import SourceText as SourceText
+from tapedebug.contract.capabilities import Stack as Stack
+from tapedebug.contract.capabilities import StaleReads as StaleReads
+from tapedebug.contract.capabilities import StoredLoop as StoredLoop
+from tapedebug.contract.capabilities import StoredLoops as StoredLoops
+from tapedebug.contract.capabilities import StructChanges as StructChanges
+from tapedebug.contract.capabilities import TangentReplay as TangentReplay
+from tapedebug.contract.capabilities import Tangents as Tangents
+from tapedebug.contract.capabilities import Threads as Threads
+from tapedebug.contract.capabilities import UnrecordedLaunches as UnrecordedLaunches
+from tapedebug.contract.capabilities import WarpReverse as WarpReverse
+from tapedebug.contract.capabilities import overwrite_mode as overwrite_mode
+from tapedebug.contract.program import A as A
+from tapedebug.contract.program import Access as Access
+from tapedebug.contract.program import AccessSets as AccessSets
+from tapedebug.contract.program import Array as Array
+from tapedebug.contract.program import Consume as Consume
+from tapedebug.contract.program import Engine as Engine
+from tapedebug.contract.program import Kind as Kind
+from tapedebug.contract.program import Operation as Operation
+from tapedebug.contract.program import OutsideWrite as OutsideWrite
+from tapedebug.contract.program import Place as Place
+from tapedebug.contract.program import RecordedTape as RecordedTape
+from tapedebug.contract.program import Region as Region
+from tapedebug.contract.program import Replay as Replay
+from tapedebug.contract.program import ReversePass as ReversePass
+from tapedebug.contract.program import Scope as Scope
+from tapedebug.contract.program import Seeds as Seeds
+from tapedebug.contract.program import Values as Values
+from tapedebug.contract.program import arrays_overlap as arrays_overlap
+from tapedebug.contract.program import is_array as is_array
+from tapedebug.contract.program import is_recorded_tape as is_recorded_tape
+from tapedebug.contract.program import memory_key as memory_key
+from tapedebug.contract.program import regions_of as regions_of
+from tapedebug.contract.program import view_of as view_of
