@@ -69,7 +69,7 @@ def test_a_tape_is_called_by_the_variable_that_holds_it_now(front_end, wrong):
 
 
 def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wrong, monkeypatch):
-    monkeypatch.setattr("tapedebug.trace.recording.record_with_arrays", None)
+    monkeypatch.setattr("tapedebug.panel.panel_source.record_with_arrays", None)
     tape, _, _ = wrong
     newer = wp.Tape()
     answer = channel.ask(type="list")
@@ -178,7 +178,7 @@ def test_the_list_says_which_tapes_are_being_checked_and_by_whomever(channel, wr
         done.append(True)
         return []
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", until_cancelled)
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", until_cancelled)
     panel._start()
     [row] = [row for row in channel.ask(type="list")["tapes"] if row["tape"] == tape.id]
     assert row["checking"] is True
@@ -249,7 +249,7 @@ def test_closing_the_tab_cancels_its_run(channel, wrong, monkeypatch):
         seen.append("cancelled")
         return []
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", until_cancelled)
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", until_cancelled)
     channel.ask(type="trace", tape=tape.id)
     channel.ask(type="run", tape=tape.id, mask=[[1, "x", "y"]])
     channel.closed({})

@@ -110,7 +110,7 @@ def test_what_a_run_has_found_is_not_computed_again(wrong_cube, monkeypatch):
     def again(*args, **options):
         raise AssertionError("computed twice")
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", again)
+    monkeypatch.setattr("tapedebug.panel.jacobian_query.check_pairs", again)
     assert ask(subject, 0, "x", "y")[0]["verdict"] == "WRONG"
 
 

@@ -197,7 +197,7 @@ def test_files_and_long_tapes_that_nobody_diagnosed_have_none(wrong, monkeypatch
     tape, _, _ = wrong
     assert cell_marks([tape]) == []
     monkeypatch.setattr("tapedebug.notebook._cell_marks.MOST_LAUNCHES", 0)
-    monkeypatch.setattr("tapedebug.trace.recording.record_with_arrays", None)
+    monkeypatch.setattr("tapedebug.notebook._cell_marks.record_with_arrays", None)
     assert cell_marks([tape]) == []
 
 

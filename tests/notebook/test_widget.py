@@ -153,7 +153,7 @@ def test_a_second_press_while_it_runs_is_ignored(panel, monkeypatch):
         assert go.wait(10)
         return []
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", slow)
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", slow)
     press(panel, "run")
     assert started.wait(10)
     press(panel, "run")
@@ -179,7 +179,7 @@ def test_cancel_keeps_what_is_done_and_says_so(panel, monkeypatch):
             time.sleep(0.005)
         return first
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", until_cancelled)
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", until_cancelled)
     panel.mask = [(1, "x", "y"), WHOLE]
     press(panel, "run")
     assert entered.wait(30)
@@ -199,7 +199,7 @@ def test_what_goes_wrong_is_in_the_status(panel, monkeypatch):
     def fail(*args, **options):
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", fail)
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", fail)
     panel.mask = [(1, "x", "y")]
     press(panel, "run")
     wait(panel)
@@ -288,7 +288,7 @@ def test_a_check_says_for_which_other_check_it_waits(panel):
 def test_those_who_wait_for_a_check_are_told_its_tape(panel, monkeypatch):
     told = []
     monkeypatch.setattr(
-        "tapedebug.autograd.check_pairs", lambda *_, **__: told.append(execution_lock.holder) or []
+        "tapedebug.panel.check_runner.check_pairs", lambda *_, **__: told.append(execution_lock.holder) or []
     )
     panel.mask = [(1, "x", "y")]
     press(panel, "run")
@@ -388,7 +388,7 @@ def test_a_result_is_not_held_back_while_a_slow_one_goes_on(panel, monkeypatch):
             progress(0.5)
         return results
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", slow)
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", slow)
     panel.mask = [(1, "x", "y"), (3, "y", "loss"), WHOLE]
     press(panel, "run")
     assert entered.wait(30)
@@ -414,7 +414,7 @@ def test_a_pair_can_be_run_by_itself_and_the_mask_stays(panel):
 
 def test_a_run_beats_also_while_it_says_nothing_else(panel, monkeypatch):
     monkeypatch.setattr(check_runner, "BETWEEN_BEATS", 0.02)
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", lambda *_, **__: time.sleep(0.3) or [])
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", lambda *_, **__: time.sleep(0.3) or [])
     beats = told_of(panel, "beat")
     press(panel, "run")
     wait(panel)
@@ -432,7 +432,7 @@ def test_an_error_keeps_what_is_done_and_says_so(panel, monkeypatch):
         check_pairs(tape, mask[:1], each=each, **options)
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("tapedebug.autograd.check_pairs", fails_later)
+    monkeypatch.setattr("tapedebug.panel.check_runner.check_pairs", fails_later)
     panel.mask = [(1, "x", "y"), WHOLE]
     press(panel, "run")
     wait(panel)

@@ -309,8 +309,8 @@ def test_a_tape_that_was_diagnosed_is_not_diagnosed_again(
     tape, _, loss = overwritten()
     tape.backward(loss)
     found = wp.diagnose(tape, loss=loss)
-    room = importlib.import_module("tapedebug.diagnose")  # `tapedebug.diagnose` itself is the function
-    monkeypatch.setattr(room, "diagnose", lambda *_: pytest.fail("it was diagnosed"))
+    source = importlib.import_module("tapedebug.report._report_source")
+    monkeypatch.setattr(source, "diagnosed", lambda *_: pytest.fail("it was diagnosed"))
     for options in ({}, {"diagnose": False}):
         assert reported(tape, tmp_path, **options) == {"verdict": "WRONG", "rules": ["overwrite"]}
     assert wp.diff(tape, tape).before is found.trace
