@@ -29,7 +29,9 @@ def scaling(name: str, factor: str) -> str:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    # Python takes bytecode of an edit in the same second and of the same length for that of the new text.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     path = tmp_path / "edited_while_it_runs.py"
 
     def written(text: str) -> Path:

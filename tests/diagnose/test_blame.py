@@ -16,7 +16,8 @@ import pytest
 import tapedebug as wp
 from tapedebug._progress import OutOfTime
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.diagnose import Diagnosis, rule_table
+from tapedebug.diagnose import Diagnosis, blame, rule_table
+from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.trace import Coverage, Finding, Trace
 from tests._processes import ROOT
 
@@ -99,9 +100,7 @@ def test_a_gradient_of_the_users_own_that_no_rule_looked_at_is_an_error() -> Non
 
 @pytest.mark.usefixtures("unexplained")
 def test_where_no_rule_finds_a_launch_the_tape_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "tapedebug.autograd.finite_diff.first_divergence.find_first_divergence", lambda *a: None
-    )
+    monkeypatch.setattr(wrong_adjoint, "find_first_divergence", lambda *a: None)
     tape, _ = program()
     found = only_error(wp.diagnose(tape))
     assert (found.rule, found.launches) == ("wrong-adjoint", [1])
@@ -124,8 +123,8 @@ def test_where_there_is_no_time_the_entry_is_told_at_its_first_reader(
     def late(*given: Any) -> None:
         raise OutOfTime("time was up after 1 s")
 
-    monkeypatch.setattr("tapedebug.autograd.finite_diff.first_divergence.find_first_divergence", late)
-    monkeypatch.setattr("tapedebug.autograd.tapes.lockstep.lockstep", late)
+    monkeypatch.setattr(wrong_adjoint, "find_first_divergence", late)
+    monkeypatch.setattr(blame, "lockstep", late)
     tape, _ = program()
     found = only_error(wp.diagnose(tape))
     assert (found.rule, found.launches, found.arrays) == ("wrong-adjoint", [0], ["x"])

@@ -131,11 +131,11 @@ def test_a_cell_waits_for_a_check_that_was_started_from_the_panel(client):
     client.run(RECORD)
     reply, heard = client.run(
         "from tapedebug.notebook import latest_panel\n"
-        "import tapedebug.autograd as autograd\n"
+        "from tapedebug.panel import check_runner\n"
         "def slow(tape, mask, **options):\n"
         "    time.sleep(1)\n"
         "    return []\n"
-        "autograd.check_pairs = slow\n"
+        "check_runner.check_pairs = slow\n"
         "panel = latest_panel()\n"
         "panel.mask = [(0, 'x', 'y')]\n"
         "panel._handle_custom_msg({'type': 'run'}, [])\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -375,7 +376,8 @@ def test_other_values_are_refused() -> None:
 
 
 def test_a_tape_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapedebug.runtime.launch.access_tags.LAST", 2)
+    for user in ("runtime.launch.access_tags", "diagnose.experiments.element_accesses"):
+        monkeypatch.setattr(importlib.import_module(f"tapedebug.{user}"), "LAST", 2)
     x = floats(1, 2)
     told = (
         "tracking: stamps tell 2 launches of one tape apart, and no more\n"

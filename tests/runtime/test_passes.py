@@ -113,6 +113,8 @@ def test_in_place_launches_are_reversed_each_from_its_own_values(length):
         shadow.forward().backward({y: np.ones(2)})
         np.testing.assert_allclose(shadow.gradient(x), expected, rtol=1e-6)
     shadow.set(x, [1.2, 0.8])
+    with pytest.raises(wp.TapeError, match="would be lost"):
+        shadow.reset()
     shadow.reset()
     shadow.set(x, [1.2, 0.8])
     shadow.forward().backward({y: np.ones(2)})
