@@ -16,7 +16,6 @@ import {
 const CELL = `%load_ext tapedebug
 import time
 import tapedebug as wp
-import tapedebug.autograd as autograd
 
 @wp.kernel
 def square(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
@@ -36,7 +35,8 @@ const ENDLESS = `def endless(tape, mask, *, cancelled, progress, **options):
         time.sleep(0.05)
     open("cancelled", "w").close()
     return []
-autograd.check_pairs = endless`;
+from tapedebug.panel import check_runner
+check_runner.check_pairs = endless`;
 const SEEN = "This is what was last seen; it can be read, and nothing more.";
 const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
 const HELD = "This is what the notebook has kept of it.";

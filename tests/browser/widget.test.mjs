@@ -23,8 +23,9 @@ ipywidgets.jslink((one, "status"), (label, "value"))
 ipywidgets.VBox([label, ipywidgets.HBox([one]), ipywidgets.Tab([other], titles=["the same tape"])])`;
 
 /** A check that goes on until it is cancelled. */
-const SLOW = `import time, tapedebug.autograd as autograd
-quick = autograd.check_pairs
+const SLOW = `import time
+from tapedebug.panel import check_runner
+quick = check_runner.check_pairs
 def slow(tape, mask, *, cancelled, progress, **options):
     for step in range(600):
         if cancelled():
@@ -32,14 +33,15 @@ def slow(tape, mask, *, cancelled, progress, **options):
         progress(min(0.9, step / 50))
         time.sleep(0.05)
     return []
-autograd.check_pairs = slow`;
+check_runner.check_pairs = slow`;
 
 /** A check that ends its kernel, once it has given a sign of life. */
-const DEADLY = `import os, time, tapedebug.autograd as autograd
+const DEADLY = `import os, time
+from tapedebug.panel import check_runner
 def deadly(*args, **options):
     time.sleep(1)
     os.kill(os.getpid(), 9)
-autograd.check_pairs = deadly`;
+check_runner.check_pairs = deadly`;
 
 let lab;
 let browser;
@@ -121,7 +123,7 @@ test("a slow check shows how far it is and can be cancelled", async () => {
   await cancel.click();
   await one.getByText(/^Cancelled after 0 of 1 pair\.$/).waitFor();
   await one.locator(".td-run:enabled").waitFor();
-  await python(page, "autograd.check_pairs = quick");
+  await python(page, "check_runner.check_pairs = quick");
   await one.locator(".td-run").click();
   await one.getByText(/^1 pair checked in .* s: /).waitFor();
 });
