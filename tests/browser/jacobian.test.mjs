@@ -52,9 +52,9 @@ panel
 /** Each step of a check takes a while, so that one can see it, and cancel it. */
 const SLOW = `
 import time
-from tapedebug.autograd import chosen
-quick = chosen._Progress.checkpoint
-chosen._Progress.checkpoint = lambda self: (time.sleep(pause), quick(self))[1]
+from tapedebug.autograd import pair_check
+quick = pair_check._Progress.checkpoint
+pair_check._Progress.checkpoint = lambda self: (time.sleep(pause), quick(self))[1]
 `;
 
 let lab;

@@ -27,13 +27,13 @@ const COLOURS = ["value", "adjoint", "time", "bytes"];
 const HOLD = "hold";
 const HELD = `
 import os, time
-from tapedebug.autograd import chosen
-goes_on = chosen._Progress.checkpoint
+from tapedebug.autograd import pair_check
+goes_on = pair_check._Progress.checkpoint
 def held(self):
     while os.path.exists("${HOLD}"):
         time.sleep(0.02)
     return goes_on(self)
-chosen._Progress.checkpoint = held
+pair_check._Progress.checkpoint = held
 `;
 
 let browser;
