@@ -197,7 +197,7 @@ def off_build(build: Callable[..., Any], place: int) -> Callable[..., Any]:
         changed = list(operands)
         if place < len(floats):
             given = operands[floats[place]]
-            parts = tuple(part + ERROR * (part - part.held()) for part in given.parts)
+            parts = tuple(part + ERROR * (part - part.stop_gradient()) for part in given.parts)
             changed[floats[place]] = Quantity(given.type, parts)
         return build(*changed)
 
