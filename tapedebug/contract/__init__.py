@@ -1,54 +1,37 @@
 """The contract between the debugger and the engine that ran a program. It imports nothing of either.
 
-`program` has the core: arrays, operations, recorded tapes and replays, which every engine provides.
-`capabilities` has what an engine may add; the debugger asks for each and does without.
+`program` has the core: arrays, operations, recorded tapes and replays, which every engine provides. The other
+modules have capabilities: what an engine may tell or do beyond that. The debugger asks for each, with
+`tape.capability(Float64)` or `operation.capability(KernelSource)`. An engine returns None for those that it
+lacks; the coverage then says what was not examined.
+
+| module | capabilities |
+| --- | --- |
+| `replay_variants` | replays in float64, with tangents, of one operation, with other adjoints |
+| `source` | the source of operations and of their adjoints |
+| `threads` | threads that are followed one by one |
+| `element_tracking` | accesses of threads, element by element |
+| `value_storage` | memory for copies of values |
+| `history` | reverse passes, reads and writes around a tape |
+| `program_arrays` | arrays as the program has them |
+| `warp_semantics` | reverse passes as NVIDIA Warp would run them |
 """
 
-from tapedebug.contract.capabilities import ArrayOrigins as ArrayOrigins
-from tapedebug.contract.capabilities import Arrivals as Arrivals
-from tapedebug.contract.capabilities import ArrivedArray as ArrivedArray
-from tapedebug.contract.capabilities import CallArguments as CallArguments
-from tapedebug.contract.capabilities import CannotFollow as CannotFollow
-from tapedebug.contract.capabilities import Confinement as Confinement
-from tapedebug.contract.capabilities import EarlierRecording as EarlierRecording
-from tapedebug.contract.capabilities import EarlierRecordings as EarlierRecordings
-from tapedebug.contract.capabilities import ElementTracking as ElementTracking
-from tapedebug.contract.capabilities import EventKind as EventKind
-from tapedebug.contract.capabilities import Float64 as Float64
-from tapedebug.contract.capabilities import FollowedThread as FollowedThread
-from tapedebug.contract.capabilities import FrameValues as FrameValues
-from tapedebug.contract.capabilities import HandWrittenAdjoint as HandWrittenAdjoint
-from tapedebug.contract.capabilities import History as History
-from tapedebug.contract.capabilities import HistoryEvent as HistoryEvent
-from tapedebug.contract.capabilities import Irreplayable as Irreplayable
-from tapedebug.contract.capabilities import KernelSource as KernelSource
-from tapedebug.contract.capabilities import Length as Length
-from tapedebug.contract.capabilities import LiveArrays as LiveArrays
-from tapedebug.contract.capabilities import LocalDerivative as LocalDerivative
-from tapedebug.contract.capabilities import NonfiniteOperation as NonfiniteOperation
-from tapedebug.contract.capabilities import NoTangents as NoTangents
-from tapedebug.contract.capabilities import OutsideRead as OutsideRead
-from tapedebug.contract.capabilities import OutsideReads as OutsideReads
-from tapedebug.contract.capabilities import OverwrittenOutside as OverwrittenOutside
-from tapedebug.contract.capabilities import Parameter as Parameter
-from tapedebug.contract.capabilities import ProgramArrays as ProgramArrays
-from tapedebug.contract.capabilities import Rerecording as Rerecording
-from tapedebug.contract.capabilities import Retention as Retention
-from tapedebug.contract.capabilities import ReverseDivergence as ReverseDivergence
-from tapedebug.contract.capabilities import SingleReplay as SingleReplay
-from tapedebug.contract.capabilities import SourceAccess as SourceAccess
-from tapedebug.contract.capabilities import SourceText as SourceText
-from tapedebug.contract.capabilities import Stack as Stack
-from tapedebug.contract.capabilities import StaleReads as StaleReads
-from tapedebug.contract.capabilities import StoredLoop as StoredLoop
-from tapedebug.contract.capabilities import StoredLoops as StoredLoops
-from tapedebug.contract.capabilities import StructChanges as StructChanges
-from tapedebug.contract.capabilities import TangentReplay as TangentReplay
-from tapedebug.contract.capabilities import Tangents as Tangents
-from tapedebug.contract.capabilities import Threads as Threads
-from tapedebug.contract.capabilities import UnrecordedLaunches as UnrecordedLaunches
-from tapedebug.contract.capabilities import WarpReverse as WarpReverse
-from tapedebug.contract.capabilities import overwrite_mode as overwrite_mode
+from tapedebug.contract.element_tracking import ElementTracking as ElementTracking
+from tapedebug.contract.history import Arrivals as Arrivals
+from tapedebug.contract.history import ArrivedArray as ArrivedArray
+from tapedebug.contract.history import EarlierRecording as EarlierRecording
+from tapedebug.contract.history import EarlierRecordings as EarlierRecordings
+from tapedebug.contract.history import EventKind as EventKind
+from tapedebug.contract.history import FrameValues as FrameValues
+from tapedebug.contract.history import History as History
+from tapedebug.contract.history import HistoryEvent as HistoryEvent
+from tapedebug.contract.history import Length as Length
+from tapedebug.contract.history import OutsideRead as OutsideRead
+from tapedebug.contract.history import OutsideReads as OutsideReads
+from tapedebug.contract.history import OverwrittenOutside as OverwrittenOutside
+from tapedebug.contract.history import Stack as Stack
+from tapedebug.contract.history import UnrecordedLaunches as UnrecordedLaunches
 from tapedebug.contract.program import A as A
 from tapedebug.contract.program import Access as Access
 from tapedebug.contract.program import AccessSets as AccessSets
@@ -72,3 +55,33 @@ from tapedebug.contract.program import is_recorded_tape as is_recorded_tape
 from tapedebug.contract.program import memory_key as memory_key
 from tapedebug.contract.program import regions_of as regions_of
 from tapedebug.contract.program import view_of as view_of
+from tapedebug.contract.program_arrays import ArrayOrigins as ArrayOrigins
+from tapedebug.contract.program_arrays import LiveArrays as LiveArrays
+from tapedebug.contract.program_arrays import ProgramArrays as ProgramArrays
+from tapedebug.contract.replay_variants import Confinement as Confinement
+from tapedebug.contract.replay_variants import Float64 as Float64
+from tapedebug.contract.replay_variants import Irreplayable as Irreplayable
+from tapedebug.contract.replay_variants import NoTangents as NoTangents
+from tapedebug.contract.replay_variants import Rerecording as Rerecording
+from tapedebug.contract.replay_variants import SingleReplay as SingleReplay
+from tapedebug.contract.replay_variants import StaleReads as StaleReads
+from tapedebug.contract.replay_variants import TangentReplay as TangentReplay
+from tapedebug.contract.replay_variants import Tangents as Tangents
+from tapedebug.contract.source import CallArguments as CallArguments
+from tapedebug.contract.source import HandWrittenAdjoint as HandWrittenAdjoint
+from tapedebug.contract.source import KernelSource as KernelSource
+from tapedebug.contract.source import Parameter as Parameter
+from tapedebug.contract.source import SourceAccess as SourceAccess
+from tapedebug.contract.source import SourceText as SourceText
+from tapedebug.contract.threads import CannotFollow as CannotFollow
+from tapedebug.contract.threads import FollowedThread as FollowedThread
+from tapedebug.contract.threads import LocalDerivative as LocalDerivative
+from tapedebug.contract.threads import NonfiniteOperation as NonfiniteOperation
+from tapedebug.contract.threads import Threads as Threads
+from tapedebug.contract.value_storage import Retention as Retention
+from tapedebug.contract.value_storage import StoredLoop as StoredLoop
+from tapedebug.contract.value_storage import StoredLoops as StoredLoops
+from tapedebug.contract.value_storage import overwrite_mode as overwrite_mode
+from tapedebug.contract.warp_semantics import ReverseDivergence as ReverseDivergence
+from tapedebug.contract.warp_semantics import StructChanges as StructChanges
+from tapedebug.contract.warp_semantics import WarpReverse as WarpReverse

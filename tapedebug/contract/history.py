@@ -1,0 +1,201 @@
+"""Capabilities: what happened around a tape and is not an operation on it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from tapedebug.contract.program import Array, OutsideWrite, Place
+
+EventKind = Literal["backward", "zero", "read", "write", "reset"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """Something that happened around a tape and is not an operation on it.
+
+    Attributes:
+        kind: A reverse pass began; a gradient was set to one value; something was read or written; a tape
+            forgot what it had recorded.
+        clock: The time.
+        of: What it happened to: the `"values"` or the `"gradient"` of memory of the tape, or the `"tape"`.
+        region: The memory, that of the values also for gradients; None for events of the tape.
+        start: The first byte.
+        stop: The byte after the last.
+        how: The way it was done, such as `"numpy"` or `"optimiser"`.
+        call_site: The place in the program, if it is known.
+        tape: The id of the tape that ran backward, or that recorded meanwhile; 0 for none.
+        at: The number of operations that this tape had.
+        again: The pass began from the same seeds as the one before on that tape.
+        numbers: `pass`, `norm`, `norm_before`, `norm_after`, `viewed`: see `tapedebug.trace.Event`.
+    """
+
+    kind: EventKind
+    clock: int
+    of: Literal["values", "gradient", "tape"] = "tape"
+    region: Hashable = None
+    start: int = 0
+    stop: int = 0
+    how: str = ""
+    call_site: Place | None = None
+    tape: int = 0
+    at: int = 0
+    again: bool = False
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+class History(Protocol):
+    """The events around a tape: reverse passes, and gradients that were set, read or zeroed."""
+
+    @property
+    def dropped(self) -> int:
+        """The number of earlier events that are not remembered."""
+
+    def events(self) -> Iterable[HistoryEvent]:
+        """Return what is remembered, in any order; `RecordedTape.outside_writes` may be among them."""
+
+
+Stack: TypeAlias = "tuple[tuple[CodeType, int, int], ...]"
+"""Frames of the program, innermost first: code, index of the calling instruction, number of the frame."""
+
+
+class Length(NamedTuple):
+    """The length of a list or tuple that a variable held."""
+
+    value: int
+
+
+class FrameValues(NamedTuple):
+    """One function that was running, with the numbers that it held.
+
+    Attributes:
+        code: The code of the function.
+        instruction: The index of the call that it was in.
+        values: By name, also `self.name`: numbers, lengths, weak references to arrays.
+    """
+
+    code: CodeType
+    instruction: int
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRead:
+    """A read of memory of the tape outside of its operations, through NumPy for instance.
+
+    Attributes:
+        region: The memory.
+        start: The first byte that was read.
+        stop: The byte after the last.
+        at: The number of operations that the tape had, if it was the one that recorded; else None.
+        elsewhere: Another tape recorded meanwhile.
+        call_site: The place in the program.
+        how: The way it was read: `"numpy"`, `"to_torch"`, …
+        clock: The time, in events of the process.
+        stack: The frames of the program, if this tape recorded.
+        memory: The number of the memory.
+        array: The array that was read, if it is on the tape.
+        frames: The functions that ran then, with the numbers that they held.
+    """
+
+    region: Hashable
+    start: int
+    stop: int
+    at: int | None
+    elsewhere: bool
+    call_site: Place
+    how: str = ""
+    clock: int = 0
+    stack: Stack = ()
+    memory: int = -1
+    array: Array | None = None
+    frames: Sequence[FrameValues] = ()
+
+
+class OutsideReads(Protocol):
+    """The reads of memory of the tape that are not operations of it."""
+
+    def reads(self) -> Sequence[OutsideRead]:
+        """Return the last read of each range of memory."""
+
+
+class OverwrittenOutside(Protocol):
+    """The values that something outside the tape overwrote before an adjoint read them."""
+
+    def taken(self) -> Iterable[tuple[int, int, OutsideWrite]]:
+        """Return operation, parameter and write, for each value that an adjoint needs and that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedArray:
+    """An array that was made of values from outside while the tape recorded.
+
+    Attributes:
+        region: Its memory.
+        start: Its first byte.
+        stop: The byte after the last.
+        at: The number of operations on the tape then.
+        clock: The time, in events of the process.
+        how: The function that made it: `"array"`, `"from_torch"`, `"assign"`, …
+        stack: The frames of the program.
+        memory: The number of the memory that its values are a view of, or None.
+        tensor: The tensor that it was made of, if PyTorch has recorded how that was computed.
+    """
+
+    region: Hashable
+    start: int
+    stop: int
+    at: int
+    clock: int
+    how: str
+    stack: Stack
+    memory: int | None = None
+    tensor: Any = None
+
+
+class Arrivals(Protocol):
+    """The arrays that came in from another library while the tape recorded."""
+
+    def arrivals(self) -> Sequence[ArrivedArray]:
+        """Return them in order."""
+
+
+class UnrecordedLaunches(Protocol):
+    """Launches that the program kept off the tape, such as those with `record_tape=False`."""
+
+    def computed(self) -> Sequence[tuple[Array, Place]]:
+        """Return the arrays of the tape that such launches wrote, each with the call site."""
+
+
+class EarlierRecording(Protocol):
+    """A recording of the process that has ended."""
+
+    @property
+    def ended(self) -> int:
+        """The time at which it ended, in events of the process."""
+
+
+class EarlierRecordings(Protocol):
+    """Recordings of the same launches that left values in memory for this one to find."""
+
+    def left_by(self, array: Array, content: bytes | None, /) -> EarlierRecording | None:
+        """Return the recording of the same launches that wrote what this one found in an array, or None.
+
+        Args:
+            array: The array.
+            content: The bytes that this recording found there; None if it uses the memory in parts.
+        """
+
+    def is_same_cell(self, earlier: EarlierRecording, /) -> bool:
+        """True if this is a later run of the notebook cell that the other recording was in."""
+
+    def has_same_arguments(self, earlier: EarlierRecording, /) -> bool:
+        """True if the arguments that are not arrays were the same."""
+
+    def is_unchanged(self, array: Array, earlier: EarlierRecording, /) -> bool:
+        """True if an array held the same when the earlier recording began."""
+
+    def was_read(self, array: Array, /) -> bool:
+        """True if the program has read the number that an array of one element ended at."""

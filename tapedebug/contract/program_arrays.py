@@ -1,0 +1,38 @@
+"""Capabilities: the arrays of the program, and the objects that its variables hold for them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tapedebug.contract.program import Array
+
+
+class ProgramArrays(Protocol):
+    """The objects that the program's variables hold for arrays of the tape."""
+
+    @property
+    def kind(self) -> type:
+        """Their class."""
+
+    def array_of(self, found: Any, /) -> Array:
+        """Return the array that such an object is."""
+
+
+class ArrayOrigins(Protocol):
+    """Facts about arrays of the tape that do not show in its operations."""
+
+    def given(self, array: Array, /) -> bool:
+        """True if it was created with values that differ, and first used by this tape."""
+
+    def used_elsewhere(self, array: Array, /) -> bool:
+        """True if another live tape uses what it holds."""
+
+    def retains_gradient(self, array: Array, /) -> bool:
+        """True if it keeps its adjoint on purpose."""
+
+
+class LiveArrays(Protocol):
+    """The arrays of the program, which may be made to hold what they held at another time."""
+
+    def check(self, what: str, /) -> None:
+        """Raise a `TapeError` that begins with `what` if arrays hold other values than those of now."""

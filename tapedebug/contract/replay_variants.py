@@ -1,0 +1,107 @@
+"""Capabilities: replays in float64, with tangents, of one operation, or with other adjoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from tapedebug.contract.program import A, Array, Operation, RecordedTape, Replay, Values
+
+
+class Float64(Protocol):
+    """The same program in float64. It is a property of the whole tape."""
+
+    def obstacle(self) -> str:
+        """Return why a float64 replay is not possible or not entirely float64; empty if it is."""
+
+
+class Tangents(Protocol):
+    """Forward-mode derivatives: replays have `push` and `tangent`, see `TangentReplay`."""
+
+    def tangent_replay(self, *, float64: bool = False) -> TangentReplay:
+        """Return a new replay that can push tangents."""
+
+
+class TangentReplay(Replay, Protocol):
+    """A replay that runs forward with tangents."""
+
+    lost: list[str]
+    """Operations without a tangent that a tangent reached in the last `push`; what comes out is unknown."""
+
+    def push(
+        self,
+        tangents: Mapping[A, Values] | None,
+        start: int = 0,
+        stop: int | None = None,
+        on_operation: Callable[[Operation], Any] | None = None,
+        detached: bool = False,
+    ) -> TangentReplay:
+        """Run the operations `start … stop-1` with tangents; None goes on with those of the last call."""
+
+    def tangent(self, array: Array, /) -> Values:
+        """Return a copy of the tangent of an array now."""
+
+
+class NoTangents(Protocol):
+    """An operation that a tangent does not pass: what comes out of it has an unknown tangent."""
+
+    def reason(self) -> str:
+        """Return why, as a clause: `record 3 is a Python operation without jvp (solve)`."""
+
+
+class Irreplayable(Protocol):
+    """An operation that has no forward, such as the closure of a `record_func`."""
+
+    def reason(self) -> str:
+        """Return why it cannot be run again, as a clause: `record 3 is a custom function (clip), …`."""
+
+
+class SingleReplay(Protocol):
+    """An operation that can be replayed alone, without those before it."""
+
+    def new_replay(self, args: Sequence[Any] | None = None, /, *, float64: bool = False) -> Replay:
+        """Return a replay of this operation only, which has not run.
+
+        Args:
+            args: Arrays and values in place of `Operation.args`; arrays hold what it starts from.
+            float64: Compute in float64; raises if that is not possible.
+        """
+
+
+class StaleReads(Protocol):
+    """Reverse passes in which some adjoints read other values than their operations had."""
+
+    def new_replay(self) -> Replay:
+        """Return a new replay that `see` can be used with."""
+
+    def see(
+        self, replay: Replay, now: Collection[tuple[int, int]], left: Collection[tuple[int, int]], /
+    ) -> None:
+        """Set what the next reverse passes read, by (operation, parameter).
+
+        Args:
+            replay: One of `new_replay` that has run forward.
+            now: These read what memory holds at the end of the forward pass.
+            left: These read what the operation itself left in the array. All others read what they had.
+        """
+
+
+class Rerecording(Protocol):
+    """The same operations once more, on a private tape, with other adjoints."""
+
+    def rerecorded(
+        self, revived: Callable[[Any], frozenset[int]], stop: int | None = None, /
+    ) -> RecordedTape:
+        """Return a tape of the same operations, of which some arrays have a gradient that they did not have.
+
+        Args:
+            revived: Gives the parameters of an operation that are such arrays.
+            stop: The number of operations; by default all.
+        """
+
+
+class Confinement(Protocol):
+    """The range of indices that operations use."""
+
+    def is_confined(self) -> bool:
+        """True if no operation can reach out of the memory of a replay, whatever values it is given."""
