@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 STATIC = ROOT / "tapedebug" / "static"
 

@@ -10,7 +10,7 @@ import pytest
 
 from scripts import check
 from scripts.near_tests import ImportGraph, near_tests
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 FILES = {
     "tapedebug/__init__.py": """

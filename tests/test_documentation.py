@@ -10,7 +10,7 @@ import pytest
 
 from scripts import finding_pages
 from tapedebug.cli import main
-from tests._processes import ROOT, run_python
+from tests.processes import ROOT, run_python
 
 PAGES = [
     "docs/start/first-bug.md",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests._processes import PLAIN, ROOT, modules_after
+from tests.processes import PLAIN, ROOT, modules_after
 
 HEAVY = {
     "numba",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from scripts import check_packages
-from tests._processes import ROOT
+from tests.processes import ROOT
 from tests.test_repository import tracked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

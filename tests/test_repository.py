@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 STRIP = ROOT / "scripts" / "strip_notebook.py"
 

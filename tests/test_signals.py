@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
@@ -26,7 +26,7 @@ def with_sigint_ignored(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_suite_hears_it() -> None:
-    one = "tests/autograd/test_untouched.py::test_ctrl_c_waits_until_everything_is_put_back"
+    one = "tests/autograd/test_isolation.py::test_ctrl_c_waits_until_everything_is_put_back"
     done = with_sigint_ignored("-m", "pytest", "-q", "-p", "no:cacheprovider", one)
     assert (done.returncode, done.stdout.splitlines()[-1].partition(" in ")[0]) == (0, "1 passed"), (
         done.stdout

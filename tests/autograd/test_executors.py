@@ -18,8 +18,8 @@ import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck_tape
 from tapedebug.autograd.subjects import pickling
 from tapedebug.runtime.state import state
-from tests._processes import ROOT
 from tests.autograd import kernels as k
+from tests.processes import ROOT
 
 QUIET: dict[str, Any] = {"show_summary": False, "raise_exception": False, "progress": False}
 FACTOR = 3.0

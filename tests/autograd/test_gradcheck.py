@@ -13,8 +13,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck, jacobian
-from tests._processes import ROOT
 from tests.autograd import kernels as k
+from tests.processes import ROOT
 
 
 def check(kernel: Any, values: Any, **options: Any) -> GradcheckResult:

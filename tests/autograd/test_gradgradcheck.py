@@ -10,8 +10,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck, gradgradcheck
-from tests._processes import ROOT
 from tests.autograd import kernels as k
+from tests.processes import ROOT
 
 QUIET: dict[str, Any] = {"show_summary": False, "raise_exception": False}
 

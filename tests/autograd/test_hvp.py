@@ -8,10 +8,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import hvp, hvp_check
-from tests._processes import ROOT
 from tests.autograd import kernels as k
 from tests.autograd.test_jvp import MODES, ping_pong
 from tests.autograd.test_random_tapes import record
+from tests.processes import ROOT
 from tests.runtime.test_shared_memory import CASES, SEEDS, multiplied
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck, gradcheck_tape
-from tests._processes import ROOT
 from tests.autograd import kernels as k
+from tests.processes import ROOT
 
 HALF = 0.5
 TABLE = (1.5, 2.5)

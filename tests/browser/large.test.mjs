@@ -15,7 +15,7 @@ import { ROOT, screenshot, startBrowser } from "./harness.mjs";
 const WRITE = `
 import sys
 from tapedebug.report import report
-from tests._large import make_large
+from tests.large_tapes import make_large
 report(make_large(100_000, 200), sys.argv[1])
 `;
 

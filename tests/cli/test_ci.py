@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tapedebug.cli import main, parser
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 WORKFLOW = ROOT / "docs" / "examples" / "gradients.yml"
 PAGE = ROOT / "docs" / "command-line.md"

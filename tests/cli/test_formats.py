@@ -15,8 +15,8 @@ from tapedebug.diagnose.rule_table import RULES
 from tapedebug.formats import LEVELS, Run, fails, junit, sarif
 from tapedebug.formats.sarif import TITLES, WRONG
 from tapedebug.trace import Coverage, Finding, Location, TapeInfo, Trace
-from tests._processes import ROOT
 from tests.cli.test_run import HEAD
+from tests.processes import ROOT
 
 JSON_SCHEMA = json.loads((ROOT / "docs" / "_static" / "tapedebug-run.schema.json").read_text("utf-8"))
 

@@ -14,8 +14,8 @@ import pytest
 
 from tapedebug.cli import main
 from tapedebug.diagnose.formatting import wants_colour
-from tests._processes import ROOT
 from tests.cli.test_run import HEAD, command
+from tests.processes import ROOT
 
 
 def write_notebook(path: Path, *cells: str, language: str = "python") -> None:

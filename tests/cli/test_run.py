@@ -18,7 +18,7 @@ from tapedebug._tape_retention import TapeRetention
 from tapedebug.cli import main
 from tapedebug.diagnose import Diagnosis, diagnose
 from tapedebug.trace import load_trace
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 
 @wp.kernel

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tapedebug as wp
-from tests.compiler.both_ways import WIDTHS, set_width
+from tests.compiler.simd_comparison import WIDTHS, set_width
 
 _compiled: dict[tuple[wp.Kernel, int], dict[Any, Any]] = {}
 """What kernels of modules were compiled to, by the width of vectors."""

@@ -33,12 +33,12 @@ from unittest.mock import patch
 import numpy as np
 
 from tapedebug.compiler import pipeline
-from tests.compiler import chunks, programs
-from tests.compiler.both_ways import SIZES as SIZES_IN_LANES
-from tests.compiler.both_ways import WIDTHS, compare, scalar_functions
+from tests.compiler import parallel_comparison, programs
 from tests.compiler.generator import program
 from tests.compiler.harness import laid_out
 from tests.compiler.program_values import Unsure
+from tests.compiler.simd_comparison import SIZES as SIZES_IN_LANES
+from tests.compiler.simd_comparison import WIDTHS, compare, scalar_functions
 from tests.compiler.test_generated import FOUND, MODES, IllConditioned, Trial, arguments
 from tests.runtime.guards import Blocks
 
@@ -96,8 +96,8 @@ def both_ways(kernel: Any, seed: int) -> None:
 def in_chunks(kernel: Any, seed: int) -> None:
     """Run a kernel in chunks on several threads, and thread by thread."""
     n = 256 + seed % 200
-    with chunks.always_cut(), Blocks():
-        chunks.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
+    with parallel_comparison.always_cut(), Blocks():
+        parallel_comparison.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ import numpy as np
 import tapedebug as wp
 from tapedebug.autograd import jvp
 from tapedebug.runtime.memory import buffer as buffers
-from tests.compiler import chunks
+from tests.compiler import parallel_comparison
 from tests.compiler.program_kernels import PARAMETERS, ROWS, kernel
 from tests.compiler.program_values import Array, Library, Number, Operations, Structs, Unsure, Vector, plain
 from tests.runtime.guards import Blocks
@@ -436,7 +436,7 @@ def run(spec: Program) -> Result:
     found = modules(spec)
     wp.config.lanes, wp.config.num_threads = spec["lanes"], spec["threads"]
     try:
-        with chunks.always_cut(), guarded() as blocks:
+        with parallel_comparison.always_cut(), guarded() as blocks:
             wp.config.num_threads = spec["threads"]
             result = _Run(spec, found[""], found, blocks).result()
     finally:

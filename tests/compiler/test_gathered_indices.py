@@ -10,8 +10,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.llvm.simd import vectorize
-from tests.compiler.both_ways import compare, is_in_lanes, results, scalar_functions
 from tests.compiler.harness import twin
+from tests.compiler.simd_comparison import compare, is_in_lanes, results, scalar_functions
 
 Floats = wp.array(dtype=float)
 Vectors = wp.array(dtype=wp.vec3)

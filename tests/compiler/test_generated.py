@@ -21,7 +21,7 @@ from tests.compiler.generator import COLUMNS, program
 from tests.compiler.generator_custom import with_own_functions
 from tests.compiler.harness import run, twin
 from tests.compiler.reference import reference
-from tests.compiler.second import Second
+from tests.compiler.second_order import Second
 
 THREADS = 4
 FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-generated-")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests._processes import run_python
 from tests.compiler.harness import check_gradient, run
+from tests.processes import run_python
 
 RNG = np.random.default_rng(1)
 EVERY = np.arange(65536, dtype=np.uint16).view(np.float16)

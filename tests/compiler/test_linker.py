@@ -13,7 +13,7 @@ import tapedebug as wp
 from tapedebug.compiler import linker, objects
 from tapedebug.compiler.effects import differentiable
 from tapedebug.compiler.llvm.machine import object_code
-from tests._processes import PLAIN
+from tests.processes import PLAIN
 
 pytestmark = pytest.mark.skipif(not PLAIN, reason="LLVM links all object code of this platform")
 

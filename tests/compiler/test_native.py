@@ -14,8 +14,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.native import build
-from tests._processes import run_python
 from tests.compiler.harness import check_gradient, run, twin
+from tests.processes import run_python
 
 NONE = shutil.which("cc") is None and shutil.which("gcc") is None and shutil.which("clang") is None
 pytestmark = pytest.mark.skipif(NONE, reason="there is no C compiler")

@@ -17,8 +17,8 @@ from numba import njit
 import tapedebug as wp
 from tapedebug.compiler import backend
 from tapedebug.compiler.variant import Variant
-from tests._processes import run_python
 from tests.compiler.harness import check_gradient, run, twin
+from tests.processes import run_python
 
 
 @njit

@@ -14,7 +14,7 @@ from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.verify import InvalidIR, verify
 from tapedebug.lang import types as t
 from tests.compiler.harness import run
-from tests.compiler.test_needs import spring
+from tests.compiler.test_needed_values import spring
 
 SPAN = Span("file.py", 1, 0, 1, 4, "k", "text")
 X, Y = 0, 1

@@ -13,9 +13,17 @@ import pytest
 import tapedebug as wp
 from tapedebug.compiler.llvm.simd import vectorize as translator
 from tapedebug.compiler.variant import Variant
-from tests.compiler.both_ways import SIZES, WIDTHS, compare, is_in_lanes, results, scalar_functions, set_width
 from tests.compiler.generator import program
 from tests.compiler.harness import run, twin
+from tests.compiler.simd_comparison import (
+    SIZES,
+    WIDTHS,
+    compare,
+    is_in_lanes,
+    results,
+    scalar_functions,
+    set_width,
+)
 from tests.compiler.test_generated import arguments, load
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tests.compiler.harness import run
-from tests.compiler.second import Second
+from tests.compiler.second_order import Second
 from tests.compiler.test_control_flow import KERNELS
 
 

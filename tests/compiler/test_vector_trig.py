@@ -12,8 +12,8 @@ import tapedebug as wp
 from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.llvm.simd.vector_calls import Vectors
 from tapedebug.lang.rules._vector_functions import LARGEST, sine
-from tests.compiler.both_ways import scalar_functions
 from tests.compiler.harness import run
+from tests.compiler.simd_comparison import scalar_functions
 
 
 @pytest.fixture(autouse=True)

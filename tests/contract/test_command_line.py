@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapedebug.cli import main
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 PROGRAM = """
 import sys

@@ -10,7 +10,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.optim import SGD, Adam
-from tests.diagnose.looping import Fit, N, alarms, descend, drag, found, line_of, misfit
+from tests.diagnose.training_loop import Fit, N, alarms, descend, drag, found, line_of, misfit
 
 
 def by_optimiser(fit: Fit) -> None:

@@ -19,7 +19,7 @@ from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.diagnose import Diagnosis, blame, rule_table
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.trace import Coverage, Finding, Trace
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 N = 400
 

@@ -18,8 +18,8 @@ import tapedebug as wp
 from tapedebug._config import is_debugging
 from tapedebug._tape_observers import observers
 from tapedebug.runtime.state import state
-from tests._processes import ROOT
-from tests._sweeps import cases
+from tests.processes import ROOT
+from tests.sweeps import cases
 
 sys.path.insert(0, str(ROOT / "notebooks"))
 import net as example

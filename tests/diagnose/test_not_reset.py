@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.diagnose import looping
-from tests.diagnose.looping import N, alarms, descend, drag, found, line_of, misfit
+from tests.diagnose import training_loop
+from tests.diagnose.training_loop import N, alarms, descend, drag, found, line_of, misfit
 
 
 @wp.kernel
@@ -57,11 +57,11 @@ def test_the_same_loss_counted_twice_is_told_with_all_numbers() -> None:
     tape = sums.record()
     assert sums.loss.numpy()[0] == pytest.approx(2 * once)
     (finding,) = found(tape, "not-reset")
-    line = line_of("wp.atomic_add(loss, 0, (y[i] - t[i])", looping.__file__)
+    line = line_of("wp.atomic_add(loss, 0, (y[i] - t[i])", training_loop.__file__)
     assert finding.message == (
         f"loss held {once:.3g} when the recording began: an earlier recording of the same launches had left "
-        f"it there. Launch 1 (misfit) adds to it at looping.py:{line}: loss ends at {2 * once:.3g}, and this "
-        f"recording alone gives {once:.3g}."
+        f"it there. Launch 1 (misfit) adds to it at training_loop.py:{line}: loss ends at {2 * once:.3g}, "
+        f"and this recording alone gives {once:.3g}."
     )
     assert (finding.severity, finding.arrays, finding.launches) == ("warning", ["loss"], [1])
     assert finding.call_site.line == line_of("inputs=[y, t], outputs=[loss]", __file__)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.diagnose.looping import alarms, found, line_of
+from tests.diagnose.training_loop import alarms, found, line_of
 
 N = 20
 

@@ -17,7 +17,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.trace import load_trace
-from tests.diagnose.looping import alarms, found, line_of
+from tests.diagnose.training_loop import alarms, found, line_of
 
 N = 4
 SEED = np.array([1.0, -2.0, 0.5, 3.0], np.float32)

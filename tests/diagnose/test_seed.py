@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.diagnose.gradient_pattern import factor_words, find_pattern
-from tests.diagnose.looping import Fit, N, alarms, drag, found, line_of, misfit
+from tests.diagnose.training_loop import Fit, N, alarms, drag, found, line_of, misfit
 
 
 @wp.kernel

@@ -10,7 +10,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.optim import SGD, Adam
-from tests.diagnose.looping import Fit, N, alarms, descend, found, line_of
+from tests.diagnose.training_loop import Fit, N, alarms, descend, found, line_of
 
 
 def test_a_step_before_backward_takes_zeros_first() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.optim import SGD
-from tests.diagnose.looping import Fit, N, alarms, descend, drag, found, line_of, misfit, noise
+from tests.diagnose.training_loop import Fit, N, alarms, descend, drag, found, line_of, misfit, noise
 
 
 def through_numpy(fit: Fit) -> None:
@@ -116,8 +116,8 @@ def test_the_whole_message() -> None:
     assert finding.message == (
         "x was written over after the tape had recorded and before backward, by assign at "
         f"test_stale_value.py:{written}, which is not on the tape. The adjoint of launch 0 (drag) needs the "
-        f"values that it read at looping.py:{read}: 8 of 8 elements changed value, by up to 0.5. The reverse "
-        "pass sees the new ones: that puts the gradient of w off by 47 %."
+        f"values that it read at training_loop.py:{read}: 8 of 8 elements changed value, by up to 0.5. The "
+        "reverse pass sees the new ones: that puts the gradient of w off by 47 %."
     )
     assert finding.call_site.line == written
     evidence = finding.evidence

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.diagnose.looping import line_of
+from tests.diagnose.training_loop import line_of
 
 N, STEPS, WINDOWS = 6, 5, 3
 

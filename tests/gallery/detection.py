@@ -20,8 +20,8 @@ import numpy as np
 import tapedebug as wp
 from tapedebug.autograd import assert_gradients, gradcheck
 from tapedebug.autograd.assertions import GradientAssertionError
-from tests._processes import ROOT
 from tests.gallery.entry import HERE
+from tests.processes import ROOT
 
 ERRORS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 SIZES = (16, 400, 10_000)

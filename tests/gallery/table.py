@@ -11,10 +11,10 @@ from typing import Any
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck
-from tests._processes import ROOT
 from tests.gallery import peers
 from tests.gallery.entry import HERE, Picture, pictures
 from tests.gallery.injection import FLAT, SMOOTH, TOLERANCES, places
+from tests.processes import ROOT
 
 PAGE = ROOT / "docs" / "gallery.md"
 TEXT = HERE / "page.md"

@@ -44,7 +44,7 @@ def test_no_operation_is_left_out() -> None:
     assert len(SMOOTH) + len(FLAT) == len(SUBJECTS)
     left_out = set(RULES) - {subject.name for subject in SUBJECTS if subject.is_rule}
     assert left_out <= cases.INTEGER_ONLY | cases.INTERNAL
-    # No program calls the rules that decompositions are made of: `test_repeated_values` checks these.
+    # No program calls the rules that decompositions are made of; `test_repeated_singular_values` has those.
     assert not any(RULES[name].differentiable for name in left_out - cases.INTERNAL)
 
 

@@ -9,8 +9,8 @@ from tapedebug.notebook import _comm
 from tapedebug.panel import panel_source
 from tapedebug.panel.execution_lock import execution_lock
 from tapedebug.panel.panel_source import tape_row
-from tests.notebook.conftest import square, total
 from tests.trace.unpacked import unpacked
+from tests.wrong_tape import square, total
 
 
 class Channel:
@@ -77,7 +77,7 @@ def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wron
     assert [row["tape"] for row in answer["tapes"]] == sorted(rows, reverse=True)
     row = rows[tape.id]
     place = row.pop("madeAt")
-    assert place.endswith("conftest.py:" + place.rpartition(":")[2])
+    assert place.endswith("wrong_tape.py:" + place.rpartition(":")[2])
     assert row == {
         "tape": tape.id,
         "name": "",

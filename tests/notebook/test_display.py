@@ -8,7 +8,7 @@ import tapedebug as wp
 from tapedebug.notebook import display, mimebundle
 from tapedebug.panel.panel_source import subject_of
 from tapedebug.trace import trace_from_json
-from tests.notebook._traces import net_trace
+from tests.notebook.net_trace import net_trace
 from tests.trace.unpacked import unsealed
 
 

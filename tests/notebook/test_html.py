@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 
 from tapedebug.notebook._html import MOST_FINDINGS, trace_html
-from tests.notebook._traces import net_trace
+from tests.notebook.net_trace import net_trace
 
 
 class Reader(HTMLParser):

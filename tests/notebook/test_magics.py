@@ -1,14 +1,14 @@
 """The magics, through IPython itself."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 import tapedebug as wp
 from tapedebug.diagnose import Diagnosis
 from tapedebug.runtime.tape.record import site_span
-from tests.diagnose.looping import line_of
+from tests import wrong_tape
+from tests.diagnose.training_loop import line_of
 
 CELL = """\
 x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
@@ -404,12 +404,12 @@ def test_a_loss_that_a_cell_does_not_reset_is_a_finding_when_it_runs_again(shell
     for _ in range(6):
         run(shell, "%%tape --no-panel --loss loss --name tape\n" + LAUNCHES)
     (finding,) = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False).findings
-    line = line_of("wp.atomic_add(loss, 0, y[i])", str(Path(__file__).with_name("conftest.py")))
+    line = line_of("wp.atomic_add(loss, 0, y[i])", wrong_tape.__file__)
     assert (finding.rule, finding.severity, finding.location.line) == ("not-reset", "warning", line)
     loss = finding.arrays[0]
     assert finding.message == (
         f"{loss} held 84 when the recording began: an earlier recording of the same launches had left it "
-        f"there. Launch 1 (total) adds to it at conftest.py:{line}: {loss} ends at 98, and this recording "
+        f"there. Launch 1 (total) adds to it at wrong_tape.py:{line}: {loss} ends at 98, and this recording "
         "alone gives 14."
     )
     assert finding.fix == f"put {loss}.zero_() into the cell, before its launches"
@@ -436,11 +436,11 @@ def test_inputs_that_the_cell_itself_overwrites_are_told_when_it_runs_again(shel
     run(shell, cell)
     (finding,) = told()
     x = finding.arrays[0]
-    line = line_of("y[i] = x[i] * x[i]", str(Path(__file__).with_name("conftest.py")))
+    line = line_of("y[i] = x[i] * x[i]", wrong_tape.__file__)
     assert finding.severity == "info"
     assert finding.message == (
         f"{x} held what an earlier recording of the same launches had left there when the recording began. "
-        f"Launch 3 (square) writes it at conftest.py:{line}, so each run of the cell starts from other "
+        f"Launch 3 (square) writes it at wrong_tape.py:{line}, so each run of the cell starts from other "
         f"values: this one changes {x} by up to 4.3e+07."
     )
     assert finding.fix == (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 pytest.importorskip("marimo")
 

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 
 def words(page: str) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import end_to_end, gradcheck, hvp_check, jacobian
-from tests.notebook.conftest import square, total
 from tests.notebook.test_html import read
+from tests.wrong_tape import square, total
 
 EVIL = "</style><img src=x onerror=alert(1)>"
 

@@ -9,7 +9,7 @@ import traitlets
 
 import tapedebug as wp
 from tapedebug.notebook import _open_panels, latest_panel
-from tests.notebook.conftest import square, total
+from tests.wrong_tape import square, total
 
 WHOLE = [None, "x", "loss"]
 

@@ -11,8 +11,8 @@ import llvmlite.binding  # noqa: F401  pytester forgets what its runs import; ou
 import pytest
 
 import tapedebug as wp
-from tests._processes import ROOT
 from tests.autograd import kernels as k
+from tests.processes import ROOT
 from tests.test_documentation import blocks
 
 pytest_plugins = ["pytester"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.runtime.aliases import Program
+from tests.runtime.alias_programs import Program
 from tests.runtime.kernels import cube_in_place, move, scale, square, total
 
 N = 12

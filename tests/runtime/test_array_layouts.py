@@ -17,7 +17,7 @@ import tapedebug as wp
 from tapedebug.autograd import hvp, jvp
 from tapedebug.runtime.memory.alias_spans import runs
 from tapedebug.runtime.parallel import partition
-from tests.compiler import chunks
+from tests.compiler import parallel_comparison
 from tests.runtime.guards import Blocks, Guarded
 
 SIZES = (1, 7, 255, 256, 257, 30_000)
@@ -26,7 +26,7 @@ WAYS = list(itertools.product((True, False), (1, 2)))
 
 @pytest.fixture(autouse=True)
 def _settings() -> Iterator[None]:
-    with chunks.always_cut(), Blocks():
+    with parallel_comparison.always_cut(), Blocks():
         yield
     wp.config.lanes = True
 

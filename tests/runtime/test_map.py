@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import gradcheck_tape
-from tests._processes import run_python
+from tests.processes import run_python
 
 SCALE = 3.0
 

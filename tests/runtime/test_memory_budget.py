@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.runtime.aliases import Program, gradient_of, grow, numbers
+from tests.runtime.alias_programs import Program, gradient_of, grow, numbers
 from tests.runtime.kernels import cube_in_place, square, total
 
 

@@ -11,9 +11,9 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.runtime.parallel import parallel_entry, partition
-from tests.compiler import chunks
-from tests.compiler.chunks import THREADS
+from tests.compiler import parallel_comparison
 from tests.compiler.generator import program
+from tests.compiler.parallel_comparison import THREADS
 from tests.compiler.test_generated import arguments, load
 from tests.runtime.parallel_kernels import (
     CASES,
@@ -33,7 +33,7 @@ from tests.runtime.parallel_kernels import (
 
 @pytest.fixture(autouse=True)
 def _settings() -> Iterator[None]:
-    with chunks.always_cut():
+    with parallel_comparison.always_cut():
         yield
     wp.config.lanes = True
 
@@ -260,7 +260,7 @@ def test_rows_that_are_one_row_run_in_order():
 @pytest.mark.parametrize("seed", range(24))
 def test_random_kernels(seed):
     kernel, n = load(program(seed, (6, 9, 12)[seed % 3])), 400
-    chunks.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
+    parallel_comparison.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
 
 
 def test_replays_and_tangents_are_cut_alike():

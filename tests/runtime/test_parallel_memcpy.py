@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.runtime.parallel import parallel_memcpy, thread_pool
-from tests.compiler import chunks
+from tests.compiler import parallel_comparison
 
 PART = 1 << 12
 
@@ -32,7 +32,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _settings() -> object:
-    with chunks.always_cut():
+    with parallel_comparison.always_cut():
         yield
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests._processes import run_python
+from tests.processes import run_python
 from tests.runtime.kernels import square
 
 

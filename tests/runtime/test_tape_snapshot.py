@@ -10,7 +10,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.runtime.state import state
-from tests.runtime.aliases import Program
+from tests.runtime.alias_programs import Program
 from tests.runtime.kernels import cube_in_place, square, total
 
 

@@ -20,13 +20,13 @@ import pytest
 import tapedebug as wp
 from tapedebug.compiler import work_queue
 from tapedebug.runtime.parallel import thread_pool
-from tests.compiler import chunks
+from tests.compiler import parallel_comparison
 from tests.runtime.parallel_kernels import CASES, Floats, N, arrays_of, passes, uniform
 
 
 @pytest.fixture(autouse=True)
 def _settings() -> Iterator[None]:
-    with chunks.always_cut():
+    with parallel_comparison.always_cut():
         yield
 
 
@@ -65,7 +65,7 @@ def forked() -> int:
     """Launch, fork as if another thread were in a launch, and launch in the child; gives its exit code."""
     kernel, dim, args = CASES["net"]
     wp.config.num_threads = 2
-    with chunks.always_cut():
+    with parallel_comparison.always_cut():
         expected = [a.tobytes() for a in passes(kernel, dim, args)]
         assert thread_pool.pool.helpers
         with thread_pool.pool.busy:

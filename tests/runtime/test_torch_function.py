@@ -7,7 +7,7 @@ import re
 import pytest
 
 import tapedebug as wp
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 torch = pytest.importorskip("torch")
 

@@ -24,8 +24,8 @@ from tapedebug.autograd import (
     jacobian_fd,
     jacobian_plot,
 )
-from tests._processes import ROOT
 from tests.autograd import kernels as k
+from tests.processes import ROOT
 from tests.seeds.arguments import REQUIRED, TABLE, Function, Row
 
 PAGE = ROOT / "docs" / "arguments.md"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests._processes import ROOT
+from tests.processes import ROOT
 from tests.seeds import independent
 from tests.seeds.table import EXAMPLES, WRONG, Example
 

@@ -12,7 +12,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.optim import SGD
 from tapedebug.runtime.tape.gradient_history import KEPT
-from tests.diagnose.looping import Fit, N, descend
+from tests.diagnose.training_loop import Fit, N, descend
 
 
 def told(tape: Any) -> list[tuple[str, str, str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests._sweeps import cases
+from tests.sweeps import cases
 from tests.trace.fuzz_files import damaged, fuzz, limited
 
 COUNT = cases(full=2500, sample=500)

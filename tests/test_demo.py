@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests._processes import ROOT
+from tests.processes import ROOT
 from tests.report.pages import Page
 
 

@@ -16,7 +16,7 @@ import tapedebug as wp
 from tapedebug.trace import Trace, pack, packing, seal, trace_from_json
 from tapedebug.trace._columns import ColumnWriter
 from tapedebug.trace.packing import Packed, seal_columns
-from tests._large import make_large, record_large
+from tests.large_tapes import make_large, record_large
 from tests.trace.make_fixtures import FOLDER
 from tests.trace.unpacked import _numbers, unpacked, unsealed
 

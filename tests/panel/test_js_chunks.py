@@ -10,7 +10,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.panel import js_chunks
 from tapedebug.panel.queries import answer
-from tests._processes import ROOT
+from tests.processes import ROOT
 
 VIEWS = ROOT / "js" / "src" / "views"
 CHUNKS = sorted(path.parent.name for path in VIEWS.glob("*/chunk.ts"))

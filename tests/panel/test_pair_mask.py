@@ -6,11 +6,11 @@ from tapedebug import GradcheckError
 from tapedebug.panel.pair_mask import check_mask
 from tapedebug.panel.panel_source import default_mask
 from tapedebug.trace import trace_from_json
-from tests.notebook import _traces
+from tests.notebook.net_trace import net_trace as recorded_net
 
 
 def net_trace():
-    return trace_from_json(_traces.net_trace())
+    return trace_from_json(recorded_net())
 
 
 def test_tuples_become_lists_and_repetitions_go():

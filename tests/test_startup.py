@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests._processes import PLAIN, run_python
+from tests.processes import PLAIN, run_python
 
 SCRIPT = """
 import linecache

@@ -16,8 +16,8 @@ import tapedebug as wp
 from tapedebug.compiler import backend, objects, pipeline
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types as t
-from tests._processes import ROOT
 from tests.compiler.harness import run, twin
+from tests.processes import ROOT
 
 WIDTHS = (512, 256, 128)
 SIZES = (37, 16, 5, 64, 33)

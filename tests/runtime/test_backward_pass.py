@@ -15,7 +15,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.runtime.memory.buffer import ZERO
 from tapedebug.runtime.reverse import backward_pass
 from tests.runtime.kernels import move, scale, square, square_without_adjoint, total
-from tests.test_net import net as net
+from tests.test_demo import net as net
 
 
 @wp.kernel

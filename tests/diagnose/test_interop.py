@@ -206,9 +206,10 @@ def test_both_lines_are_told() -> None:
     left, back = line_of("mixed = matrix @ y.numpy()"), line_of("return wp.array(np.asarray(values,")
     assert finding.message == (
         f"the gradient of x is exactly 0: y, which launch 0 (square) writes, left the tape at "
-        f"test_border.py:{left} (numpy), and came back as m at test_border.py:{back} (array), which launch 1 "
-        "(square) reads. The code computes m from what was read. No gradient follows through NumPy. The loss "
-        f"does depend on that: perturbing m by 0.1% moves the loss by {finding.evidence['loss_moves']:.3g}."
+        f"test_interop.py:{left} (numpy), and came back as m at test_interop.py:{back} (array), which "
+        "launch 1 (square) reads. The code computes m from what was read. No gradient follows through NumPy. "
+        "The loss does depend on that: perturbing m by 0.1% moves the loss by "
+        f"{finding.evidence['loss_moves']:.3g}."
     )
     assert finding.fix == "compute m from y in a kernel"
 
@@ -228,8 +229,8 @@ def test_a_number_that_a_launch_is_given() -> None:
     left, back = line_of("size = float(np.linalg"), line_of("inputs=[w, 1.0 / size]")
     assert finding.message.startswith(
         f"the gradient of x misses what flows through factor: y, which launch 0 (square) writes, left the "
-        f"tape at test_border.py:{left} (numpy), and came back as the number factor that launch 1 (scaled) "
-        f"is given at test_border.py:{back}. The code computes factor from what was read."
+        f"tape at test_interop.py:{left} (numpy), and came back as the number factor that launch 1 (scaled) "
+        f"is given at test_interop.py:{back}. The code computes factor from what was read."
     )
     moved = 1e-3 * 21.0 / np.linalg.norm(np.square(VALUES) + 0.1 * np.array(VALUES))
     assert finding.evidence["loss_moves"] == pytest.approx(moved, rel=1e-2)
@@ -353,8 +354,8 @@ def test_a_constant_without_gradient_is_a_note() -> None:
     )
     (note,) = [note for note in diagnosis.coverage.notes if "left the tape" in note]
     assert note == (
-        f"y left the tape at test_border.py:{left} (numpy), and m came in at test_border.py:{back} (array): "
-        "the second follows from the first, and is a constant without requires_grad"
+        f"y left the tape at test_interop.py:{left} (numpy), and m came in at test_interop.py:{back} (array)"
+        ": the second follows from the first, and is a constant without requires_grad"
     )
 
 
@@ -473,7 +474,8 @@ def test_values_that_went_through_pytorch_are_found(name: str, values: Any, reco
     line = line_of("return wp.from_torch(function(wp.to_torch(y)), requires_grad=True)")
     assert finding.message.startswith(
         f"the gradient of x is exactly 0: y, which launch 0 (square) writes, left the tape at "
-        f"test_border.py:{line} (to_torch), and came back as m at test_border.py:{line} (from_torch), which "
+        f"test_interop.py:{line} (to_torch), and came back as m at test_interop.py:{line} (from_torch), "
+        "which "
     )
     assert "No gradient follows through PyTorch. The loss does depend on that" in finding.message
     assert finding.evidence["kind"] == "through PyTorch"
@@ -552,7 +554,7 @@ def test_parameters_of_a_model_that_get_no_gradient() -> None:
     line = line_of("m = wp.from_torch(made, requires_grad=True, **options)")
     assert (finding.rule, finding.severity, finding.call_site.line) == ("disconnected", "warning", line)
     assert finding.message == (
-        f"m came in at test_border.py:{line} (from_torch) as made, which PyTorch computes from 2 leaves of "
+        f"m came in at test_interop.py:{line} (from_torch) as made, which PyTorch computes from 2 leaves of "
         f"shape (6, 3) and (6,). Their gradient ends in m.grad (norm {norm:.3g}): their own grad is None."
     )
     assert finding.fix == (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.diagnose.looping import alarms, line_of
+from tests.diagnose.training_loop import alarms, line_of
 
 N, STEPS, WINDOWS = 5, 4, 3
 
@@ -150,7 +150,7 @@ def test_one_of_two_adjoints_is_missing(hand: Any, kept: str, dropped: str, coun
     handed = {edge["array"]: edge["handed"] for edge in finding.evidence["edges"]}
     assert list(handed.values()).count(True) == list(handed.values()).count(False) == 1
     here = line_of("tape.backward(grads=hand(x_end", __file__)
-    assert f" at test_windows.py:{here} begins with the adjoint of " in finding.message
+    assert f" at test_truncated_windows.py:{here} begins with the adjoint of " in finding.message
     assert handed[finding.arrays[0]] is False
     assert "as in backward(grads={" in finding.fix
 
@@ -194,11 +194,11 @@ def test_a_zero_of_everything_between_frames_drops_the_state() -> None:
     assert (finding.severity, finding.evidence["recorded_again"]) == ("error", False)
     assert (
         "No gradient flows back from tape to tape: that of x was zeroed at "
-        f"test_windows.py:{place} before the pass of " in finding.message
+        f"test_truncated_windows.py:{place} before the pass of " in finding.message
     )
     assert finding.fix == (
-        f"zero the gradient of self.k alone, not that of the state at test_windows.py:{place}; where it is "
-        "truncated on purpose, call x.grad.zero_() there"
+        f"zero the gradient of self.k alone, not that of the state at test_truncated_windows.py:{place}; "
+        "where it is truncated on purpose, call x.grad.zero_() there"
     )
 
 
