@@ -399,14 +399,19 @@ class Replay(Protocol):
     on_outside: Callable[[Any], Any] | None
     """Called with an operation before which something outside the tape wrote, once that is loaded."""
 
-    def reset(self) -> Replay:
-        """Stand before the first operation again, with the values that the tape found."""
+    def reset(self, discard: bool = False) -> Replay:
+        """Stand before the first operation again, with the values that the tape found.
+
+        Args:
+            discard: Drop values that were set after the first operation and that nothing has used: without
+                it, that is an error.
+        """
 
     def set(self, array: Array, values: Values, /) -> None:
         """Replace the values of an array before the operation that runs next.
 
         Before the first operation the array is an input: it keeps these values through `forward(0)`, until
-        `reset`.
+        `reset`. Later values are for what runs next; until then `forward(0)` and `reset()` are errors.
         """
 
     def forward(

@@ -61,6 +61,7 @@ class OperationReplay:
         self.forward_only = False
         self.position = 0
         self._inputs: dict[Array, Values] = {}
+        self._unused: Array | None = None  # was set after the first operation, and nothing has run since
         self._needs: list[Needs] = []
         self._open: dict[Hashable, dict[tuple[int, int], _Need]] = {}
         self._loaded: tuple[dict[Hashable, dict[tuple[int, int], _Need]], ...] = ({}, {})
@@ -75,9 +76,19 @@ class OperationReplay:
 
     # -- memory -----------------------------------------------------------------------------------------
 
-    def reset(self) -> OperationReplay:
-        """Stand before the first operation again, with the values that the tape found."""
+    def reset(self, discard: bool = False) -> OperationReplay:
+        """Stand before the first operation again, with the values that the tape found.
+
+        Args:
+            discard: Drop values that were set after the first operation and that nothing has used.
+
+        Raises:
+            TapeError: There are such values, and `discard` is False.
+        """
+        if not discard:
+            self._refuse_unused("reset() drops them", f"to use these, go on with forward({self.position})")
         self._inputs.clear()
+        self._unused = None
         self._restart()
         return self
 
@@ -93,6 +104,8 @@ class OperationReplay:
         if self.position == 0:
             self._inputs.pop(array, None)  # the last one wins where inputs overlap
             self._inputs[array] = found.copy()
+        else:
+            self._unused = array
         self._preserve(array.region, array.start, array.stop)
         view[...] = found
 
@@ -139,6 +152,7 @@ class OperationReplay:
         return array
 
     def _restart(self) -> None:
+        self._refuse_unused("forward(0) starts over", f"else go on with forward({self.position})")
         self.position = 0
         self._needs.clear()
         self._open.clear()
@@ -147,6 +161,19 @@ class OperationReplay:
             self.memory.bytes[region][:] = widened(content) if region in self.wide else content
         for array, values in self._inputs.items():
             self.memory.view(array)[...] = values
+
+    def _refuse_unused(self, what: str, otherwise: str) -> None:
+        """Refuse to drop values that were set after the first operation, and that nothing has used.
+
+        Raises:
+            TapeError: There are some.
+        """
+        if self._unused is not None:
+            raise TapeError(
+                f"replay: the values that were set for an array of shape {self._unused.shape} before "
+                f"operation {self.position} would be lost: {what}",
+                hint=f"for an input, call reset(discard=True) before set(); {otherwise}",
+            )
 
     # -- forward ----------------------------------------------------------------------------------------
 
@@ -166,6 +193,8 @@ class OperationReplay:
                 f"replay: cannot run from operation {start}: the replay stands before {self.position}",
                 hint=f"start at {self.position}, or at 0",
             )
+        if start < last:
+            self._unused = None
         for index in range(start, last):
             if self.pulse is not None:
                 self.pulse()
@@ -237,6 +266,7 @@ class OperationReplay:
                 f"replay: cannot run backward from operation {first}: forward has run {self.position}",
                 hint="run forward further first",
             )
+        self._unused = None
         if seeds is not None:
             for content in self.adjoint.bytes.values():
                 content[:] = 0

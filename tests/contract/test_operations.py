@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tapedebug import contract
+from tapedebug import TapeError, contract
 from tapedebug.operations import Memory, Region
 from tapedebug.operations.adjoint_values import given_values, slope
 from tests.reference_engine import Tape, array, zeros
@@ -100,6 +100,19 @@ def test_inputs_and_operations_of_a_replay_can_be_changed():
     assert seen == [2, 3, 4]
     with pytest.raises(Exception, match="stands before 5"):
         replay.forward(3)
+
+
+def test_values_that_nothing_has_used_are_dropped_only_on_request():
+    tape, x, _, loss = layers()
+    replay = tape.new_replay().forward(0, 2)
+    replay.set(x, np.zeros(x.shape))
+    for restart in (replay.forward, replay.reset, replay.reset):
+        with pytest.raises(TapeError, match="before operation 2 would be lost"):
+            restart()
+    assert replay.reset(discard=True).forward().values(loss) == loss.values
+    replay.set(x, np.zeros(x.shape))
+    replay.backward({loss: np.ones(1)})  # uses them
+    assert replay.reset().forward().values(loss) == loss.values
 
 
 def test_reverse_passes_can_be_continued():

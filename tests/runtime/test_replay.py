@@ -349,9 +349,9 @@ def test_values_that_were_set_are_never_lost_without_a_word():
     assert str(told.value) == (
         f"replay: the values that were set for the array{x._facts()} before record 5 would be lost: "
         "forward(0) starts over\n"
-        "  = hint: for an input, call reset() before set(); else go on with forward(5)"
+        "  = hint: for an input, call reset(discard=True) before set(); else go on with forward(5)"
     )
-    shadow.reset()
+    shadow.reset(discard=True)
     shadow.set(x, [1.0, 1.0])  # an input, which stays
     assert shadow.forward().values(loss).tolist() == [2]
     assert shadow.forward().values(loss).tolist() == [2]

@@ -82,9 +82,9 @@ class StaleReplay:
     def on_outside(self, call: Callable[[Any], Any] | None) -> None:
         self._replay.on_outside = call
 
-    def reset(self) -> StaleReplay:
-        """Stand before the first operation again, with the values that the tape found."""
-        self._replay.reset()
+    def reset(self, discard: bool = False) -> StaleReplay:
+        """Stand before the first operation again; see `contract.Replay.reset`."""
+        self._replay.reset(discard)
         return self
 
     def set(self, array: Array, values: Values, /) -> None:

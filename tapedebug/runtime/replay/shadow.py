@@ -94,15 +94,17 @@ class Shadow(ShadowState):
 
     # -- running --------------------------------------------------------------------------------------
 
-    def reset(self) -> Self:
+    def reset(self, discard: bool = False) -> Self:
         """Stand before the first record again, with no inputs replaced but those before `fix_inputs`.
 
+        Args:
+            discard: Drop values that were set after the first record and that nothing has used.
+
         Raises:
-            TapeError: Values that were set after the first record would be lost unused. It is raised once: a
-                second call drops them.
+            TapeError: There are such values, and `discard` is False.
         """
-        if not self._refused:
-            self._refuse_unused("reset() drops them", "to drop these, call reset() again")
+        if not discard:
+            self._refuse_unused("reset() drops them", f"to use these, go on with forward({self.position})")
         for a, values in reversed(self._found.items()):  # latest first: they may overlap
             self._buffer(a).view(a)[...] = values
         self._found.clear()

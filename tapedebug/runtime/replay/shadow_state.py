@@ -43,7 +43,6 @@ class ShadowState:
         self._fixed: dict[array, Values] = {}
         self._found: dict[array, Values] = {}  # what was there before they were set
         self._unused: array | None = None  # was set after the first record, and nothing has run since
-        self._refused = False  # an error has said so
 
     def values(self, a: Array, /) -> Values:
         """Return a copy of the values of `a` now, of its shape plus the vector dimension.
@@ -57,9 +56,9 @@ class ShadowState:
     def set(self, a: Array, values: Any, /) -> None:
         """Replace the values of `a` as they are now, before the record that runs next.
 
-        Before the first record they are an input, which outlasts `forward(0)`, and which `reset` takes back.
-        Later ones are for what runs next, a record or a reverse pass: until then `forward(0)` and `reset` are
-        errors, because both would drop them.
+        Before the first record they are an input, which outlasts `forward(0)` and is dropped by `reset`.
+        Later ones are for what runs next, a record or a reverse pass: until then `forward(0)` and `reset()`
+        are errors, because both would drop them; `reset(discard=True)` drops them.
 
         Raises:
             TapeError: The tape does not use the array's memory, or the values have another shape.
@@ -73,7 +72,7 @@ class ShadowState:
             if a not in self._found:
                 self._found[a] = buffer.view(a).copy()
         else:
-            self._unused, self._refused = a, False
+            self._unused = a
         buffer.view(a)[...] = found
 
     def fix_inputs(self) -> None:
@@ -176,11 +175,10 @@ class ShadowState:
             TapeError: There are some.
         """
         if self._unused is not None:
-            self._refused = True
             raise TapeError(
                 f"replay: the values that were set for the array{self._unused._facts()} before record "
                 f"{self.position} would be lost: {what}",
-                hint=f"for an input, call reset() before set(); {otherwise}",
+                hint=f"for an input, call reset(discard=True) before set(); {otherwise}",
             )
 
     def _seed(self, seeds: Mapping[A, Any]) -> None:
