@@ -17,7 +17,15 @@ lacks; the coverage then says what was not examined.
 | `warp_semantics` | reverse passes as NVIDIA Warp would run them |
 """
 
+from tapedebug.contract.element_tracking import AccessConflict as AccessConflict
+from tapedebug.contract.element_tracking import AccessKind as AccessKind
+from tapedebug.contract.element_tracking import ElementConflicts as ElementConflicts
+from tapedebug.contract.element_tracking import ElementQuery as ElementQuery
 from tapedebug.contract.element_tracking import ElementTracking as ElementTracking
+from tapedebug.contract.element_tracking import Mask as Mask
+from tapedebug.contract.element_tracking import OutOfBoundsAccess as OutOfBoundsAccess
+from tapedebug.contract.element_tracking import SuspectLaunches as SuspectLaunches
+from tapedebug.contract.element_tracking import ThreadAccess as ThreadAccess
 from tapedebug.contract.history import Arrivals as Arrivals
 from tapedebug.contract.history import ArrivedArray as ArrivedArray
 from tapedebug.contract.history import EarlierRecording as EarlierRecording

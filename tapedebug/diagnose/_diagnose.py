@@ -98,8 +98,6 @@ def diagnose(
         cases = [case for case, *_ in found]
         apply_across(cases)
         parts = [_concluded(case) for case in cases]
-        for case in cases:
-            case.release()
         for (*_, item), part in zip(found, parts, strict=True):
             keep_latest(item, part)
     return parts[0] if len(parts) == 1 else joined(parts)

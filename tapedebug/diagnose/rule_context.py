@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from tapedebug._errors import TapedebugError
-from tapedebug.contract import ElementTracking, RecordedTape
+from tapedebug.contract import ElementConflicts, ElementTracking, RecordedTape
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, measure
+from tapedebug.diagnose.experiments.element_accesses import element_conflicts
 from tapedebug.diagnose.experiments.experiment import Experiment
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.zero_grad_paths import ZeroGradPath, zero_grad_paths
@@ -19,7 +20,6 @@ from tapedebug.trace import Finding, Trace
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.autograd.tapes.reference import Departure
-    from tapedebug.diagnose.experiments.element_accesses import ElementAccesses
 
 
 T = TypeVar("T")
@@ -65,12 +65,9 @@ class RuleContext:
         return Dependencies(self.trace)
 
     @cached_property
-    def elements(self) -> ElementAccesses:
-        """The tape once more, with suspected launches tracked element by element."""
-        from tapedebug.diagnose.experiments.element_accesses import ElementAccesses
-
-        self.need(ElementTracking, NO_ELEMENTS)
-        return ElementAccesses(self)
+    def elements(self) -> ElementConflicts:
+        """The conflicts of suspected launches, which are run once more, tracked element by element."""
+        return element_conflicts(self, self.need(ElementTracking, NO_ELEMENTS))
 
     @property
     def rerun(self) -> Replay:
@@ -114,10 +111,6 @@ class RuleContext:
         if found is None:
             raise NotOffered(f"{tape.engine.name} {lacking}")
         return found
-
-    def release(self) -> None:
-        """Drop what refers back to the case: a cycle keeps the tape until garbage is collected."""
-        self.__dict__.pop("elements", None)
 
     def looked_for(self, rule: str) -> None:
         """A rule has looked at the tape to the end."""

@@ -376,7 +376,7 @@ def test_other_values_are_refused() -> None:
 
 
 def test_a_tape_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    for user in ("runtime.launch.access_tags", "diagnose.experiments.element_accesses"):
+    for user in ("runtime.launch.access_tags", "runtime.replay.tracked_elements"):
         monkeypatch.setattr(importlib.import_module(f"tapedebug.{user}"), "LAST", 2)
     x = floats(1, 2)
     told = (

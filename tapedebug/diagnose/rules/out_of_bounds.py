@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import BoundsError
+from tapedebug.contract import Array, OutOfBoundsAccess
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.element_accesses import (
-    OUTSIDE,
-    OutOfBoundsAccess,
+    element_of,
     element_words,
-    location_of,
     place_words,
 )
 from tapedebug.diagnose.experiments.memory_effects import loss_without
+from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.lang import types
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -41,16 +40,16 @@ def find(case: RuleContext) -> list[Finding]:
 def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
     trace, first = case.trace, group[0]
     launch = trace.launches[first.launch]
-    record = case.elements.records[first.launch]
-    a = record.args[first.param]
+    record = case.rerun.records[first.launch]
+    a: Array = record.args[first.param]
     label = words.label_of(trace, launch, first.param)
     start = a.offset
     at = start + sum(i * s for i, s in zip(first.index, a.strides, strict=True))
-    inside = at >= 0 and at + a.item_size <= a.region.nbytes
+    inside = at >= 0 and at + _item_size(a) <= a.region.nbytes
     change = None
     if inside:
         with contextlib.suppress(BoundsError):  # further threads are outside, and some may be far
-            change = loss_without(case.elements.replay, first.launch, first.threads)
+            change = loss_without(case.rerun, first.launch, first.threads)
     whose = f"axis {first.axis} of {label}" if a.ndim > 1 else label
     text = (
         f"thread {first.side.thread} of {words.launch_words(launch)} {VERBS[first.side.kind]} "
@@ -58,7 +57,7 @@ def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
         f"and {whose} has length {first.length}."
     )
     if len(first.threads) > 1:
-        least = "at least " if len(first.threads) >= OUTSIDE else ""
+        least = "" if first.complete else "at least "
         text += f" So do {least}{len(first.threads)} threads."
     severity, told = _judged(case, first, a, at, inside, change)
     return Finding(
@@ -67,7 +66,7 @@ def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
         message=f"{text} {told}",
         launches=list(dict.fromkeys(item.launch for item in group)),
         arrays=[label],
-        location=location_of(first.side.span),
+        location=place_of(first.side.span),
         call_site=launch.call_site,
         evidence={
             "element": list(first.index),
@@ -98,11 +97,11 @@ def _fix(kernel: str, dim: tuple[int, ...], item: OutOfBoundsAccess, label: str)
 
 
 def _judged(
-    case: RuleContext, item: OutOfBoundsAccess, a: Any, at: int, inside: bool, change: float | None
+    case: RuleContext, item: OutOfBoundsAccess, a: Array, at: int, inside: bool, change: float | None
 ) -> tuple[Severity, str]:
     done = {"read": "was read", "write": "was written"}.get(item.side.kind, "was changed")
     if not inside:
-        past = at + a.item_size - a.region.nbytes
+        past = at + _item_size(a) - a.region.nbytes
         where = f"{past} bytes past the end" if past > 0 else f"{-at} bytes before the start"
         return "error", f"Memory {where} of the array's own {done}: whatever is there."
     whose = _owner(case, a, at)
@@ -120,16 +119,19 @@ def _judged(
     )
 
 
-def _owner(case: RuleContext, a: Any, at: int) -> str:
+def _owner(case: RuleContext, a: Array, at: int) -> str:
     """Which element of which array lies at a byte of a buffer."""
-    from tapedebug.diagnose.experiments.element_accesses import element_of
-
-    replay, arrays = case.elements.replay, case.trace.arrays
-    scalar = types.numpy_dtype(a.dtype).itemsize
+    replay, arrays = case.rerun, case.trace.arrays
+    scalar = a.scalar_dtype.itemsize
     for known, info in sorted(zip(replay.arrays, arrays, strict=True), key=lambda pair: pair[0] is not a):
         start = known.offset
-        if known.region is a.region and known.start <= at < known.stop and known.dtype is a.dtype:
+        if known.region is a.region and known.start <= at < known.stop and known.dtype_name == a.dtype_name:
             index = element_of(known, (at - start) // scalar)
             if start + sum(i * s for i, s in zip(index, known.strides, strict=True)) == at:
                 return element_words(info.label, index)
     return f"what lies at byte {at}"
+
+
+def _item_size(a: Array) -> int:
+    """Return the bytes of an element."""
+    return a.scalar_dtype.itemsize * math.prod(a.element_shape)

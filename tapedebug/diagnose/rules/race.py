@@ -8,18 +8,18 @@ compared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from tapedebug.contract import AccessConflict, Array, Operation, ThreadAccess
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
-    AccessConflict,
-    ThreadAccess,
     element_of,
     element_words,
-    location_of,
     place_words,
 )
+from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.experiments.thread_order import SCALE, ThreadOrders
 from tapedebug.diagnose.experiments.thread_schedules import (
     COPIED,
@@ -52,8 +52,8 @@ def find(case: RuleContext) -> list[Finding]:
     """Return one finding for each kernel and array in which threads meet."""
     groups: dict[tuple[Any, ...], list[AccessConflict]] = {}
     for meeting in case.elements.races:
-        record = case.elements.records[meeting.launch]
-        groups.setdefault((record.kernel, _first_name(record, meeting.param)), []).append(meeting)
+        record, launch = case.rerun.records[meeting.launch], case.trace.launches[meeting.launch]
+        groups.setdefault((launch.kernel, _first_name(record, meeting.param)), []).append(meeting)
     findings = []
     for number, group in enumerate(groups.values()):
         effect = None
@@ -64,24 +64,24 @@ def find(case: RuleContext) -> list[Finding]:
     return findings
 
 
-def _first_name(record: Any, param: int) -> int:
-    """The first parameter that is a name of the same memory."""
-    a = record.args[param]
+def _first_name(record: Operation, param: int) -> int:
+    """Return the first parameter that is a name of the same memory."""
+    a: Array = record.args[param]
 
-    def same(b: Any) -> bool:
+    def same(b: Array) -> bool:
         met = a.is_contiguous and b.is_contiguous and a.start < b.stop and b.start < a.stop
-        return b.region is a.region and (met or b.ptr == a.ptr)
+        return b.region is a.region and (met or b.offset == a.offset)
 
     return int(min(p for p in record.touched if same(record.args[p])))
 
 
 def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect:
-    records = case.elements.records
+    records = case.rerun.records
     places = _contested(records, group)
     pairs = _pairs(group, places)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
-    plans = {id(case.elements.records[item.launch].plan) for item in group}
-    launches = [record.index for record in case.elements.records if id(record.plan) in plans]
+    own = {_kind(case, item.launch) for item in group}
+    launches = [index for index in range(len(records)) if _kind(case, index) in own]
     params = {(item.launch, item.param): None for item in group}
     meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
     schedules = [
@@ -91,13 +91,18 @@ def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect:
         at_once(apart, len(launches), places, first_wins=False),
         at_once(apart, len(launches), places, first_wins=True),
     ]
-    return ThreadOrders(case.elements.replay, launches, meet, schedules).effect()
+    return ThreadOrders(case.rerun, launches, meet, schedules).effect()
+
+
+def _kind(case: RuleContext, launch: int) -> tuple[int | None, frozenset[int]]:
+    """Return what launches of one kernel with the same gradients have in common."""
+    return case.trace.launches[launch].kernel, frozenset(case.rerun.records[launch].active)
 
 
 def _finding(case: RuleContext, group: list[AccessConflict], effect: Effect | None) -> Finding:
     trace, first = case.trace, _telling(group)
     launch = trace.launches[first.launch]
-    record = case.elements.records[first.launch]
+    record = case.rerun.records[first.launch]
     label = words.label_of(trace, launch, first.param)
     index = element_of(record.args[first.param], first.place)
     elements = _elements(record, [item for item in group if item.launch == first.launch])
@@ -120,7 +125,7 @@ def _finding(case: RuleContext, group: list[AccessConflict], effect: Effect | No
         message=f"{text} {told}",
         launches=launches,
         arrays=[label],
-        location=location_of(_culprit(first).span),
+        location=place_of(_culprit(first).span),
         call_site=launch.call_site,
         evidence=_evidence(group, index, elements, effect, severity),
         fix="" if severity == "info" else _fix(label, launch.args[first.param].name, first),
@@ -150,7 +155,9 @@ def _pairs(group: list[AccessConflict], places: Places) -> dict[int, list[tuple[
     return found
 
 
-def _contested(records: Any, group: list[AccessConflict]) -> dict[int, list[tuple[Any, set[int]]]]:
+def _contested(
+    records: Sequence[Operation], group: list[AccessConflict]
+) -> dict[int, list[tuple[Array, set[int]]]]:
     """For each launch the arrays in which threads meet, with the scalars that no atomic has to do with."""
     plain: dict[tuple[int, int], set[int]] = {}
     atomic: dict[tuple[int, int], set[int]] = {}
@@ -159,14 +166,14 @@ def _contested(records: Any, group: list[AccessConflict]) -> dict[int, list[tupl
         kinds = {item.first.kind, item.second.kind}
         found = plain if kinds <= set(PLAINLY) else atomic
         found.setdefault((item.launch, item.param), set()).update(item.elements)
-    places: dict[int, list[tuple[Any, set[int]]]] = {}
+    places: dict[int, list[tuple[Array, set[int]]]] = {}
     for (launch, param), elements in plain.items():
         free = elements - atomic.get((launch, param), set())
         places.setdefault(launch, []).append((records[launch].args[param], free))
     return places
 
 
-def _elements(record: Any, group: list[AccessConflict]) -> int:
+def _elements(record: Operation, group: list[AccessConflict]) -> int:
     """In how many elements threads meet, by any of its names."""
     found: dict[int, set[tuple[int, ...]]] = {}
     for item in group:

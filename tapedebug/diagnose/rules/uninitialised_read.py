@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from tapedebug.contract import ElementTracking
+from tapedebug.contract import AccessConflict, ElementTracking
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
-    AccessConflict,
     element_of,
     element_words,
-    location_of,
     place_words,
 )
 from tapedebug.diagnose.experiments.memory_effects import uninitialised_effect
+from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.rule_context import NO_ELEMENTS, RuleContext
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
@@ -28,7 +27,7 @@ def find(case: RuleContext) -> list[Finding]:
     """Return one finding for memory that is read where nothing wrote: about the launch that does so first."""
     groups: dict[int, list[AccessConflict]] = {}
     for item in case.elements.unset:
-        a = case.elements.records[item.launch].args[item.param]
+        a = case.rerun.records[item.launch].args[item.param]
         groups.setdefault(id(a.region), []).append(item)
     return [_finding(case, group) for group in groups.values()]
 
@@ -36,7 +35,7 @@ def find(case: RuleContext) -> list[Finding]:
 def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
     trace, first = case.trace, group[0]
     launch = trace.launches[first.launch]
-    record = case.elements.records[first.launch]
+    record = case.rerun.records[first.launch]
     a = record.args[first.param]
     label = words.label_of(trace, launch, first.param)
     index = element_of(a, min(first.elements))
@@ -57,7 +56,7 @@ def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
         message=f"{text} {told}",
         launches=launches,
         arrays=[label],
-        location=location_of(first.first.span),
+        location=place_of(first.first.span),
         call_site=launch.call_site,
         evidence={
             "element": list(index),
@@ -77,7 +76,7 @@ def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
 
 def _measured(case: RuleContext, buffer: Hashable) -> Effect | None:
     """What other contents do: all of the memory is undefined before the tape."""
-    replay = case.elements.replay
+    replay = case.rerun
     if replay.blocked:
         return None
     tracking = case.need(ElementTracking, NO_ELEMENTS)
