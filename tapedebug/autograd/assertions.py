@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
+from tapedebug.autograd.array_types import LaunchDim, Loss
 from tapedebug.autograd.gradcheck import gradcheck
 from tapedebug.autograd.results.gradcheck_result import GradcheckFailure, GradcheckResult
 from tapedebug.autograd.tape_check import gradcheck_tape
+from tapedebug.compiler.kernel import Kernel
 from tapedebug.runtime.tape.tape import Tape
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Array
 
 
 class GradientAssertionError(GradcheckFailure, AssertionError):
@@ -16,12 +22,12 @@ class GradientAssertionError(GradcheckFailure, AssertionError):
 
 
 def assert_gradients(
-    subject: Any,
-    dim: Any = None,
-    inputs: Any = None,
-    outputs: Any = None,
+    subject: Tape | Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
+    inputs: Sequence[Any] | None = None,
+    outputs: Sequence[Any] | None = None,
     *,
-    loss: Any = None,
+    loss: Loss | None = None,
     **options: Any,
 ) -> GradcheckResult:
     """Assert that gradients agree with finite differences.
@@ -72,7 +78,12 @@ def assert_gradients(
 
 
 def _tape(
-    tape: Any, dim: Any, inputs: Any, outputs: Any, loss: Any, options: dict[str, Any]
+    tape: Tape,
+    dim: object,
+    inputs: Iterable[Array] | Array | None,
+    outputs: object,
+    loss: Loss | None,
+    options: dict[str, Any],
 ) -> GradcheckResult:
     if dim is not None or outputs is not None or (inputs is not None and loss is None):
         raise GradcheckError(

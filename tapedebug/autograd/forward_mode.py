@@ -9,13 +9,14 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
+from tapedebug.autograd.array_types import DeviceLike, EngineArray, LaunchDim, Values
 from tapedebug.autograd.subjects.shadow_program import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects.struct_fields import flat_call
 from tapedebug.autograd.subjects.subject import function_subject, named_ports
 from tapedebug.autograd.subjects.whole_tape import Names, not_an_input
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
-from tapedebug.lang.types import is_float, type_name
+from tapedebug.lang.types import is_float
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.overloads import concrete
 from tapedebug.runtime.memory.struct_fields import by_field
@@ -23,20 +24,19 @@ from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.shadow_memory import is_double
 from tapedebug.runtime.tape.tape import Tape
 
-Values = np.ndarray[Any, Any]
 Make = Callable[[bool], Shadow]
 
 
 @preserve_process_state
 def jvp(
-    function: Callable[..., Any] | Any,
-    dim: Any = None,
+    function: Tape | Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
     tangents: Mapping[Any, Any] | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: type | None = None,
+    device: DeviceLike | None = None,
 ) -> dict[Any, Values]:
     """The tangents of outputs, `J v`, for given tangents `v` of inputs: one sweep forward, no step size.
 
@@ -80,10 +80,12 @@ def jvp(
     return _pushed(make, targets, tangents, dtype)
 
 
-def _pushed(make: Make, targets: Sequence[Any], tangents: Mapping[Any, Any], dtype: Any) -> dict[Any, Values]:
+def _pushed(
+    make: Make, targets: Sequence[Any], tangents: Mapping[Any, Any], dtype: type | None
+) -> dict[Any, Values]:
     shadow = make(is_double(dtype))
     with np.errstate(all="ignore"):
-        shadow.push({a: v._look() if is_array(v) else v for a, v in tangents.items()})
+        shadow.push({a: v.current() if is_array(v) else v for a, v in tangents.items()})
     if shadow.lost:
         raise GradcheckError(
             f"jvp: a tangent went into a function that has none: {shadow.lost[0]}; what comes out is unknown",
@@ -99,12 +101,14 @@ def require_floats(what: str, arrays: Iterable[Any]) -> None:
         GradcheckError: Something is none.
     """
     for array in arrays:
-        if not is_array(array) or not is_float(array.dtype):
-            told = f"an array of {type_name(array.dtype)}" if is_array(array) else repr(array)
+        if not is_array(array) or not array.is_float:
+            told = f"an array of {array.dtype_name}" if is_array(array) else repr(array)
             raise GradcheckError(f"{what} are float arrays; got {told}")
 
 
-def _tape(tape: Any, outputs: Any, tangents: Mapping[Any, Any]) -> tuple[Make, list[Any]]:
+def _tape(
+    tape: Tape, outputs: Sequence[EngineArray] | EngineArray | None, tangents: Mapping[Any, Any]
+) -> tuple[Make, list[Any]]:
     names = Names(tape)
     for array in tangents:
         reason = not_an_input(tape, names.of(array), array)
@@ -118,8 +122,8 @@ def _tape(tape: Any, outputs: Any, tangents: Mapping[Any, Any]) -> tuple[Make, l
 
 
 def _called(
-    function: Any,
-    dim: Any,
+    function: object,
+    dim: LaunchDim | None,
     inputs: Sequence[Any] | None,
     outputs: Sequence[Any] | None,
     tangents: Mapping[Any, Any],
@@ -131,12 +135,12 @@ def _called(
                 f"kernel {function.key} needs dim, its number of threads",
                 hint="pass dim=len(array), or its shape",
             )
-        function = concrete(function, (*given, *(outputs or ())))
-        given, further = flat_call(function, given, list(outputs or ()))
-        make = launch_shadow(function, dim, [*given, *further])
+        kernel = concrete(function, (*given, *(outputs or ())))
+        given, further = flat_call(kernel, given, list(outputs or ()))
+        make = launch_shadow(kernel, dim, [*given, *further])
         make(False)  # checks the arguments, with the messages of a launch
-        _, written = named_ports(function, given, further)
-        targets = [a for _, _, a in written if is_array(a) and is_float(a.dtype)]
+        _, written = named_ports(kernel, given, further)
+        targets = [a for _, _, a in written if is_array(a) and a.is_float]
     elif callable(function):
         subject = function_subject(function, given, outputs, None)
         subject.require_repeatable()
@@ -150,7 +154,7 @@ def _called(
     return make, targets
 
 
-def results_of(tape: Any) -> list[Any]:
+def results_of(tape: Tape) -> list[Any]:
     """The float arrays that a tape writes and does not read again, by last write."""
     found: dict[tuple[int, int], tuple[int, Any]] = {}
     ledgers = tape.tracker.ledgers

@@ -8,6 +8,7 @@ from typing import Any
 
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import Progress
+from tapedebug.autograd.array_types import DeviceLike, LaunchDim
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.checks.complex_results import ComplexSelection, complex_names
 from tapedebug.autograd.checks.run_checks import collect, run_checks
@@ -18,12 +19,13 @@ from tapedebug.autograd.results.gradcheck_result import GradcheckResult
 from tapedebug.autograd.results.show_once import show
 from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.subject import Subject, subject_of
+from tapedebug.compiler.kernel import Kernel
 
 
 @preserve_process_state
 def gradcheck(
-    function: Callable[..., Any] | Any,
-    dim: Any = None,
+    function: Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
     *,
@@ -32,7 +34,7 @@ def gradcheck(
     rtol: float = 1e-2,
     raise_exception: bool = True,
     input_output_mask: Mask = None,
-    device: Any = None,
+    device: DeviceLike | None = None,
     max_blocks: int = 0,
     block_dim: int = 256,
     max_inputs_per_var: int = -1,

@@ -12,7 +12,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
-from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.array_types import DeviceLike, Floats, LaunchDim
 from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.checks.deadline import unchecked
 from tapedebug.autograd.checks.extra import extra_checks
@@ -28,6 +28,7 @@ from tapedebug.autograd.subjects.adjoint_program import AdjointProgram
 from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.subject import Subject, subject_of
+from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
 from tapedebug.runtime.tape.tape import Tape
 
@@ -36,11 +37,11 @@ SECOND = "second derivative"
 
 @preserve_process_state
 def gradgradcheck(
-    function: Callable[..., Any] | Any,
-    dim: Any = None,
+    function: Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
-    grad_outputs: Any = None,
+    grad_outputs: object = None,
     *,
     eps: float = 1e-4,
     atol: float = 1e-3,
@@ -55,7 +56,7 @@ def gradgradcheck(
     check_rev_over_rev: bool = False,
     fast_mode: bool = False,
     masked: bool = False,
-    device: Any = None,
+    device: DeviceLike | None = None,
     max_inputs_per_var: int = -1,
     max_outputs_per_var: int = -1,
     show_summary: bool = True,
@@ -144,7 +145,7 @@ def _require_forward_over_reverse(forward: bool, reverse: bool) -> None:
         )
 
 
-def _refuse_tapes(function: Any) -> None:
+def _refuse_tapes(function: object) -> None:
     if isinstance(function, Tape):
         raise GradcheckError(
             "gradgradcheck: it takes a kernel or a function, not a tape",
@@ -222,7 +223,7 @@ def _unsteady(result: PairResult, noise: Mapping[str, float]) -> PairResult:
 # ------------------------------------------------------------------ adjoints of outputs
 
 
-def _seeds(subject: Subject, given: Any, *, apart: bool) -> dict[Port, Floats]:
+def _seeds(subject: Subject, given: object, *, apart: bool) -> dict[Port, Floats]:
     """The adjoints of the outputs that are in a pair.
 
     Raises:
@@ -257,11 +258,11 @@ def _seeds(subject: Subject, given: Any, *, apart: bool) -> dict[Port, Floats]:
     return {port: _values(port, value) for port, value in zip(outputs, several, strict=True)}
 
 
-def _values(port: Port, value: Any) -> Floats:
+def _values(port: Port, value: object) -> Floats:
     if value is None:
         return np.zeros(port.size)
     try:
-        values = np.asarray(value._look() if is_array(value) else value, dtype=np.float64)
+        values = np.asarray(value.current() if is_array(value) else value, dtype=np.float64)
     except (TypeError, ValueError):
         raise GradcheckError(
             f"gradgradcheck: the adjoint of {port.name} is an array or numbers; got {value!r}",

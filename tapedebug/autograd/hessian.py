@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from tapedebug._display import renderer
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
-from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.array_types import DeviceLike, EngineArray, Floats, LaunchDim, Loss, Values
 from tapedebug.autograd.finite_diff.richardson import slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.forward_mode import require_floats
@@ -28,7 +28,6 @@ from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.replay.second_order import SecondShadow
 from tapedebug.runtime.tape.tape import Tape
 
-Values = np.ndarray[Any, Any]
 Arrays = Mapping[Any, Any]
 
 SYMMETRY = 1e-9  # a relative mismatch that float64 rounding explains
@@ -61,7 +60,7 @@ class HessianCheck:
     verdict: Verdict
     message: str
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """Return the MIME bundle for a notebook."""
         return renderer().static(self)
 
@@ -74,15 +73,15 @@ class HessianCheck:
 
 @preserve_process_state
 def hvp(
-    function: Callable[..., Any] | Any,
-    dim: Any = None,
+    function: Tape | Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
-    loss: Any = None,
+    loss: Loss | None = None,
     tangents: Arrays | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: type | None = None,
+    device: DeviceLike | None = None,
 ) -> HessianProduct:
     """The gradient of a loss and the product `H v` of its Hessian with `v`: one sweep forward and one back.
 
@@ -120,18 +119,20 @@ def hvp(
     program.require(tangents)
     shadow = program.make(dtype)
     targets = list(dict.fromkeys([*tangents, *program.inputs]))
-    return program.product(shadow, {a: v._look() if is_array(v) else v for a, v in tangents.items()}, targets)
+    return program.product(
+        shadow, {a: v.current() if is_array(v) else v for a, v in tangents.items()}, targets
+    )
 
 
 @preserve_process_state
 def hvp_check(
-    function: Callable[..., Any] | Any,
-    dim: Any = None,
+    function: Tape | Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
-    loss: Any = None,
+    loss: Loss | None = None,
     *,
-    device: Any = None,
+    device: DeviceLike | None = None,
 ) -> HessianCheck:
     """Check second derivatives: that the Hessian is symmetric, and that it is the derivative of the gradient.
 
@@ -171,7 +172,7 @@ class _Program:
         make: Callable[[Any], SecondShadow],
         seeds: Arrays,
         inputs: Sequence[Any],
-        tape: Any = None,
+        tape: Tape | None = None,
     ) -> None:
         self.name, self.make, self.tape = name, make, tape
         self.seeds, self.inputs = dict(seeds), list(inputs)
@@ -182,7 +183,7 @@ class _Program:
                 hint="compute in kernels with an adjoint what depends on the inputs",
             )
 
-    def require(self, arrays: Any) -> None:
+    def require(self, arrays: Iterable[EngineArray]) -> None:
         """Refuse arrays by which nothing can be differentiated."""
         names = Names(self.tape) if self.tape is not None else None
         for array in arrays:
@@ -203,7 +204,13 @@ class _Program:
 
 
 def _program(
-    name: str, function: Any, dim: Any, inputs: Any, outputs: Any, loss: Any, device: Any
+    name: str,
+    function: object,
+    dim: LaunchDim | None,
+    inputs: Sequence[Any] | None,
+    outputs: Sequence[Any] | None,
+    loss: Loss | None,
+    device: DeviceLike,
 ) -> _Program:
     get_device(device)
     given = list(inputs or ())
@@ -237,6 +244,7 @@ def _program(
             f"{name}: the function returns {len(losses)} arrays with a gradient",
             hint="let it return the loss, an array of one element with requires_grad=True",
         )
+    assert subject.tape is not None, "a function records one"
     return _Program(name, _of_tape(subject.tape), _seeds(name, losses[0]), _with_gradient(given))
 
 
@@ -244,15 +252,15 @@ def _with_gradient(given: Sequence[Any]) -> list[Any]:
     return [a for a in arrays_in(list(given)) if is_array(a) and obstacle("", a) is None]
 
 
-def _of_tape(tape: Any) -> Callable[[Any], SecondShadow]:
-    def make(dtype: Any) -> SecondShadow:
+def _of_tape(tape: Tape) -> Callable[[Any], SecondShadow]:
+    def make(dtype: type | None) -> SecondShadow:
         tape.tracker.catch_up_everywhere()
         return SecondShadow(tape.tracker, dtype)
 
     return make
 
 
-def _seeds(name: str, loss: Any) -> Arrays:
+def _seeds(name: str, loss: Loss | None) -> Arrays:
     if loss is None:
         raise GradcheckError(f"{name}: no loss was given", hint="pass loss=array, as to Tape.backward")
     weights = {loss: None} if is_array(loss) else loss
@@ -271,7 +279,7 @@ def _seeds(name: str, loss: Any) -> Arrays:
         reason = obstacle("the loss", array)
         if reason is not None:
             raise GradcheckError(f"{name}: {reason}", hint="create it with requires_grad=True")
-        seeds[array] = np.ones_like(array._look()) if weight is None else weight
+        seeds[array] = np.ones_like(array.current()) if weight is None else weight
     return seeds
 
 

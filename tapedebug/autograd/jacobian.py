@@ -8,6 +8,7 @@ from typing import Any, Literal
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import Progress
+from tapedebug.autograd.array_types import DeviceLike, LaunchDim
 from tapedebug.autograd.options import Sample, positive, whole_number
 from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
 from tapedebug.autograd.sparse.assembly import JacobianRequest, Reference, assemble
@@ -16,16 +17,17 @@ from tapedebug.autograd.sparse.matrices import require_scipy
 from tapedebug.autograd.subjects.metadata import FunctionMetadata
 from tapedebug.autograd.subjects.pairs import Mask, why_nothing
 from tapedebug.autograd.subjects.subject import Subject, subject_of
+from tapedebug.compiler.kernel import Kernel
 
 
 @preserve_process_state
 def jacobian(
-    function: Callable[..., Any] | Any,
-    dim: Any = None,
+    function: Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
     input_output_mask: Mask = None,
-    device: Any = None,
+    device: DeviceLike | None = None,
     max_blocks: int = 0,
     block_dim: int | None = 256,
     max_outputs_per_var: int = -1,
@@ -109,12 +111,12 @@ def jacobian(
 
 @preserve_process_state
 def jacobian_fd(
-    function: Callable[..., Any] | Any,
-    dim: Any = None,
+    function: Kernel | Callable[..., Any],
+    dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
     input_output_mask: Mask = None,
-    device: Any = None,
+    device: DeviceLike | None = None,
     max_blocks: int = 0,
     block_dim: int | None = 256,
     max_inputs_per_var: int = -1,
@@ -184,7 +186,7 @@ def jacobian_fd(
     return _shown(found, subject, plot_jacobians, metadata, "Jacobian by finite differences")
 
 
-def _one_of(caller: str, name: str, value: Any, known: tuple[str, ...]) -> None:
+def _one_of(caller: str, name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise GradcheckError(
             f"{caller}: {name} is {', '.join(map(repr, known[:-1]))} or {known[-1]!r}; got {value!r}",
@@ -193,11 +195,11 @@ def _one_of(caller: str, name: str, value: Any, known: tuple[str, ...]) -> None:
 
 
 def _subject(
-    function: Any,
-    dim: Any,
-    inputs: Any,
-    outputs: Any,
-    device: Any,
+    function: object,
+    dim: LaunchDim | None,
+    inputs: Sequence[Any] | None,
+    outputs: Sequence[Any] | None,
+    device: DeviceLike,
     mask: Mask,
     pace: Progress,
     *,

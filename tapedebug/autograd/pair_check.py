@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tapedebug.autograd.finite_diff.compared_entries import MOST as MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.pair_result import Gradient, Layout
+from tapedebug.autograd.subjects.entry_names import value_type
 from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values, not_a_kernel
 from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.probes import flat_index
@@ -24,8 +25,12 @@ from tapedebug.autograd.subjects.repro_script import ReproScript, Writer
 from tapedebug.autograd.subjects.whole_tape import Labels, Names, not_an_input
 from tapedebug.autograd.tapes.end_to_end import end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck, confirmed
-from tapedebug.contract import is_array
+from tapedebug.contract import RecordedTape, is_array
 from tapedebug.runtime.tape.record import Record
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Operation
+
 
 Key = tuple[int | None, str, str]
 Each = Callable[[PairResult], Any]
@@ -93,7 +98,7 @@ class _Found(dict[Key, PairResult]):
 
 @preserve_process_state
 def check_pairs(
-    tape: Any,
+    tape: RecordedTape,
     mask: Sequence[Mapping[str, Any]],
     *,
     labels: Labels | None = None,
@@ -146,7 +151,7 @@ def check_pairs(
     return [found[key] for key in keys if key in found]
 
 
-def pair_script(tape: Any, pair: PairResult, **options: Any) -> str:
+def pair_script(tape: RecordedTape, pair: PairResult, **options: float) -> str:
     """A script that shows one pair of a launch alone, as `GradcheckResult.reproduce` writes it.
 
     Args:
@@ -163,15 +168,15 @@ def pair_script(tape: Any, pair: PairResult, **options: Any) -> str:
             "what was between them",
             hint="look at the launches one by one: gradcheck_tape(tape) has scripts of those that fail",
         )
-    record = tape.records[pair.launch]
-    if record.kernel is None:
+    record = tape.operations[pair.launch]
+    if not isinstance(record, Record) or record.kernel is None:
         raise GradcheckError(f"no script can be written for launch {record.index}: {not_a_kernel(record)}")
-    [(_, values)] = launch_values(tape.tracker, [record])
+    [(_, values)] = launch_values(tape, [record])
     scene = LaunchCopy.of(record, values, [(pair.input, pair.output)]).subject().writer.scene()
     return ReproScript.of(Writer(lambda: scene), pair, {"eps": 1e-4, "atol": 1e-3, "rtol": 1e-2, **options})()
 
 
-def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
+def _key(tape: RecordedTape, names: Names, entry: Mapping[str, Any]) -> Key:
     launch, source, target = entry["launch"], entry["input"], entry["output"]
     if launch is None:
         known, where = names.all(), "the tape"
@@ -197,7 +202,9 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
 # ------------------------------------------------------------------ single launches
 
 
-def _check_launches(tape: Any, keys: Sequence[Key], plan: CheckPlan, state: _Progress, found: _Found) -> None:
+def _check_launches(
+    tape: RecordedTape, keys: Sequence[Key], plan: CheckPlan, state: _Progress, found: _Found
+) -> None:
     by_launch: dict[int, list[Key]] = {}
     for key in keys:
         if key[0] is not None:
@@ -213,7 +220,7 @@ def _check_launches(tape: Any, keys: Sequence[Key], plan: CheckPlan, state: _Pro
             found[key] = _not_checked(key, f"launch {operation.index} ({operation.name})", reason)
         state.begin(len(by_launch[operation.index]), 1)
         state.finish()
-    for record, values in launch_values(tape.tracker, kernels, state.look) if kernels else ():
+    for record, values in launch_values(tape, kernels, state.look) if kernels else ():
         wanted = by_launch[record.index]
         state.begin(len(wanted), 1)
         for key, reason in _impossible(record, wanted).items():
@@ -239,7 +246,7 @@ def _check_launches(tape: Any, keys: Sequence[Key], plan: CheckPlan, state: _Pro
         state.finish()
 
 
-def _not_alone(tape: Any, operation: Any) -> str:
+def _not_alone(tape: RecordedTape, operation: Operation) -> str:
     """Return why an operation cannot be checked alone; empty if it can be."""
     if not isinstance(operation, Record):
         return f"operations of {tape.engine.name} are checked with the whole tape, not alone"
@@ -263,7 +270,7 @@ def _limited(plan: CheckPlan, pairs: Sequence[tuple[Any, Any]]) -> CheckPlan:
     return replace(plan, max_inputs=MORE, max_outputs=MORE)
 
 
-def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
+def _impossible(record: Record, wanted: Sequence[Key]) -> dict[Key, str]:
     """Why pairs of a launch have no derivative to check."""
     names = list(record.names)
     reasons = {}
@@ -296,7 +303,7 @@ def _not_checked(key: Key, subject: str, reason: str) -> PairResult:
 
 
 def _check_whole(
-    tape: Any,
+    tape: RecordedTape,
     names: Names,
     keys: Sequence[Key],
     state: _Progress,
@@ -327,7 +334,12 @@ def _check_whole(
 
 
 def _objective(
-    tape: Any, names: Names, keys: Sequence[Key], labels: Labels | None, state: _Progress, found: _Found
+    tape: RecordedTape,
+    names: Names,
+    keys: Sequence[Key],
+    labels: Labels | None,
+    state: _Progress,
+    found: _Found,
 ) -> Sequence[InputCheck]:
     """The end-to-end check of one output; of an array, of a fixed random combination of its entries."""
     from tapedebug.autograd.subjects.probes import random_directions
@@ -364,11 +376,6 @@ def _pair(key: Key, names: Names, check: InputCheck) -> PairResult:
     )
 
 
-def _value_type(array: Any) -> Any:
-    """Return the type of an element as kernels name it; of another engine's array that of a scalar."""
-    return getattr(array, "dtype", float)
-
-
 def _gradient(check: InputCheck, target: Port, source: Port) -> Gradient:
     size = check.consumed.size
     fd, bar = np.full(size, np.nan), np.full(size, np.nan)
@@ -377,6 +384,6 @@ def _gradient(check: InputCheck, target: Port, source: Port) -> Gradient:
             place = flat_index(probe.entry, check.consumed.shape)
             fd[place], bar[place] = probe.fd / probe.unit, probe.bar / probe.unit
     consumed, reference = check.consumed.ravel(), check.reference.ravel()
-    types = _value_type(target.array), _value_type(source.array)
+    types = value_type(target.array), value_type(source.array)
     sure = confirmed(check.probes)
     return Gradient(types, target.size, consumed, reference, sure, fd, bar, check.kink)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,12 @@ from tapedebug.autograd.subjects.metadata import FunctionMetadata
 from tapedebug.autograd.subjects.program import Place
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.lang.types import components
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
 
 Matrix = np.ndarray[Any, Any]
 
@@ -30,7 +37,7 @@ HATCH = {"facecolor": "white", "edgecolor": "0.7", "hatch": "////", "linewidth":
 @preserve_process_state
 def jacobian_plot(
     jacobians: Mapping[Key, Any],
-    kernel: Any,
+    kernel: Kernel | FunctionMetadata,
     inputs: Sequence[Any] | None = None,
     show_plot: bool = True,
     show_colorbar: bool = True,
@@ -64,12 +71,13 @@ def jacobian_plot(
             does not know an input or output.
         TapedebugError: matplotlib is not installed.
     """
-    metadata = kernel
     if isinstance(kernel, Kernel):
         if inputs is None:
             raise GradcheckError("jacobian_plot: a kernel needs its inputs too", hint="pass inputs=[…]")
         metadata = FunctionMetadata.of_kernel(kernel, inputs)
-    elif not isinstance(kernel, FunctionMetadata):
+    elif isinstance(kernel, FunctionMetadata):
+        metadata = kernel
+    else:
         raise GradcheckError(
             f"jacobian_plot: kernel is a kernel or a FunctionMetadata, not {kernel!r:.80}",
             hint="pass the kernel; of a Python function, the metadata that jacobian(…, metadata=…) filled",
@@ -83,7 +91,7 @@ def jacobian_plot(
     )  # fmt: skip
 
 
-def matrix_of(jacobian: Any) -> Any:
+def matrix_of(jacobian: object) -> Any:
     """A Jacobian as a matrix of scalars; one of `scipy.sparse` stays as it is."""
     if hasattr(jacobian, "tocoo"):
         return jacobian
@@ -208,7 +216,7 @@ class Picture:
     steps: tuple[int, int]
 
     @classmethod
-    def of(cls, matrix: Any, output: tuple[str, Any], input: tuple[str, Any], log_scale: bool) -> Picture:
+    def of(cls, matrix: Matrix, output: tuple[str, Any], input: tuple[str, Any], log_scale: bool) -> Picture:
         """The picture of a dense matrix, or of a sparse one."""
         values = _reduced(matrix)
         if log_scale:
@@ -216,7 +224,7 @@ class Picture:
         steps = components(output[1]), components(input[1])
         return cls(values, (int(matrix.shape[0]), int(matrix.shape[1])), output[0], input[0], steps)
 
-    def draw(self, axis: Any, colormap: str, limits: tuple[float, float]) -> Any:
+    def draw(self, axis: Axes, colormap: str, limits: tuple[float, float]) -> Any:
         """Draw it, with its grid; returns matplotlib's image."""
         height, width = self.shape
         axis.patch.set(**HATCH)  # shows through where nothing was evaluated
@@ -301,7 +309,7 @@ def _meaning(log_scale: bool) -> str | None:
     return "log10 |·|" if log_scale else None
 
 
-def _grid(size: int, step: int, line: Any) -> None:
+def _grid(size: int, step: int, line: Callable[..., object]) -> None:
     if size // step <= MOST_LINES:
         for position in range(step, size, step):
             line(position - 0.5, color="black", linewidth=1.2)
@@ -311,7 +319,7 @@ def _grid(size: int, step: int, line: Any) -> None:
                 line(position - 0.5, color="black", linewidth=0.4, linestyle="--")
 
 
-def _ticks(axis: Any, size: int, step: int) -> None:
+def _ticks(axis: Axis, size: int, step: int) -> None:
     """Numbers of elements, in the middle of their components."""
     count = size // step
     every = max(1, -(-count // 8))
@@ -319,7 +327,7 @@ def _ticks(axis: Any, size: int, step: int) -> None:
     axis.set_ticks([(element + 0.5) * step - 0.5 for element in shown], [str(element) for element in shown])
 
 
-def _show(plt: Any, figure: Any) -> None:
+def _show(plt: ModuleType, figure: Figure) -> None:
     """Show a figure; where there is no window for it, give its memory back afterwards."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*non-interactive")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
+from tapedebug.autograd.array_types import Loss
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.finite_diff.verdict import Tolerance, worst
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
@@ -19,7 +19,15 @@ from tapedebug.autograd.results.gradcheck_result import Coverage, GradcheckResul
 from tapedebug.autograd.results.pair_result import entries_of
 from tapedebug.autograd.results.show_once import show
 from tapedebug.autograd.subjects.executors import handed_out, require_executor
-from tapedebug.autograd.subjects.launches import LaunchCopy, LaunchSelection, Masks, launch_values, spelled
+from tapedebug.autograd.subjects.launches import (
+    LaunchCopy,
+    LaunchSelection,
+    Masks,
+    launch_values,
+    recording_of,
+    spelled,
+)
+from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.repro_script import ReproScript, Scene, Writer
 from tapedebug.autograd.tapes.launch_check import (
     LaunchCheck,
@@ -30,12 +38,18 @@ from tapedebug.autograd.tapes.launch_check import (
     not_reached,
 )
 from tapedebug.autograd.tapes.whole_check import WholeCheck
+from tapedebug.contract import Recording
 from tapedebug.runtime.tape.tape import Tape
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from tapedebug.contract import Array
 
 
 @preserve_process_state
 def gradcheck_tape(
-    tape: Any,
+    tape: Tape,
     *,
     eps: float = 1e-4,
     atol: float = 1e-3,
@@ -64,9 +78,9 @@ def gradcheck_tape(
     masked: bool | None = None,
     check_sparse_nnz: bool | None = None,
     end_to_end: bool = False,
-    loss: Any = None,
-    inputs: Any = None,
-    executor: Any = None,
+    loss: Loss | None = None,
+    inputs: Iterable[Array] | Array | None = None,
+    executor: Executor | None = None,
     progress: Callable[[str], None] | bool | None = None,
     max_seconds: float | None = None,
 ) -> GradcheckResult:
@@ -169,7 +183,7 @@ def gradcheck_tape(
     return result
 
 
-def _require_tape(tape: Any) -> None:
+def _require_tape(tape: object) -> None:
     if not isinstance(tape, Tape):
         raise GradcheckError(
             f"gradcheck_tape: a tape is needed; got {tape!r} ({type(tape).__name__})",
@@ -201,7 +215,7 @@ def _require_fitting(whole: bool, given: Mapping[str, Any], masks: Masks) -> Non
 class _TapeCheck:
     """The launches of one tape, and what was found of them."""
 
-    tape: Any
+    tape: Tape
     choice: LaunchSelection
     check_plan: CheckPlan
     pace: Progress
@@ -209,7 +223,7 @@ class _TapeCheck:
     notes: list[str] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
 
-    def run(self, executor: Any, plots: Mapping[str, bool]) -> None:
+    def run(self, executor: Executor | None, plots: Mapping[str, bool]) -> None:
         """Check the launches that were chosen."""
         records, self.notes = self.choice.split(self.tape.records)
         try:
@@ -234,7 +248,7 @@ class _TapeCheck:
         # What becomes of adjoints that nobody set is the same in all launches that share a plan.
         seen: set[int] = set()
         again = replace(self.check_plan, options=replace(self.check_plan.options, check_undefined_grad=False))
-        values = launch_values(self.tape.tracker, records, self.pace.pulse, self.unmatched)
+        values = launch_values(self.tape, records, self.pace.pulse, self.unmatched)
         for record, held in values:
             plan = again if id(record.plan) in seen else self.check_plan
             seen.add(id(record.plan))
@@ -298,7 +312,7 @@ class _TapeCheck:
     def _writer(self, index: int) -> Writer:
         """Writes what the scripts of a launch share from the tape, also when it has been reset since."""
         record = self.tape.records[index]
-        return Writer(_LaunchScene(self.tape.tracker, record, self.choice.mask(record), self.check_plan))
+        return Writer(_LaunchScene(recording_of(self.tape), index, self.choice.mask(record), self.check_plan))
 
 
 @dataclass(frozen=True)
@@ -306,24 +320,20 @@ class _LaunchScene:
     """Writes what the scripts of a launch share.
 
     Attributes:
-        tracker: Of the tape, with the values that the launch ran on.
-        record: The launch.
+        recording: Of the tape, with the values that the launch ran on.
+        index: The index of the launch.
         mask: The pairs of it that are checked.
         check_plan: The settings of the check.
     """
 
-    tracker: Any
-    record: Any
-    mask: Any
+    recording: Recording
+    index: int
+    mask: Mask
     check_plan: CheckPlan
 
     def __call__(self) -> Scene:
-        [(_, values)] = launch_values(self.tracker, [self.record])
-        return (
-            LaunchWork(LaunchCopy.of(self.record, values, self.mask), self.check_plan)
-            .subject()
-            .writer.scene()
-        )
+        [(record, values)] = launch_values(self.recording, [self.recording.operations[self.index]])
+        return LaunchWork(LaunchCopy.of(record, values, self.mask), self.check_plan).subject().writer.scene()
 
     def released(self) -> Callable[[], Scene]:
         """The same without keeping the tape alive.
@@ -331,15 +341,15 @@ class _LaunchScene:
         Raises:
             GradcheckError: When it is called, and the tape is gone.
         """
-        known, index, mask, plan = weakref.ref(self.tracker), self.record.index, self.mask, self.check_plan
+        known, index, mask, plan = self.recording.weak(), self.index, self.mask, self.check_plan
 
         def scene() -> Scene:
-            tracker = known()
-            if tracker is None:
+            recording = known()
+            if recording is None:
                 raise GradcheckError(
                     "no script can be written: the tape with the values of this launch is gone; "
                     "keep it in a variable (%%gradcheck --name VAR)"
                 )
-            return _LaunchScene(tracker, tracker.records[index], mask, plan)()
+            return _LaunchScene(recording, index, mask, plan)()
 
         return scene

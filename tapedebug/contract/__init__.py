@@ -70,6 +70,7 @@ from tapedebug.contract.replay_variants import Confinement as Confinement
 from tapedebug.contract.replay_variants import Float64 as Float64
 from tapedebug.contract.replay_variants import Irreplayable as Irreplayable
 from tapedebug.contract.replay_variants import NoTangents as NoTangents
+from tapedebug.contract.replay_variants import Recording as Recording
 from tapedebug.contract.replay_variants import Rerecording as Rerecording
 from tapedebug.contract.replay_variants import SingleReplay as SingleReplay
 from tapedebug.contract.replay_variants import StaleReads as StaleReads

@@ -530,7 +530,7 @@ class RecordedTape(Protocol):
         """Return the implementation of a capability protocol for this tape, or None."""
 
 
-def is_array(found: object) -> bool:
+def is_array(found: object) -> TypeGuard[Array]:
     """Return True if an object is an array of an engine that implements this contract."""
     return all(hasattr(found, name) for name in ("region", "scalar_dtype", "element_shape", "current"))
 

@@ -68,6 +68,20 @@ class SingleReplay(Protocol):
         """
 
 
+class Recording(Protocol):
+    """The operations of a tape up to now, which can be replayed also after the program resets the tape."""
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """The operations in order."""
+
+    def new_replay(self, *, float64: bool = False) -> Replay:
+        """Return a new replay, as `RecordedTape.new_replay` does."""
+
+    def weak(self) -> Callable[[], Recording | None]:
+        """Return a weak reference; called, it returns None once the recording is gone."""
+
+
 class StaleReads(Protocol):
     """Reverse passes in which some adjoints read other values than their operations had."""
 

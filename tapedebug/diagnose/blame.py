@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
-from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.whole_tape import whole_tape
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.contract import Tangents
@@ -196,13 +196,13 @@ def _numbers(check: InputCheck) -> str:
         given, right, bar = (value / probe.unit for value in (probe.ad, probe.fd, probe.bar))
         place = f"along {probe.along}"
         if probe.entry is not None:
-            place = f"at {entry_name(check.name, probe.entry, check.array.dtype)}"
+            place = f"at {entry_name(check.name, probe.entry, value_type(check.array))}"
         return (
             f"{place} it is {_number(given)}, and differences of the loss give {_number(right)} ± {bar:.1g}"
         )
     entry = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
     given, right = float(check.consumed[entry]), float(check.reference[entry])
-    place = entry_name(check.name, entry, check.array.dtype)
+    place = entry_name(check.name, entry, value_type(check.array))
     return f"at {place} it is {_number(given)}, and in float64 it is {_number(right)} ({check.reason})"
 
 

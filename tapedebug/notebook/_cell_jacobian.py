@@ -51,7 +51,7 @@ def jacobian_of_launch(
     if plot_jacobians:
         require_matplotlib()
     record = _chosen(tape, launch)
-    [(_, values)] = launch_values(tape.tracker, [record])
+    [(_, values)] = launch_values(tape, [record])
     with Progress(None, max_seconds, caller="jacobian", doing="computing") as pace:
         copy = LaunchCopy.of(record, values, input_output_mask)
         subject = copy.subject(adjoint=mode != "tangent")

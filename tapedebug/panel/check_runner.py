@@ -180,11 +180,13 @@ class CheckRunner:
         self._told = self._results_told = 0.0
         self._began = time.monotonic()
         self._require_checkable(mask)
+        tape = self.subject.tape
+        assert tape is not None, "refused above"
 
         self._report(running=True, progress=0.0, status=f"Checking {_pairs(len(mask))} …")
         try:
             results = check_pairs(
-                self.subject.tape,
+                tape,
                 [{"launch": launch, "input": source, "output": target} for launch, source, target in mask],
                 labels=self.subject.labels(),
                 progress=self._progressed,

@@ -105,6 +105,7 @@ def respond_script(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     pair = result_cache.find(subject, launch, source, target)
     if pair is None:
         pair = _checked(subject, launch, source, target, whole=False)
+    assert subject.tape is not None, "refused by _asked"
     return Answer({"text": pair_script(subject.tape, pair)})
 
 
@@ -128,6 +129,7 @@ def _asked(subject: PanelSource, question: Mapping[str, Any]) -> tuple[int | Non
 
 
 def _checked(subject: PanelSource, launch: int | None, source: str, target: str, whole: bool) -> PairResult:
+    assert subject.tape is not None, "refused by _asked"
     stopped = threading.Event()
     with execution_lock.cancelling(stopped.set):
         results = check_pairs(

@@ -17,7 +17,6 @@ from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.probes import shape_index
 from tapedebug.autograd.subjects.program import IN_PLACE, Port
 from tapedebug.contract import is_array
-from tapedebug.lang.types import is_float, type_name, value_shape
 
 ComplexSelection = bool | str | int | Sequence[str | int] | None
 """What holds complex numbers: names, places among all arguments, True for every vec2."""
@@ -60,7 +59,7 @@ def complex_names(
     return frozenset(_named(subject, key, arguments) for key in keys)
 
 
-def _named(subject: str, key: Any, arguments: Sequence[tuple[str, Any]]) -> str:
+def _named(subject: str, key: object, arguments: Sequence[tuple[str, Any]]) -> str:
     places = dict(arguments)
     if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(arguments):
         key = arguments[key][0]
@@ -72,7 +71,7 @@ def _named(subject: str, key: Any, arguments: Sequence[tuple[str, Any]]) -> str:
         )
     if not _holds_complex(places[key]):
         value = places[key]
-        told = f"an array of {type_name(value.dtype)}" if is_array(value) else repr(value)
+        told = f"an array of {value.dtype_name}" if is_array(value) else repr(value)
         raise GradcheckError(
             f"{subject}: complex names {key}, which is {told}",
             hint="hold complex numbers in an array of vec2 (or vec2d): real part, imaginary part",
@@ -80,8 +79,8 @@ def _named(subject: str, key: Any, arguments: Sequence[tuple[str, Any]]) -> str:
     return str(key)
 
 
-def _holds_complex(value: Any) -> bool:
-    return is_array(value) and is_float(value.dtype) and value_shape(value.dtype) == (2,)
+def _holds_complex(value: object) -> bool:
+    return is_array(value) and value.is_float and value.element_shape == (2,)
 
 
 # ------------------------------------------------------------------ results

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.array_types import Values
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
 from tapedebug.autograd.subjects.shadow_program import Consume
 from tapedebug.runtime.replay.shadow import Shadow
-
-Values = np.ndarray[Any, Any]
 
 STEPS = ((1e-5, 5e-6), (3e-4, 1.5e-4), (1e-2, 5e-3))
 """Pairs of relative displacements; how far the results of a pair differ says how good they are."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug.autograd.array_types import Bools, Floats
+from tapedebug.autograd.array_types import Bools, Floats, Selection
 from tapedebug.autograd.options import is_number
 
 Verdict = Literal["AGREE", "KINK", "UNDECIDABLE", "NONDETERMINISTIC", "WRONG"]
@@ -49,7 +49,7 @@ class Reference:
     kink: Bools
     largest: float | None = None
 
-    def part(self, which: Any) -> Reference:
+    def part(self, which: Selection) -> Reference:
         """Some of the entries, by any index that NumPy takes."""
         return Reference(
             self.value[which], self.bar[which], self.left[which], self.right[which], self.kink[which],
@@ -65,7 +65,7 @@ class Reference:
         """One that can be changed."""
         return Reference(*(part.copy() for part in self._parts()))  # type: ignore[arg-type]
 
-    def put(self, which: Any, other: Reference) -> None:
+    def put(self, which: Selection, other: Reference) -> None:
         """Replace some of the entries, by any index that NumPy takes."""
         for mine, new in zip(self._parts(), other._parts(), strict=True):
             mine[which] = new

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Floats
@@ -19,7 +19,7 @@ from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.write_sites import WriteSite
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A number as JSON has it: those that are not finite as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -265,7 +265,13 @@ class PairResults(tuple[PairResult, ...]):
         Raises:
             GradcheckError: `verdict` is none.
         """
-        wanted = {"launch": launch, "input": input, "output": output, "verdict": verdict, "check": check}
+        wanted: dict[str, str | int | Collection[Any] | None] = {
+            "launch": launch,
+            "input": input,
+            "output": output,
+            "verdict": verdict,
+            "check": check,
+        }
         sets = {name: _several(value) for name, value in wanted.items() if value is not ANY}
         for one in sets.get("verdict", ()):
             if one not in VERDICTS:
@@ -274,12 +280,19 @@ class PairResults(tuple[PairResult, ...]):
             pair for pair in self if all(getattr(pair, name) in values for name, values in sets.items())
         )
 
-    def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        return PairResults(found) if isinstance(place, slice) else found
+    @overload
+    def __getitem__(self, place: SupportsIndex, /) -> PairResult: ...
+
+    @overload
+    def __getitem__(self, place: slice, /) -> PairResults: ...
+
+    def __getitem__(self, place: SupportsIndex | slice, /) -> PairResult | PairResults:
+        if isinstance(place, slice):
+            return PairResults(super().__getitem__(place))
+        return super().__getitem__(place)
 
 
-def _several(value: Any) -> Sequence[Any]:
+def _several(value: str | int | Collection[Any] | None) -> list[Any]:
     return [value] if value is None or isinstance(value, str | int) else list(value)
 
 

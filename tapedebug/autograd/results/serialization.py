@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from tapedebug.autograd.results.pair_result import Coverage, Entry, Layout, Pair
 from tapedebug.autograd.subjects.write_sites import WriteSite
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from tapedebug.autograd.results.gradcheck_result import GradcheckResult
+
+    T = TypeVar("T", bound=DataclassInstance)
 
 SCHEMA = 1
 PARTS = {"worst": Entry, "largest": Entry, "layout": Layout, "signature": ErrorPattern}
@@ -62,7 +66,7 @@ def _entries(compared: ComparedEntries) -> dict[str, Any]:
     return data | {"wrong": None if compared.wrong is None else compared.wrong.tolist()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Only dictionaries, lists, text, numbers and None."""
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
@@ -78,7 +82,7 @@ def _plain(value: Any) -> Any:
 # ------------------------------------------------------------------ and back
 
 
-def result_fields(data: Any) -> dict[str, Any]:
+def result_fields(data: object) -> dict[str, Any]:
     """The arguments of `GradcheckResult` that `result_data` made data of.
 
     Raises:
@@ -115,14 +119,12 @@ def _read_pair(data: Mapping[str, Any]) -> PairResult:
         "written": None if written is None else _read_written(written),
         "compared": None if compared is None else _read_entries(compared),
     }
-    pair: PairResult = _made(PairResult, {**data, **parts, **further})
-    return pair
+    return _made(PairResult, {**data, **parts, **further})
 
 
 def _read_written(data: Mapping[str, Any]) -> WriteSite:
     spans = {name: None if data[name] is None else Span(**data[name]) for name in ("line", "called")}
-    found: WriteSite = _made(WriteSite, {**data, **spans})
-    return found
+    return _made(WriteSite, {**data, **spans})
 
 
 def _read_entries(data: Mapping[str, Any]) -> ComparedEntries:
@@ -137,7 +139,7 @@ def _read_entries(data: Mapping[str, Any]) -> ComparedEntries:
     )
 
 
-def _made(kind: Any, data: Mapping[str, Any]) -> Any:
+def _made(kind: type[T], data: Mapping[str, Any]) -> T:
     """A dataclass of its fields: lists are tuples, "nan" and "inf" numbers."""
     types = {f.name: str(f.type) for f in fields(kind)}
     given = {}

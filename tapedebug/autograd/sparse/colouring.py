@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tapedebug.autograd.array_types import Bools, Floats, Indices
+from tapedebug.autograd.array_types import Bools, Floats, Indices, Values
 from tapedebug.autograd.sparse._colouring_kernels import kernels
 from tapedebug.autograd.sparse.pattern import Pattern
 from tapedebug.runtime.launch.launch import launch
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
+
 
 By = Literal["rows", "columns", "fewest"]
 
@@ -246,5 +250,5 @@ def transposed(rows: Indices, columns: Indices, count: int) -> tuple[Indices, In
     return by_column, np.repeat(np.arange(count), sizes), places
 
 
-def _run(kernel: Any, *args: Any) -> None:
+def _run(kernel: Kernel, *args: int | Values) -> None:
     launch(kernel, dim=1, inputs=args, record_tape=False)

@@ -32,16 +32,16 @@ class Jacobians(dict[Key, Any]):
         self._names = [(source.name, target.name) for source, target in found]
         self._shapes = [(o.shape, i.shape, o.components, i.components) for i, o in found]
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """Return the MIME bundle for a notebook."""
         return renderer().static(self)
 
-    def _placed(self, key: Any) -> Any:
+    def _placed(self, key: object) -> Any:
         if not isinstance(key, tuple) or len(key) != 2:
             return key
         return self._inputs.get(key[0], key[0]), self._outputs.get(key[1], key[1])
 
-    def __missing__(self, key: Any) -> Any:
+    def __missing__(self, key: object) -> Any:
         placed = self._placed(key)
         if dict.__contains__(self, placed):
             return self[placed]
@@ -51,6 +51,6 @@ class Jacobians(dict[Key, Any]):
     def __contains__(self, key: object) -> bool:
         return dict.__contains__(self, self._placed(key))
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: object, default: object = None) -> Any:
         """The Jacobian of a pair, by places or names, or `default`."""
         return dict.get(self, self._placed(key), default)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.array_types import Indices
+from tapedebug.autograd.array_types import EngineArray, Indices
 from tapedebug.lang import types
 
 
@@ -37,18 +37,18 @@ class ScalarNumbering:
             self.size += -(-buffer.nbytes // self.grain)
         self._flat: dict[Any, Indices] = {}
 
-    def start(self, a: Any) -> int:
+    def start(self, a: EngineArray) -> int:
         """The number of the first scalar of an array."""
         bytes_in = a.offset
         if bytes_in % self.grain:
             raise Unknown
         return int(self.first[a.region] + bytes_in // self.grain)
 
-    def step(self, a: Any) -> int:
+    def step(self, a: EngineArray) -> int:
         """How far apart the numbers of two neighbouring scalars of an array are."""
         return types.numpy_dtype(a.dtype).itemsize // self.grain
 
-    def of(self, a: Any, offsets: Indices) -> Indices:
+    def of(self, a: EngineArray, offsets: Indices) -> Indices:
         """The numbers of elements that generated code found at these offsets, in scalars, from the first.
 
         Raises:
@@ -61,7 +61,7 @@ class ScalarNumbering:
                 raise Unknown
         return found
 
-    def all(self, a: Any) -> Indices:
+    def all(self, a: EngineArray) -> Indices:
         """The numbers of all scalars of an array, in the order of its elements and components."""
         count = types.components(a.dtype)
         inner = self.step(a) * np.arange(count)
@@ -75,7 +75,7 @@ class ScalarNumbering:
             found += along.reshape((-1,) + (1,) * (a.ndim - 1 - axis))
         return (self.start(a) + found.reshape(-1, 1) + inner).ravel()
 
-    def flat(self, a: Any, numbers: Indices) -> Indices:
+    def flat(self, a: EngineArray, numbers: Indices) -> Indices:
         """Which scalar of an array each number is, -1 where it is none of it.
 
         Raises:

@@ -14,12 +14,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from tapedebug.autograd.array_types import Indices
+from tapedebug.autograd.array_types import EngineArray, Indices
 from tapedebug.autograd.sparse.boolean_matrix import (
     BooleanMatrix,
     TooManyEntries,
@@ -34,6 +35,12 @@ from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.replay.traced_accesses import Visits, accesses, deciding
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
+
 
 Key = tuple[Any, ...]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -80,7 +87,7 @@ class Pattern:
         keep = wanted[self.columns]
         return Pattern(self.shape, self.rows[keep], self.columns[keep])
 
-    def dense(self, values: Any = 1.0) -> np.ndarray[Any, Any]:
+    def dense(self, values: ArrayLike = 1.0) -> np.ndarray[Any, Any]:
         """A matrix with `values` at the entries, zero elsewhere."""
         matrix = np.zeros(self.shape, np.asarray(values).dtype)
         matrix[self.rows, self.columns] = values
@@ -127,13 +134,13 @@ def traced(program: Program, *, fresh: bool = False) -> Patterns | None:
     return {(i, o): found[k, m] for k, i in enumerate(program.inputs) for m, o in enumerate(program.outputs)}
 
 
-def forget(kernel: Any) -> None:
+def forget(kernel: Kernel) -> None:
     """Trace a kernel again where it is used next."""
     with _lock:
         _kept.pop(kernel, None)
 
 
-def _recalled(kernel: Any, key: Key | None) -> Found | None:
+def _recalled(kernel: Kernel | None, key: Key | None) -> Found | None:
     """What is kept of a single launch."""
     with _lock:
         table = None if kernel is None else _kept.get(kernel)
@@ -143,7 +150,7 @@ def _recalled(kernel: Any, key: Key | None) -> Found | None:
         return table[key]
 
 
-def _keep(kernel: Any, key: Key | None, found: Found) -> None:
+def _keep(kernel: Kernel | None, key: Key | None, found: Found) -> None:
     """Keep it; the one that was not asked for the longest goes."""
     if kernel is None:
         return
@@ -170,7 +177,7 @@ class _Trace:
     changed: Bools
     source: Bools
 
-    def __init__(self, program: ShadowProgram, shadow: Any) -> None:
+    def __init__(self, program: ShadowProgram, shadow: Shadow) -> None:
         self.program = program
         self.shadow = shadow
         records = shadow.records
@@ -180,7 +187,7 @@ class _Trace:
         self.live = {port.array.region for port in self.ports}
         self.live |= {record.args[p].region for record in records for p in record.written}
 
-    def active(self, record: Any) -> frozenset[int]:
+    def active(self, record: Record) -> frozenset[int]:
         """The parameters of a launch through which dependence may go."""
         return frozenset(
             p
@@ -199,7 +206,7 @@ class _Trace:
             raise Unknown
         buffers: dict[Any, int] = {}
 
-        def view(a: Any) -> Key:
+        def view(a: EngineArray) -> Key:
             number = buffers.setdefault(a.region, len(buffers))
             return number, a.offset, a.shape, a.strides, a.dtype
 
@@ -249,7 +256,7 @@ class _Trace:
             for m, target in enumerate(self.program.outputs)
         }
 
-    def _launch(self, record: Any) -> None:
+    def _launch(self, record: Record) -> None:
         visits = accesses(self.shadow, record, self.active(record))
         if visits is None:
             raise Unknown
@@ -275,7 +282,7 @@ class _Trace:
             written[mine] = False  # what was there before is a part of the sum
         self._step(entries, np.flatnonzero(written))
 
-    def _closed(self, entries: BooleanMatrix, written: Any) -> BooleanMatrix:
+    def _closed(self, entries: BooleanMatrix, written: Bools) -> BooleanMatrix:
         """With what goes from one thread to another, through elements that one writes and another reads."""
         through = written[entries.columns] & (entries.columns != entries.rows)
         if not through.any():
@@ -338,5 +345,5 @@ def _meet(write: Visits, written: Indices, read: Visits, numbers: Indices, threa
     return product(BooleanMatrix(written, mine), BooleanMatrix(read.threads, numbers), threads)
 
 
-def _is_float_array(a: Any) -> bool:
+def _is_float_array(a: object) -> bool:
     return isinstance(a, array) and types.is_float(a.dtype)

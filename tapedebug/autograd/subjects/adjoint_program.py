@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Floats
@@ -18,6 +19,10 @@ from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, rows_of, stacked
 from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.second_order import SecondShadow
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.tape import Tape
+
 
 Vectors = dict[Port, Floats]
 
@@ -36,7 +41,7 @@ class AdjointProgram:
 
     launch: int | None = None
 
-    def __init__(self, program: ShadowProgram, tape: Any, seeds: Mapping[Port, Floats]) -> None:
+    def __init__(self, program: ShadowProgram, tape: Tape | None, seeds: Mapping[Port, Floats]) -> None:
         self.first, self.tape = program, tape
         self.subject = f"the gradient of {program.subject}"
         self.by_seed = {_gradient_of(port): port for port in seeds}
@@ -89,18 +94,18 @@ class AdjointProgram:
         return found
 
     def evaluate_many(
-        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: Any = np.float64
+        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: DTypeLike | None = np.float64
     ) -> Vectors:
         """`evaluate`, row by row."""
         return stacked(self.outputs, [self.evaluate(row, single=single) for row in rows_of(changes)])
 
     def push_many(
-        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: Any = np.float64
+        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: DTypeLike | None = np.float64
     ) -> Vectors:
         """`push`, row by row."""
         return stacked(self.outputs, [self.push(row, double=double) for row in rows_of(tangents)])
 
-    def pull(self, seeds: Mapping[Port, Floats], **_: Any) -> Vectors:
+    def pull(self, seeds: Mapping[Port, Floats], **_: object) -> Vectors:
         """There is no reverse pass of a reverse pass."""
         raise NotImplementedError
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tapedebug.autograd.subjects.program import IN_PLACE
+from tapedebug.contract import Array
 from tapedebug.lang.types import canonical, is_matrix, is_transformation, value_shape
 
 POSE = ("p.x", "p.y", "p.z", "q.x", "q.y", "q.z", "q.w")
 
 
-def component_name(dtype: Any, component: Sequence[int]) -> str:
+def value_type(array: Array) -> type:
+    """Return the class of an array's elements in the kernel language; of another engine's array, `float`."""
+    found: type = getattr(array, "dtype", float)
+    return found
+
+
+def component_name(dtype: type, component: Sequence[int]) -> str:
     """What to write behind an element for one of its scalars: `.y`, `.q.w`, `[0, 1]`; empty for scalars."""
     if not component:
         return ""
@@ -24,7 +30,7 @@ def component_name(dtype: Any, component: Sequence[int]) -> str:
     return f"[{', '.join(map(str, component))}]"
 
 
-def entry_name(name: str, index: Sequence[int], dtype: Any) -> str:
+def entry_name(name: str, index: Sequence[int], dtype: type) -> str:
     """The name of one scalar of an array.
 
     Args:

@@ -11,11 +11,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.subjects.pickling import dumps, loads, settings_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 
 Unit = TypeVar("Unit")
 Found = TypeVar("Found")
@@ -26,7 +30,7 @@ LARGEST = 32  # units of one chunk
 GLANCE = 0.05  # s between two looks at the time
 
 
-def require_executor(executor: Any, caller: str) -> None:
+def require_executor(executor: Executor | None, caller: str) -> None:
     """Refuse what is no executor.
 
     Raises:
@@ -43,7 +47,7 @@ def handed_out(
     function: Callable[[Unit], Found],
     units: Iterator[Unit],
     count: int,
-    executor: Any,
+    executor: Executor,
     *,
     caller: str,
     told: Callable[[Unit], str],
@@ -89,7 +93,7 @@ def handed_out(
 
 
 def _submit(
-    executor: Any,
+    executor: Executor,
     function: Callable[[Unit], Found],
     chunk: Sequence[Unit],
     caller: str,

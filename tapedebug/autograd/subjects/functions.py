@@ -13,7 +13,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError, TapeError
 from tapedebug._tape_observers import unlist
-from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.array_types import EngineArray, Floats
 from tapedebug.autograd.subjects.isolation import isolated
 from tapedebug.autograd.subjects.metadata import Named, input_names
 from tapedebug.autograd.subjects.probes import random_directions
@@ -48,7 +48,7 @@ class FunctionCall:
     given: list[Named]
     returned: list[Named]
     observed: list[Floats]
-    tape: Any
+    tape: Tape
     random: RngPin
 
     @classmethod
@@ -160,13 +160,13 @@ def _same(before: Floats, after: Floats, twin: Floats) -> bool:
     return bool(off.max(initial=0.0) <= 0.05 * moved[np.isfinite(moved)].max(initial=0.0) + 1e-4 * size)
 
 
-def values_of(array: Any) -> Floats:
+def values_of(array: EngineArray) -> Floats:
     """The values of an array as float64, without telling a tape."""
-    found: Floats = np.array(array._look(), dtype=np.float64).ravel()
+    found: Floats = np.array(array.current(), dtype=np.float64).ravel()
     return found
 
 
-def returned_by(name: str, returned: Any, outputs: Sequence[Any] | None) -> list[Named]:
+def returned_by(name: str, returned: object, outputs: Sequence[Any] | None) -> list[Named]:
     """The arrays that a function returned (or that were named where it returns None), with names.
 
     Raises:

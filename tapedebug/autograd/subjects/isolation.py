@@ -123,19 +123,19 @@ class _Watch:
     def ledgers(self) -> dict[Buffer, _Watch]:
         return {self.buffer: self}
 
-    def window_opened(self, ledger: Any, start: int, stop: int) -> None:
+    def window_opened(self, ledger: object, start: int, stop: int) -> None:
         """NumPy can write to the buffer from now on."""
         self.guard.keep(self.buffer)
 
-    def written(self, ledger: Any, array: Any) -> None:
+    def written(self, ledger: object, array: object) -> None:
         """A write of the buffer is over."""
 
-    def window_closed(self, ledger: Any) -> None:
+    def window_closed(self, ledger: object) -> None:
         """NumPy cannot write to the buffer any more."""
 
-    def looked_at(self, array: Any, event: Any) -> None:
+    def looked_at(self, array: object, event: object) -> None:
         """Somebody reads the buffer."""
 
-    def overwritten_outside(self, ledger: Any, array: Any, site: Any, how: str) -> None:
+    def overwritten_outside(self, ledger: object, array: object, site: object, how: str) -> None:
         """Something is about to write to the buffer."""
         self.guard.keep(self.buffer)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._source import Span
-from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.array_types import Checkpoint, Values
 from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.shadow_program import UNMATCHED
 from tapedebug.autograd.subjects.subject import Subject, kernel_subject
-from tapedebug.contract import is_array
+from tapedebug.compiler.kernel import Kernel
+from tapedebug.contract import Operation, RecordedTape, Recording, Replay, is_array
 from tapedebug.lang.types import numpy_dtype, value_shape
-from tapedebug.runtime.memory.array import make
+from tapedebug.runtime.memory.array import array, make
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer
 from tapedebug.runtime.memory.convert import contiguous_strides
-from tapedebug.runtime.replay.shadow import Shadow
 
-Values = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.record import Record
+
+
 Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None
 """By kernel key, or by index of a launch (which counts more), the pairs to check."""
 
@@ -88,7 +92,7 @@ class LaunchSelection:
             )
         return self
 
-    def mask(self, record: Any) -> Mask:
+    def mask(self, record: Record) -> Mask:
         """The pairs that were asked for of a launch; None for all."""
         masks = self.masks or {}
         return masks.get(record.index, masks.get(record.kernel.key))
@@ -108,7 +112,7 @@ class LaunchSelection:
                 left.setdefault(reason, []).append(record.index)
         return chosen, [f"not checked: {spelled(indices)}: {reason}" for reason, indices in left.items()]
 
-    def _exclusion(self, record: Any) -> str | None:
+    def _exclusion(self, record: Record) -> str | None:
         if record.kernel is None and not (self.python and record.kind == "python"):
             return not_a_kernel(record)
         if record.name in (self.black or ()):
@@ -118,16 +122,16 @@ class LaunchSelection:
         return None
 
 
-def not_a_kernel(record: Any) -> str:
-    """Return what a record is that cannot be checked as a launch of a kernel by itself."""
-    if record.kind == "python":
+def not_a_kernel(operation: Operation) -> str:
+    """Return why an operation cannot be checked as a launch of a kernel by itself."""
+    if operation.kind == "python":
         return "a Python operation, which gradcheck_tape(end_to_end=True) checks"
-    if record.kind == "func":
+    if operation.kind == "func":
         return "a function that was recorded with record_func, not a kernel"
-    return f"a {record.kind}, not a kernel"
+    return f"a {operation.kind}, not a kernel"
 
 
-def _require_key(records: Sequence[Any], argument: str, key: Any) -> None:
+def _require_key(records: Sequence[Any], argument: str, key: object) -> None:
     known = list(dict.fromkeys(r.name for r in records if r.kernel is not None or r.kind == "python"))
     if key not in known:
         raise GradcheckError(
@@ -204,7 +208,7 @@ class LaunchCopy:
         called: Where the launch was called.
     """
 
-    kernel: Any
+    kernel: Kernel
     index: int
     dim: tuple[int, ...]
     args: tuple[Any, ...]
@@ -214,9 +218,9 @@ class LaunchCopy:
     called: Span | None = None
 
     @classmethod
-    def of(cls, record: Any, values: Mapping[Any, Values], mask: Mask = None) -> LaunchCopy:
+    def of(cls, record: Record, values: Mapping[Any, Values], mask: Mask = None) -> LaunchCopy:
         """The copy of a record, with the values of its arrays."""
-        arrays = list(dict.fromkeys(a for a in record.args if is_array(a)))
+        arrays = list(dict.fromkeys(a for a in record.args if isinstance(a, array)))
         ranges: dict[Any, tuple[int, int]] = {}
         for a in arrays:
             low, high = ranges.get(a.region, (a.start, a.stop))
@@ -264,14 +268,14 @@ class LaunchCopy:
         return [arrays[value.number] if isinstance(value, MemoryPlace) else value for value in self.args]
 
 
-def _named_arrays(mask: Mask, record: Any) -> Mask:
+def _named_arrays(mask: Mask, record: Record) -> Mask:
     """A mask in which the names of parameters stand for arrays: its launch has copies of them.
 
     Raises:
         GradcheckError: An array is no argument of the launch.
     """
 
-    def named(key: Any) -> Any:
+    def named(key: object) -> Any:
         if isinstance(key, tuple) and key and is_array(key[0]):
             return (named(key[0]), *key[1:])
         if not is_array(key):
@@ -300,13 +304,41 @@ def _view(memory: Values, slot: MemorySlot) -> Values:
     return np.ndarray(slot.shape + inner, scalar, memory, slot.offset, strides)
 
 
+def recording_of(tape: RecordedTape) -> Recording:
+    """Return what a tape has recorded up to now; of an engine that cannot keep that, the tape itself."""
+    return tape.capability(Recording) or _TapeItself(tape)
+
+
+@dataclass(frozen=True)
+class _TapeItself:
+    """The operations of a tape of an engine without the capability `Recording`."""
+
+    tape: RecordedTape
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        return self.tape.operations
+
+    def new_replay(self, *, float64: bool = False) -> Replay:
+        return self.tape.new_replay(float64=float64)
+
+    def weak(self) -> Callable[[], Recording | None]:
+        known = weakref.ref(self.tape)
+
+        def alive() -> Recording | None:
+            tape = known()
+            return None if tape is None else _TapeItself(tape)
+
+        return alive
+
+
 def launch_values(
-    tracker: Any,
+    tape: RecordedTape | Recording,
     wanted: Sequence[Any],
     checkpoint: Checkpoint | None = None,
     notes: list[str] | None = None,
 ) -> Iterator[tuple[Any, dict[Any, Values]]]:
-    """Replay a tape, by its tracker; yield each record of `wanted` with its arrays' values before it ran.
+    """Replay a tape; yield each record of `wanted` with its arrays' values before it ran.
 
     Where the last launches come first, parts of the tape are replayed, so that the values of a few launches
     are held and no more. Should a replay end with other values than the arrays hold, `notes` are told.
@@ -317,8 +349,7 @@ def launch_values(
     size = math.isqrt(len(wanted)) + 1 if backwards else len(wanted)
     for start in range(0, len(wanted), size):
         part = sorted(wanted[start : start + size], key=lambda record: record.index)
-        tracker.catch_up_everywhere()
-        shadow = Shadow(tracker)
+        shadow = tape.new_replay()
         shadow.forward_only = True
         found = _walk(shadow, part, checkpoint)
         yield from reversed(list(found)) if backwards else found
@@ -327,7 +358,7 @@ def launch_values(
 
 
 def _walk(
-    shadow: Shadow, records: Sequence[Any], checkpoint: Checkpoint | None
+    shadow: Replay, records: Sequence[Any], checkpoint: Checkpoint | None
 ) -> Iterator[tuple[Any, dict[Any, Values]]]:
     for record in records:
         shadow.forward(shadow.position, record.index)

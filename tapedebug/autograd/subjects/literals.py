@@ -6,14 +6,12 @@ import base64
 import textwrap
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from tapedebug.lang.types import canonical, numpy_dtype
+from tapedebug.autograd.array_types import Values, ValueType
+from tapedebug.lang.types import Compound, canonical, numpy_dtype
 from tapedebug.lang.types import expression as written
-
-Values = np.ndarray[Any, Any]
 
 INLINE = 64  # numbers that are written out; longer arrays are packed
 MARK = "@@{}@@"  # stands for a packed array until it is known where it goes
@@ -31,7 +29,7 @@ class Packed:
     def __init__(self) -> None:
         self.arrays: dict[str, Values] = {}
 
-    def literal(self, values: Values, dtype: Any, name: str) -> str:
+    def literal(self, values: Values, dtype: ValueType, name: str) -> str:
         """An array's numbers as an expression, or a mark in its place.
 
         Args:
@@ -73,7 +71,7 @@ def beside(text: str, arrays: Mapping[str, Values]) -> str:
     return text.replace("import numpy as np\n", "from pathlib import Path\n\nimport numpy as np\n", 1)
 
 
-def scalar(value: Any) -> str:
+def scalar(value: object) -> str:
     """A number, vector, matrix or quaternion, a string or None as an expression."""
     if isinstance(value, np.generic):
         return repr(value.item())
@@ -87,8 +85,6 @@ def scalar(value: Any) -> str:
     if isinstance(value, tuple | list):
         parts = ", ".join(scalar(part) for part in value)
         return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
-    try:
-        kind = canonical(type(value))
-    except TypeError:
-        return repr(value)
-    return f"{written(kind)}({', '.join(scalar(part) for part in value)})"
+    if isinstance(value, Compound):
+        return f"{written(canonical(type(value)))}({', '.join(scalar(part) for part in value)})"
+    return repr(value)

@@ -101,7 +101,7 @@ def choose_pairs(subject: str, inputs: Sequence[Argument], outputs: Sequence[Arg
     return pairs
 
 
-def _no_pair(subject: str, entry: Any) -> GradcheckError:
+def _no_pair(subject: str, entry: object) -> GradcheckError:
     return GradcheckError(
         f"{subject}: an entry of the input-output mask is a pair (input, output); got {key_text(entry)}",
         hint='write a list of pairs: [("x", "y")] or [(0, 0)]',
@@ -128,7 +128,7 @@ class MaskSide:
         """All that have derivatives."""
         return [a.port for a in self.arguments if a.port is not None]
 
-    def meant(self, key: Any) -> list[Port]:
+    def meant(self, key: object) -> list[Port]:
         """The ports that a key means, restricted to its entries; none where none has derivatives.
 
         Raises:
@@ -140,7 +140,7 @@ class MaskSide:
 
     # -------------------------------------------------------------- which arguments
 
-    def _found(self, key: Any) -> tuple[list[Argument], list[PathStep]]:
+    def _found(self, key: object) -> tuple[list[Argument], list[PathStep]]:
         if isinstance(key, tuple | list) and len(key) == 2 and not isinstance(key[1], str):
             found, steps = self._found(key[0])
             return found, [*steps, PathStep(key[1])]
@@ -208,7 +208,7 @@ class MaskSide:
             ) from None
         return ".".join(name for name in reversed(names) if name != "["), _placed(names[::-1], steps[::-1])
 
-    def _unknown(self, key: Any, path: str | None = None) -> GradcheckError:
+    def _unknown(self, key: object, path: str | None = None) -> GradcheckError:
         listed = ", ".join(f"{a.place}: {a.name}" for a in self.arguments) or "none"
         names = [a.name for a in self.arguments]
         near = difflib.get_close_matches(path or "", names, 1)
@@ -224,7 +224,7 @@ class MaskSide:
 
     # -------------------------------------------------------------- which entries
 
-    def _restricted(self, port: Port, steps: Sequence[PathStep], key: Any) -> Port:
+    def _restricted(self, port: Port, steps: Sequence[PathStep], key: object) -> Port:
         if not steps:
             return port
         positions = np.arange(port.size).reshape(port.shape)
@@ -251,7 +251,7 @@ class MaskSide:
         same = port.name, only.tobytes()
         return self._views.setdefault(same, replace(port, only=only, label=label))
 
-    def _no_such_entries(self, port: Port, key: Any, why: str) -> GradcheckError:
+    def _no_such_entries(self, port: Port, key: object, why: str) -> GradcheckError:
         inner = "".join(f" × {n}" for n in value_shape(port.array.dtype))
         shape = f"shape {port.array.shape}" + (f" of {type_name(port.array.dtype)}" if inner else "")
         return GradcheckError(
@@ -298,7 +298,7 @@ def _index(node: ast.expr) -> Any:
     raise ValueError(value)
 
 
-def component_of(array: Any, letter: str) -> int | slice | None:
+def component_of(array: object, letter: str) -> int | slice | None:
     """The component of an array's elements that has this name: `y` of a vector, `q` of a transform."""
     if not hasattr(array, "dtype"):
         return None
@@ -312,7 +312,7 @@ def component_of(array: Any, letter: str) -> int | slice | None:
     return letters.index(letter) if len(letter) == 1 and letter in letters else None
 
 
-def spelled(index: Any) -> str:
+def spelled(index: object) -> str:
     """An index as it is written between brackets."""
     if isinstance(index, tuple):
         return ", ".join(spelled(part) for part in index)
@@ -328,7 +328,7 @@ def spelled(index: Any) -> str:
     return str(listed.tolist()) if listed.size <= LONG else f"{listed.size} entries"
 
 
-def key_text(key: Any) -> str:
+def key_text(key: object) -> str:
     """A key of a mask, or an entry, in messages."""
     if isinstance(key, tuple | list):
         return f"({', '.join(key_text(part) for part in key)})"

@@ -6,12 +6,17 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tapedebug.autograd.array_types import ValueType
 from tapedebug.autograd.subjects.program import Place
 from tapedebug.contract import is_array
 from tapedebug.lang.types import ArrayType, float32, is_generic
 from tapedebug.runtime.launch.argument_flattening import named_parts
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
+
 
 Strides = tuple[int, ...] | None
 Named = tuple[int, str, Any]
@@ -55,7 +60,7 @@ class FunctionMetadata:
         return self.output_labels[index], self.output_dtypes[index]
 
     @classmethod
-    def of_kernel(cls, kernel: Any, inputs: Sequence[Any]) -> FunctionMetadata:
+    def of_kernel(cls, kernel: Kernel, inputs: Sequence[Any]) -> FunctionMetadata:
         """The metadata of a kernel whose first arguments are `inputs`.
 
         Where these are all, the outputs are the arrays that it writes.
@@ -78,7 +83,7 @@ class FunctionMetadata:
         return cls._of(kernel.key, given, wanted)
 
     @classmethod
-    def of_launch(cls, kernel: Any, inputs: Sequence[Named], outputs: Sequence[Named]) -> FunctionMetadata:
+    def of_launch(cls, kernel: Kernel, inputs: Sequence[Named], outputs: Sequence[Named]) -> FunctionMetadata:
         """The metadata of a kernel with flat arguments, as (place, name, value)."""
         declared = {p.name: kernel.signature[p.declared].name for p in kernel.params}
         count = 1 + max((place for place, _, _ in inputs), default=-1)
@@ -119,13 +124,13 @@ class _Side:
         self.strides: list[Strides] = [None] * len(self.labels)
         self.dtypes: list[Any] = [None] * len(self.labels)
 
-    def add(self, place: int, name: str, value: Any) -> None:
+    def add(self, place: int, name: str, value: object) -> None:
         """A value, taken apart."""
         for part, inner in named_parts(name, value):
             known = is_array(inner)
             self.put(place, part, inner.dtype if known else None, inner.strides if known else None)
 
-    def put(self, place: int, name: str, dtype: Any, strides: Strides) -> None:
+    def put(self, place: int, name: str, dtype: ValueType | None, strides: Strides) -> None:
         """One argument, or a field of one."""
         if name == self.labels[place]:
             self.dtypes[place], self.strides[place] = dtype, strides

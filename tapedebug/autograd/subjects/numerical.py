@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapedebug.autograd.subjects.engine_kernels import kernel_of
 from tapedebug.compiler.passes.custom import by_differences
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
     from tapedebug.contract import Operation
 
 BY_DIFFERENCES = "derivative by finite differences"
@@ -25,7 +26,7 @@ def differences_on(operations: Iterable[Operation]) -> list[str]:
     return list(dict.fromkeys(note for kernel in kernels.values() for note in differences_in(kernel)))
 
 
-def differences_in(kernel: Any) -> list[str]:
+def differences_in(kernel: Kernel) -> list[str]:
     """Notes on the functions that a kernel calls whose derivatives are finite differences."""
     notes = kernel._notes
     if notes.identity is not None and all(function.numba is None for function in kernel.functions):

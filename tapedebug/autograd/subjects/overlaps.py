@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug.autograd.array_types import EngineArray
 from tapedebug.autograd.subjects.program import Pairs, Port
 from tapedebug.lang.types import type_name
 
@@ -108,12 +109,12 @@ def _between(port: Port, arrays: list[tuple[str, Any]]) -> Problem | None:
     return None
 
 
-def _range(array: Any) -> tuple[int, int]:
+def _range(array: EngineArray) -> tuple[int, int]:
     address = array.ptr - array.offset
     return address + array.start, address + array.stop
 
 
-def _share(mine: Any, other: Any) -> bool:
+def _share(mine: EngineArray, other: EngineArray) -> bool:
     try:
         return bool(np.shares_memory(mine._look(), other._look(), max_work=SEARCH))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.contract import is_array
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Array
+
 
 Mask = Iterable[Any] | None
 """Pairs of input and output; see `tapedebug.autograd.subjects.masks`. All of them where None."""
@@ -41,13 +45,13 @@ def why_nothing(notes: Iterable[str]) -> tuple[str, str]:
     return next(((why, hint) for part, why, hint in NOTHING if part in text), ("", REQUIRES_GRAD))
 
 
-def port(index: int, name: str, array: Any, *, field: bool = False) -> Port:
+def port(index: int, name: str, array: Array, *, field: bool = False) -> Port:
     """The port of an array, or of one that is a field of a struct."""
     shape = (*array.shape, *array.element_shape)
     return Port(index, name, array, shape, math.prod(array.element_shape), field=field)
 
 
-def obstacle(name: str, value: Any) -> str | None:
+def obstacle(name: str, value: object) -> str | None:
     """Why derivatives of or by `value` can not be asked; None where they can, or where it is no array."""
     if isinstance(value, np.ndarray):
         return f"{name} is a NumPy array, which has no gradient"

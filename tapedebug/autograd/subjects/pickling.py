@@ -24,7 +24,7 @@ from tapedebug.compiler.modules import OPTIONS
 from tapedebug.compiler.native.function import Native
 from tapedebug.lang._compound import from_words, in_words
 from tapedebug.lang.structs import struct
-from tapedebug.lang.types import Struct, is_compound, is_struct
+from tapedebug.lang.types import Struct, is_compound
 
 Reduced = tuple[Any, ...]
 
@@ -32,7 +32,7 @@ SETTINGS = ("check_bounds", "compiler", "enable_backward", "interpreted", "max_u
 """Settings of the process that numbers may depend on."""
 
 
-def dumps(thing: Any, caller: str) -> bytes:
+def dumps(thing: object, caller: str) -> bytes:
     """`thing` as bytes.
 
     Args:
@@ -91,7 +91,7 @@ def _pickler() -> Callable[[io.BytesIO], pickle.Pickler]:
     class Portable(base):  # type: ignore[misc]
         """Knows what kernels are made of."""
 
-        def reducer_override(self, thing: Any) -> Any:
+        def reducer_override(self, thing: object) -> Any:
             found = _reduced(thing)
             if found is not None:
                 return found
@@ -112,7 +112,7 @@ def _needs_cloudpickle(name: str) -> GradcheckError:
     )
 
 
-def _reduced(thing: Any) -> Reduced | None:
+def _reduced(thing: object) -> Reduced | None:
     """How to make `thing` again; None where pickle knows."""
     if isinstance(thing, Kernel):
         return _reduced_kernel(thing)
@@ -122,12 +122,12 @@ def _reduced(thing: Any) -> Reduced | None:
         return importlib.import_module, (thing.__name__,)
     if isinstance(thing, type) and is_compound(thing):
         return from_words, in_words(thing)
-    if is_struct(thing) and _address(thing) is None:
+    if isinstance(thing, type) and issubclass(thing, Struct) and _address(thing) is None:
         return _reduced_struct(thing)
     return None
 
 
-def _address(thing: Any, python: Any = None) -> tuple[str, str] | None:
+def _address(thing: object, python: object = None) -> tuple[str, str] | None:
     """The module and name under which other processes find `thing`; None where they do not."""
     named = thing if python is None else python
     module, path = getattr(named, "__module__", None), getattr(named, "__qualname__", "")
@@ -136,7 +136,7 @@ def _address(thing: Any, python: Any = None) -> tuple[str, str] | None:
     return (module, path) if _at(sys.modules.get(module), path) is thing else None
 
 
-def _at(module: Any, path: str) -> Any:
+def _at(module: object, path: str) -> Any:
     found = module
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -155,7 +155,7 @@ def _found(module: str, path: str, text: str) -> Any:
     return found
 
 
-def _digest(thing: Any) -> str:
+def _digest(thing: Kernel | Function) -> str:
     return hashlib.sha256("\n".join(thing.origin.lines).encode()).hexdigest()
 
 
@@ -185,7 +185,7 @@ def _known_kernel(module: str, path: str, text: str, options: dict[str, Any]) ->
     return Kernel(found.python, found.key, found.module, options)
 
 
-def _new_kernel(python: Any, key: str, module: str, options: dict[str, Any]) -> Kernel:
+def _new_kernel(python: Callable[..., Any], key: str, module: str, options: dict[str, Any]) -> Kernel:
     _SCOPES.setdefault(python, {})  # its annotations are read already
     return Kernel(python, key, module, options)
 
@@ -195,7 +195,7 @@ def _complete_kernel(kernel: Kernel, state: dict[str, Any]) -> None:
     vars(kernel)["origin"] = state["origin"].arrive(kernel.python)
 
 
-def _scope(python: Any) -> dict[str, Any]:
+def _scope(python: Callable[..., Any]) -> dict[str, Any]:
     """What names meant where a function was decorated, without itself and what is no constant."""
     kinds = (bool, int, float, str, tuple, type, ModuleType)
     return {name: value for name, value in decorated_scope(python).items() if isinstance(value, kinds)}
@@ -241,7 +241,7 @@ def _complete_function(function: Function, state: dict[str, Any]) -> None:
 # ------------------------------------------------------------------ structs
 
 
-def _reduced_struct(kind: Any) -> Reduced:
+def _reduced_struct(kind: type[Struct]) -> Reduced:
     own = {name: value for name, value in vars(kind).items() if isinstance(value, FunctionType | Function)}
     return _new_struct, (kind.__name__, kind.__module__, kind.__qualname__, dict(kind.fields), own)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tapedebug.autograd.array_types import Floats, Indices
 
@@ -167,7 +168,7 @@ class Program(Protocol):
         ...
 
     def evaluate_many(
-        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: Any = np.float64
+        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: DTypeLike | None = np.float64
     ) -> dict[Port, Floats]:
         """`evaluate` for several displaced inputs: (count, size) in and out, run by run the same.
 
@@ -185,7 +186,7 @@ class Program(Protocol):
         wanted: Sequence[Port] | None = None,
         double: bool = False,
         preserved: bool = False,
-        dtype: Any = np.float64,
+        dtype: DTypeLike | None = np.float64,
     ) -> dict[Port, Floats]:
         """`pull` for several seeds: (count, size) in and out, the same to the bit.
 
@@ -199,7 +200,7 @@ class Program(Protocol):
         ...
 
     def push_many(
-        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: Any = np.float64
+        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: DTypeLike | None = np.float64
     ) -> dict[Port, Floats]:
         """`push` for several tangents: (count, size) in and out, the same to the bit.
 

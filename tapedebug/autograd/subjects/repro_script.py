@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug.autograd.array_types import EngineArray, LaunchDim, Values, ValueType
 from tapedebug.autograd.options import ASKED_BY
-from tapedebug.autograd.subjects.literals import Packed, Values, beside, inlined, scalar
+from tapedebug.autograd.subjects.literals import Packed, beside, inlined, scalar
 from tapedebug.autograd.subjects.program import IN_PLACE
 from tapedebug.autograd.subjects.sources import Sources, array_expression
-from tapedebug.contract import is_array
 from tapedebug.lang.types import ArrayType, IndexedArrayType, Struct, is_struct
 from tapedebug.runtime.memory import struct_fields
+from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.indexed import indexedarray
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import PairResult
+    from tapedebug.compiler.kernel import Kernel
 
 ENDING = """\
 if not result:
@@ -167,7 +169,7 @@ def release_tape(scripts: Iterable[Callable[[], str]]) -> None:
 
 
 def launch_scene(
-    kernel: Any, dim: Any, args: Sequence[tuple[str, Any, Values | None]], outputs: int
+    kernel: Kernel, dim: LaunchDim, args: Sequence[tuple[str, Any, Values | None]], outputs: int
 ) -> Scene:
     """The scene of a kernel.
 
@@ -243,9 +245,9 @@ class _Arguments:
         self._values = values or {}
         self._memory: dict[tuple[Any, ...], tuple[str, Any]] = {}
 
-    def of(self, name: str, kind: Any, flat: Flat) -> str:
+    def of(self, name: str, kind: ValueType, flat: Flat) -> str:
         """An argument of a kernel, of flat ones; what stands for it in the call."""
-        if is_struct(kind):
+        if isinstance(kind, type) and issubclass(kind, Struct):
             fields = [
                 f"{label}={self.of(f'{name}_{label}', inner, flat)}" for label, inner in kind.fields.items()
             ]
@@ -258,21 +260,21 @@ class _Arguments:
             leaves = [next(flat) for _ in kind.dtype.leaves()]
             return self._structs(name, kind.dtype, [(value, values) for _, value, values in leaves])
         _, value, values = next(flat)
-        return self.array(name, value, values) if is_array(value) else scalar(value)
+        return self.array(name, value, values) if isinstance(value, array) else scalar(value)
 
-    def array(self, name: str, value: Any, values: Values | None) -> str:
+    def array(self, name: str, value: EngineArray, values: Values | None) -> str:
         """An array."""
         key = (value.ptr, value.shape, value.strides, value.dtype)
         if key in self._memory:
             return self._memory[key][0]
         self._alone(name, value)
         self._memory[key] = (name, value)
-        found = np.array(value._look()) if values is None else values
+        found = value.current() if values is None else values
         return self._bound(name, array_expression(value, self.packed.literal(found, value.dtype, name)))
 
-    def value(self, name: str, value: Any) -> str:
+    def value(self, name: str, value: object) -> str:
         """An argument of a Python function."""
-        if is_array(value):
+        if isinstance(value, array):
             if is_struct(value.dtype):
                 self.structs.append(value.dtype)
                 leaves = _leaves(value)
@@ -302,14 +304,14 @@ class _Arguments:
             )
         return text
 
-    def _structs(self, name: str, kind: Any, leaves: Sequence[tuple[Any, Values | None]]) -> str:
+    def _structs(self, name: str, kind: type[Struct], leaves: Sequence[tuple[Any, Values | None]]) -> str:
         """An array of structs, made of zeros and then filled field by field."""
         first = leaves[0][0]
         grad = ", requires_grad=True" if any(value.requires_grad for value, _ in leaves) else ""
         self._bound(name, f"wp.zeros({first.shape!r}, dtype={kind.__name__}{grad})")
         for leaf, (value, values) in zip(kind.leaves(), leaves, strict=True):
             path = "".join(f'["{label}"]' for label in leaf.path)
-            found = np.array(value._look()) if values is None else values
+            found = value.current() if values is None else values
             label = f"{name}_{'_'.join(leaf.path)}"
             self.lines.append(f"{name}{path}.assign({self.packed.literal(found, value.dtype, label)})")
         return name
@@ -318,18 +320,18 @@ class _Arguments:
         self.lines.append(f"{name} = {text}")
         return name
 
-    def _alone(self, name: str, value: Any) -> None:
+    def _alone(self, name: str, value: EngineArray) -> None:
         """Refuse views that share some memory: copies of them would share none."""
         if not value.size:
             return
-        for other, array in self._memory.values():
-            shared = array.region is value.region and array.start < value.stop and value.start < array.stop
-            if shared and array.size:
+        for other, known in self._memory.values():
+            shared = known.region is value.region and known.start < value.stop and value.start < known.stop
+            if shared and known.size:
                 raise GradcheckError(
                     f"no script can be written: the arguments `{other}` and `{name}` share memory",
                     hint="check with arrays of their own",
                 )
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: EngineArray) -> list[Any]:
     return list(struct_fields.leaves(value))

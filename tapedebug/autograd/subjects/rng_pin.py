@@ -48,7 +48,7 @@ def _global_sources() -> list[Source]:
     return sources
 
 
-def _sources_of(generator: Any) -> list[Source]:
+def _sources_of(generator: np.random.Generator | np.random.RandomState | random.Random) -> list[Source]:
     if isinstance(generator, np.random.Generator):
         bits = generator.bit_generator
         return [(lambda: bits.state, lambda state: setattr(bits, "state", state))]
@@ -63,10 +63,10 @@ def _generators(owners: Iterable[Any]) -> list[Any]:
     return list({id(value): value for value in found if isinstance(value, kinds)}.values())
 
 
-def _within(owner: Any) -> list[Any]:
+def _within(owner: object) -> list[Any]:
     """What a function, method or object can reach by name."""
     held = list(getattr(getattr(owner, "__self__", owner), "__dict__", {}).values())
-    function = getattr(owner, "__func__", owner)
+    function: Any = getattr(owner, "__func__", owner)
     if not hasattr(function, "__code__"):  # an object that is called, or a `functools.partial`
         inner = getattr(function, "func", None) or type(function).__dict__.get("__call__")
         held += [*getattr(function, "args", ()), *getattr(function, "keywords", {}).values()]

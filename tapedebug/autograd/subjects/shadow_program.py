@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.array_types import Floats, LaunchDim
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.batch import BatchedReplay
@@ -15,6 +16,7 @@ from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.single_launch import one_launch
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
     from tapedebug.contract import RecordedTape, Replay, TangentReplay
     from tapedebug.runtime.tape.tape import Tape
 
@@ -124,7 +126,7 @@ class ShadowProgram:
         return {port: shadow.tangent(port.array).ravel().astype(np.float64) for port in self.outputs}
 
     def evaluate_many(
-        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: Any = np.float64
+        self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: DTypeLike | None = np.float64
     ) -> dict[Port, Floats]:
         """Run forward for each row of `changes`; see `Program`."""
         use: Use = ("forward", not single, "versions")
@@ -143,7 +145,7 @@ class ShadowProgram:
         wanted: Sequence[Port] | None = None,
         double: bool = False,
         preserved: bool = False,
-        dtype: Any = np.float64,
+        dtype: DTypeLike | None = np.float64,
     ) -> dict[Port, Floats]:
         """Run backward for each row of `seeds`; see `Program`."""
         consume: Consume = "versions" if preserved else self.consume
@@ -163,7 +165,7 @@ class ShadowProgram:
         return _named(ports, several.backward(_by_array(seeds), _arrays(ports), consume, dtype))
 
     def push_many(
-        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: Any = np.float64
+        self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: DTypeLike | None = np.float64
     ) -> dict[Port, Floats]:
         """Run forward for each row of `tangents`; see `Program`."""
         several = self._several_for(("push", double, "versions"), tangents)
@@ -194,7 +196,7 @@ class ShadowProgram:
         ports: Sequence[Port],
         given: Mapping[Port, Floats],
         run: Callable[[dict[Port, Floats]], dict[Port, Floats]],
-        dtype: Any,
+        dtype: DTypeLike | None,
         single: bool,
     ) -> dict[Port, Floats]:
         found = stacked(ports, [run(row) for row in rows_of(given)])
@@ -287,7 +289,10 @@ UNMATCHED = (
 
 
 def launch_shadow(
-    kernel: Any, dim: Any, args: Sequence[Any], values: Mapping[Any, np.ndarray[Any, Any]] | None = None
+    kernel: Kernel,
+    dim: LaunchDim,
+    args: Sequence[Any],
+    values: Mapping[Any, np.ndarray[Any, Any]] | None = None,
 ) -> Callable[[bool], Shadow]:
     """Makes shadows of one launch.
 

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -16,22 +16,27 @@ from tapedebug._errors import GradcheckError
 from tapedebug._files import ChangedSource
 from tapedebug._source import Origin
 from tapedebug.aswarp._modules import COUNTERPARTS
+from tapedebug.autograd.array_types import EngineArray, ValueType
 from tapedebug.autograd.subjects.literals import Packed, scalar
 from tapedebug.compiler.function import Function, closure_of, decorated_scope
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.contract import is_array
 from tapedebug.lang.types import (
     ArrayType,
     Compound,
     IndexedArrayType,
+    Struct,
     canonical,
     is_compound,
     is_scalar,
     is_struct,
 )
 from tapedebug.lang.types import expression as written
+from tapedebug.runtime.memory.array import array
 
 NAMESPACE = "SimpleNamespace"
+
+Definition: TypeAlias = Kernel | Function | FunctionType
+"""Something that a script defines: a kernel, a function of kernels, or a Python function."""
 
 
 class Sources:
@@ -55,7 +60,7 @@ class Sources:
         text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(found)).strip("\n")
         return [*text.splitlines(), "", ""] if text else []
 
-    def add(self, thing: Any, name: str | None = None) -> None:
+    def add(self, thing: Definition, name: str | None = None) -> None:
         """A kernel, a function of kernels, or a Python function.
 
         Raises:
@@ -67,7 +72,7 @@ class Sources:
         for version in (thing, *(o for o in getattr(thing, "overloads", ()) if o is not thing)):
             self._define(version)
 
-    def _define(self, thing: Any) -> None:
+    def _define(self, thing: Definition) -> None:
         origin, python = _source_of(thing)
         for used, value in names_in(origin.tree, python).items():
             self._name(used, value, origin)
@@ -78,7 +83,7 @@ class Sources:
             if companion is not None and companion.origin.function not in self._known:
                 self.add(companion)
 
-    def _new(self, name: str, thing: Any) -> bool:
+    def _new(self, name: str, thing: object) -> bool:
         """Whether a name is new; what it stands for already must be the same."""
         if name not in self._known:
             self._known[name] = thing
@@ -92,7 +97,7 @@ class Sources:
             )
         return False
 
-    def _name(self, name: str, value: Any, origin: Origin) -> None:
+    def _name(self, name: str, value: object, origin: Origin) -> None:
         """What a name in a definition stands for."""
         if _is_package(value):
             if name != "wp" and self._new(name, value):
@@ -101,7 +106,7 @@ class Sources:
             self.add(value)
             if name != _name_of(value) and self._new(name, value):
                 self._blocks.append([f"{name} = {_name_of(value)}"])
-        elif is_struct(value):
+        elif isinstance(value, type) and issubclass(value, Struct):
             self._type(name, value)
         elif isinstance(value, ModuleType) and _is_known_module(value):
             if self._new(name, value) and not (name == "np" and value is np):
@@ -111,13 +116,13 @@ class Sources:
             if text is not None and self._new(name, value):
                 self._blocks.append([f"{name} = {text}"])
 
-    def _expression(self, name: str, value: Any, origin: Origin) -> str | None:
+    def _expression(self, name: str, value: object, origin: Origin) -> str | None:
         """A captured value as an expression; None where the name needs no definition."""
         text = _plain_expression(value)
         if text is not None:
             return text
-        if is_array(value):
-            values = self.packed.literal(np.array(value._look()), value.dtype, name)
+        if isinstance(value, array):
+            values = self.packed.literal(value.current(), value.dtype, name)
             return array_expression(value, values)
         if isinstance(value, np.ndarray):
             return f"np.array({value.tolist()!r}, dtype=np.{value.dtype.name})"
@@ -131,7 +136,7 @@ class Sources:
             hint="pass what it needs as an argument, or as a number that the function captures",
         )
 
-    def _namespace(self, name: str, value: Any, attributes: list[str], origin: Origin) -> str:
+    def _namespace(self, name: str, value: object, attributes: list[str], origin: Origin) -> str:
         """An object or module of the user's of which only some attributes are used."""
         if self._new(NAMESPACE, NAMESPACE):
             self._blocks.append([f"from types import {NAMESPACE}"])
@@ -142,9 +147,9 @@ class Sources:
             given.append(f"{attribute}={name}_{attribute}")
         return f"{NAMESPACE}({', '.join(given)})"
 
-    def _type(self, name: str, kind: Any) -> None:
+    def _type(self, name: str, kind: ValueType) -> None:
         """A struct that a name or an annotation means, after those in it."""
-        element = getattr(kind, "array", kind)
+        element: Any = getattr(kind, "array", kind)
         element = getattr(element, "dtype", element)
         if not is_struct(element):
             return
@@ -158,18 +163,18 @@ class Sources:
             self._blocks.append([f"{name} = {own}"])
 
 
-def array_expression(array: Any, values: str) -> str:
+def array_expression(array: EngineArray, values: str) -> str:
     """A call that makes an array of the values that an expression gives."""
     grad = ", requires_grad=True" if array.requires_grad else ""
     return f"wp.array({values}, dtype={written(array.dtype)}, shape={array.shape!r}{grad})"
 
 
-def spelled(kind: Any) -> str:
+def spelled(kind: ValueType) -> str:
     """A type as source."""
     if isinstance(kind, ArrayType | IndexedArrayType):
         word = "array" if isinstance(kind, ArrayType) else "indexedarray"
         return f"wp.{word}(dtype={spelled(kind.dtype)}, ndim={kind.ndim})"
-    return kind.__name__ if is_struct(kind) else written(kind)
+    return kind.__name__ if issubclass(kind, Struct) else written(kind)
 
 
 def names_in(tree: ast.AST, python: Callable[..., Any]) -> dict[str, Any]:
@@ -189,15 +194,15 @@ def names_in(tree: ast.AST, python: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-def _means_something(value: Any) -> bool:
+def _means_something(value: object) -> bool:
     """Whether a word in a string may be meant as a name: of types and of what types are made of."""
     return isinstance(value, type | ModuleType)
 
 
-def _source_of(thing: Any) -> tuple[Origin, Any]:
+def _source_of(thing: Definition) -> tuple[Origin, Any]:
     python = getattr(thing, "python", thing)
     try:
-        origin = thing.origin if python is not thing else _origin_of(python)
+        origin = _origin_of(thing) if isinstance(thing, FunctionType) else thing.origin
         origin.tree  # noqa: B018  the text must be whole
     except ChangedSource as error:
         raise GradcheckError(f"no script can be written: {error}", hint="run the program again") from None
@@ -209,7 +214,7 @@ def _source_of(thing: Any) -> tuple[Origin, Any]:
     return origin, python
 
 
-def _origin_of(function: Any) -> Origin:
+def _origin_of(function: Callable[..., Any]) -> Origin:
     if function.__name__ != "<lambda>":
         return Origin.of(function)
     found = Origin.of_lambda(function)
@@ -218,12 +223,12 @@ def _origin_of(function: Any) -> Origin:
     return Origin(found.file, found.first_line, lines, "lambda_", 0, function, script).with_tree(tree)
 
 
-def _annotations(thing: Any) -> list[tuple[str, Any]]:
+def _annotations(thing: Definition) -> list[tuple[str, Any]]:
     """Parameters' types as far as they are written as a name, with that name."""
     declared = getattr(thing, "types", None)
     if not isinstance(declared, dict):
         declared = {param.name: param.type for param in getattr(thing, "signature", ())}
-    arguments = thing.origin.header.args.args if declared else []
+    arguments = [] if isinstance(thing, FunctionType) or not declared else thing.origin.header.args.args
     found = []
     for argument in arguments:
         name = argument.annotation.id if isinstance(argument.annotation, ast.Name) else ""
@@ -244,7 +249,7 @@ def _attributes_of(name: str, tree: ast.AST) -> list[str]:
     return list(found) if count == uses else []
 
 
-def _plain_expression(value: Any) -> str | None:
+def _plain_expression(value: object) -> str | None:
     """A number, a type, or something of ours, as an expression."""
     import tapedebug
 
@@ -264,7 +269,7 @@ def _plain_expression(value: Any) -> str | None:
     return None
 
 
-def _is_package(value: Any) -> bool:
+def _is_package(value: object) -> bool:
     import tapedebug
 
     return value is tapedebug or (
@@ -274,7 +279,7 @@ def _is_package(value: Any) -> bool:
     )
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> TypeGuard[FunctionType]:
     """Whether it is a Python function of the user's."""
     return isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "tapedebug"
 
@@ -287,14 +292,14 @@ def _is_known_module(value: ModuleType) -> bool:
     return top in sys.stdlib_module_names or "site-packages" in file or "dist-packages" in file
 
 
-def _name_of(thing: Any) -> str:
+def _name_of(thing: Definition) -> str:
     if isinstance(thing, FunctionType):
         return "lambda_" if thing.__name__ == "<lambda>" else thing.__name__
     name: str = thing.origin.function
     return name
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     with contextlib.suppress(Exception):
         return type(one) is type(other) and bool(one == other)
     return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.subjects.pairs import obstacle
@@ -11,8 +11,11 @@ from tapedebug.contract import is_array
 from tapedebug.lang.types import Struct
 from tapedebug.runtime.launch.argument_flattening import check_and_flatten, named_parts
 
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
 
-def listed(caller: str, what: str, given: Any) -> list[Any]:
+
+def listed(caller: str, what: str, given: object) -> list[Any]:
     """The arguments of a call: a sequence of them, or the only one.
 
     Raises:
@@ -30,7 +33,7 @@ def listed(caller: str, what: str, given: Any) -> list[Any]:
     return list(given)
 
 
-def flat_call(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def flat_call(kernel: Kernel, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """The arguments of a kernel, structs and indexed arrays taken apart.
 
     Raises:
@@ -43,7 +46,7 @@ def flat_call(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> tup
     return list(args[:split]), list(args[split:])
 
 
-def named_values(name: str, value: Any) -> list[tuple[str, Any]]:
+def named_values(name: str, value: object) -> list[tuple[str, Any]]:
     """An argument of a Python function, taken apart: structs, lists and dictionaries of arrays too."""
     if isinstance(value, dict):
         entries = [
@@ -58,7 +61,7 @@ def named_values(name: str, value: Any) -> list[tuple[str, Any]]:
     return found if any(is_array(inner) for _, inner in found) else [(name, value)]
 
 
-def arrays_in(given: Any) -> list[Any]:
+def arrays_in(given: object) -> list[Any]:
     """The arrays of one or several arguments: of structs and arrays of structs, the float fields."""
     several = given if isinstance(given, list | tuple) else [given]
     found: list[Any] = []

@@ -11,6 +11,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._source import Span
+from tapedebug.autograd.array_types import DeviceLike, LaunchDim
 from tapedebug.autograd.subjects.functions import FunctionCall, Unrepeatable, require_faithful
 from tapedebug.autograd.subjects.masks import Argument, choose_pairs
 from tapedebug.autograd.subjects.metadata import FunctionMetadata, Named, input_names
@@ -28,6 +29,7 @@ from tapedebug.contract import is_array
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.launch import launch_dims
 from tapedebug.runtime.launch.overloads import concrete
+from tapedebug.runtime.tape.tape import Tape
 
 if TYPE_CHECKING:
     from tapedebug.autograd.results.gradcheck_result import PairResult
@@ -47,7 +49,7 @@ class Subject:
     pairs: Pairs
     describe: Callable[[], FunctionMetadata]
     remember: Callable[[], Writer]
-    tape: Any = None
+    tape: Tape | None = None
     arguments: list[tuple[str, Any]] = field(default_factory=list)
     complex: frozenset[str] = frozenset()
     unrepeatable: Unrepeatable | None = None
@@ -77,11 +79,11 @@ class Subject:
 
 
 def subject_of(
-    function: Any,
-    dim: Any,
+    function: object,
+    dim: LaunchDim | None,
     inputs: Sequence[Any] | None,
     outputs: Sequence[Any] | None,
-    device: Any,
+    device: DeviceLike,
     mask: Mask,
     *,
     in_place: bool = False,
@@ -106,8 +108,8 @@ def subject_of(
     caller = str(getattr(function, "key", None) or getattr(function, "__name__", type(function).__name__))
     given, further = listed(caller, "inputs", inputs), listed(caller, "outputs", outputs)
     if isinstance(function, Kernel):
-        function = concrete(function, (*given, *further))
-        return kernel_subject(function, dim, given, further, mask, in_place=in_place, adjoint=adjoint)
+        kernel = concrete(function, (*given, *further))
+        return kernel_subject(kernel, dim, given, further, mask, in_place=in_place, adjoint=adjoint)
     if not callable(function):
         raise GradcheckError(
             f"a kernel or a function that launches kernels is needed; "
@@ -118,8 +120,8 @@ def subject_of(
 
 
 def kernel_subject(
-    kernel: Any,
-    dim: Any,
+    kernel: Kernel,
+    dim: LaunchDim | None,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     mask: Mask,
@@ -185,8 +187,8 @@ def kernel_subject(
 
 
 def _writer(
-    kernel: Any,
-    dim: Any,
+    kernel: Kernel,
+    dim: LaunchDim,
     args: Sequence[Any],
     split: int,
     values: Mapping[Any, np.ndarray[Any, Any]] | None,
@@ -197,14 +199,14 @@ def _writer(
     """
     kept = values or {}
     given = [
-        (p.name, a, (kept[a] if a in kept else np.array(a._look())) if is_array(a) else None)
+        (p.name, a, (kept[a] if a in kept else a.current()) if is_array(a) else None)
         for p, a in zip(kernel.params, args, strict=True)
     ]
     return Writer(lambda: launch_scene(kernel, dim, given, split))
 
 
 def _placed(
-    kernel: Any, named_in: Sequence[Named], named_out: Sequence[Named]
+    kernel: Kernel, named_in: Sequence[Named], named_out: Sequence[Named]
 ) -> tuple[list[Named], list[Named]]:
     """Arguments with the place that they, or the structs that they are fields of, have in the call."""
     declared = {p.name: p.declared for p in kernel.params}
@@ -230,7 +232,7 @@ def _restricted(ports: Sequence[Port], chosen: Sequence[Port]) -> list[Port]:
     return [view for whole in ports for view in views.get(whole.name, [whole])]
 
 
-def _in_place(kernel: Any, targets: Sequence[Port], sources: Sequence[Port]) -> list[Port]:
+def _in_place(kernel: Kernel, targets: Sequence[Port], sources: Sequence[Port]) -> list[Port]:
     """Outputs whose old values the kernel reads: inputs too, though they were not named as such."""
     known = {id(source.array) for source in sources}
     index = {p.name: p.index for p in kernel.params}
@@ -243,7 +245,7 @@ def _in_place(kernel: Any, targets: Sequence[Port], sources: Sequence[Port]) -> 
 
 
 def named_ports(
-    kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]
+    kernel: Kernel, inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> tuple[list[Named], list[Named]]:
     """Arguments as (index, name, value): inputs among the inputs, outputs among the outputs.
 
@@ -296,7 +298,7 @@ def function_subject(
     named = list(zip(input_names(function, len(inputs)), inputs, strict=True))
 
     def remember() -> Writer:
-        values = {a: np.array(a._look()) for _, _, a in call.given if is_array(a)}
+        values = {a: a.current() for _, _, a in call.given if is_array(a)}
         return Writer(lambda: function_scene(function, named, values))
 
     return Subject(

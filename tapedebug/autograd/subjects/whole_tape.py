@@ -11,7 +11,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._interval_index import IntervalIndex
 from tapedebug._source import display_file
-from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.array_types import Floats, Loss
 from tapedebug.autograd.subjects.engine_kernels import kernel_of
 from tapedebug.autograd.subjects.numerical import differences_on
 from tapedebug.autograd.subjects.pairs import obstacle, port
@@ -32,6 +32,7 @@ from tapedebug.contract import (
 )
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
     from tapedebug.contract import Array, Operation, OutsideWrite, Place, RecordedTape, Region
 
 Labels = Mapping[Any, str]
@@ -107,7 +108,7 @@ class WholeTape(ShadowProgram):
     def _along(self, *, rounded: bool) -> dict[Port, Floats]:
         single, double = self.replay(double=False), self.replay()
 
-        def follow(record: Any) -> None:
+        def follow(record: Operation) -> None:
             single.forward(record.index, record.index + 1)
             for param in record.written:
                 double.set(record.args[param], single.values(record.args[param]))
@@ -146,7 +147,7 @@ def meant_to_differ(operations: Iterable[Operation]) -> list[str]:
     return list(dict.fromkeys(name for kernel in kernels.values() for name in meant_of(kernel)))
 
 
-def meant_of(kernel: Any) -> list[str]:
+def meant_of(kernel: Kernel) -> list[str]:
     """The functions that a kernel calls whose gradients are meant to differ from the derivative."""
     if not DIFFERING:
         return []
@@ -154,7 +155,9 @@ def meant_of(kernel: Any) -> list[str]:
     return list(dict.fromkeys(call.name for call in calls if call.function.gradient in DIFFERING))
 
 
-def whole_tape(tape: RecordedTape, loss: Any, inputs: Any, labels: Labels | None) -> WholeTape:
+def whole_tape(
+    tape: RecordedTape, loss: Loss | None, inputs: Iterable[Array] | Array | None, labels: Labels | None
+) -> WholeTape:
     """The program of `end_to_end`; see there.
 
     Raises:
@@ -250,7 +253,7 @@ def _at(place: Place) -> str:
     return f" (at {display_file(place.file)}:{place.line})"
 
 
-def _seeds(tape: RecordedTape, loss: Any, names: Names) -> dict[Port, Floats]:
+def _seeds(tape: RecordedTape, loss: Loss | None, names: Names) -> dict[Port, Floats]:
     given = loss
     if given is None:
         given = tape.seeds
@@ -388,7 +391,7 @@ class Names:
                 if is_array(array):
                     self._arrays.setdefault(self._by_range[_range(array)], array)
 
-    def of(self, array: Any) -> str:
+    def of(self, array: object) -> str:
         """The name of an array."""
         if not is_array(array):
             raise GradcheckError(f"an array is needed here; got {array!r} ({type(array).__name__})")
@@ -403,7 +406,7 @@ class Names:
         return list(self._arrays)
 
 
-def _range(array: Any) -> tuple[Any, ...]:
+def _range(array: Array) -> tuple[Any, ...]:
     if array.is_contiguous:
         return (id(array.region), array.start, array.stop)
     return (id(array.region), array.start, array.shape, array.strides)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tapedebug._source import Span, display_file
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import is_float
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
+    from tapedebug.runtime.tape.tape import Tape
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,21 @@ class WriteSite:
         return f"{self.launch or 'the launch'} was called at {where}"
 
 
-def write_site(kernel: Any, name: str, called: Span | None = None, launch: str = "") -> WriteSite:
+def write_site(kernel: Kernel, name: str, called: Span | None = None, launch: str = "") -> WriteSite:
     """The places in which a kernel writes the parameter `name`."""
     param = next((p.index for p in kernel.params if p.name == name), None)
     spans = [a.span for a in kernel.analysis.accesses if a.param == param and a.kind in ("write", "atomic")]
-    first = next((span for span in spans if span is not None), None)
-    others = {span.line for span in spans if span is not None} - ({first.line} if first else set())
+    first = next(iter(spans), None)
+    others = {span.line for span in spans} - ({first.line} if first else set())
     return WriteSite(first, tuple(sorted(others)), called, launch)
 
 
-def placed(kernel: Any, ports: Sequence[Port], called: Span | None = None) -> list[Port]:
+def placed(kernel: Kernel, ports: Sequence[Port], called: Span | None = None) -> list[Port]:
     """Outputs of a kernel, with where they are written."""
     return [replace(port, written=write_site(kernel, port.name, called)) for port in ports]
 
 
-def placed_by_tape(tape: Any, ports: Sequence[Port]) -> list[Port]:
+def placed_by_tape(tape: Tape, ports: Sequence[Port]) -> list[Port]:
     """Outputs of a recorded function, each with the place of the last launch that writes it."""
     found = []
     dead = tuple(_dead(tape))
@@ -84,7 +88,7 @@ def placed_by_tape(tape: Any, ports: Sequence[Port]) -> list[Port]:
     return found
 
 
-def _dead(tape: Any) -> Iterator[str]:
+def _dead(tape: Tape) -> Iterator[str]:
     """Arrays without a gradient that pass numbers from one launch to another: none gets through them."""
     written: dict[int, str] = {}
     for record in tape.records:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from tapedebug.runtime.replay.thread_interpreter import Number, Step, ThreadInte
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Custom, Op, Value
+
+T = TypeVar("T")
 
 GATHERED = 0.7310586
 """What other uses of an argument have gathered when the gradient runs."""
@@ -96,14 +98,14 @@ class _Double(ThreadInterpreter):
         if op.kind in ("to_f16", "to_f32", "to_f64"):
             return Number(np.float64(args[0].value), op.result.type)
         value = evaluate(RULES[op.kind].text, [arg.value for arg in args])
-        return Number(_widened(value, op.result.type), op.result.type)
+        return Number(_widened(value), op.result.type)
 
     def _free(self, value: Value) -> Number:
         found = ThreadInterpreter._free(self, value)
-        found.value = _widened(found.value, value.type)
+        found.value = _widened(found.value)
         return found
 
-    def _access(self, op: Op, args: tuple[Number, ...], step: Any) -> None:
+    def _access(self, op: Op, args: tuple[Number, ...], step: Step) -> None:
         param, component = op.data
         if op.kind in ("load_adjoint", "store_adjoint", "add_adjoint"):
             place = (param, int(args[0].value) + component)
@@ -132,7 +134,7 @@ class _Double(ThreadInterpreter):
         ThreadInterpreter._op(self, op)
 
 
-def _widened(value: Any, kind: Any) -> Any:
+def _widened(value: T) -> T | np.float64:
     """A float in float64, whatever it was; other values as they are."""
     return np.float64(value) if isinstance(value, np.floating) else value
 
@@ -141,7 +143,7 @@ def _double(thread: ThreadInterpreter, changes: dict[Value, float]) -> _Double:
     """A copy of the state of a thread in float64, with some values replaced."""
     made = _Double(thread.function, thread.index, thread.dim, thread.arrays, thread.scalars, thread.active)
     made.memory = {param: values.copy() for param, values in thread.memory.items()}
-    made.names = {value: Number(_widened(n.value, n.type), n.type) for value, n in thread.names.items()}
+    made.names = {value: Number(_widened(n.value), n.type) for value, n in thread.names.items()}
     for value, changed in changes.items():
         made.names[value] = Number(np.float64(changed), value.type)
     return made

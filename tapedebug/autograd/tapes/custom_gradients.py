@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.launches import launch_values
 from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf, CustomGradientCall, PartialDerivative
 from tapedebug.compiler.passes.custom import calls_with_gradient
-from tapedebug.contract import CannotFollow, is_array
+from tapedebug.contract import CannotFollow, RecordedTape, is_array
 from tapedebug.runtime.replay.thread_interpreter import thread_of
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
+    from tapedebug.runtime.tape.record import Record
+
 
 CHECK = "func_grad alone"
 LAUNCHES = 3  # of a kernel: the first, the last, one between
@@ -24,7 +29,7 @@ THREADS = 12  # of a launch, spread over it
 
 
 def check_own_gradients(
-    tape: Any, records: Sequence[Any], notes: list[str], checkpoint: Checkpoint | None = None
+    tape: RecordedTape, records: Sequence[Any], notes: list[str], checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
     """Check the gradient of each function with `func_grad` that kernels on a tape call.
 
@@ -40,7 +45,7 @@ def check_own_gradients(
     chosen = _chosen(records, notes)
     found: list[PairResult] = []
     lost: dict[str, None] = {}
-    for record, values in launch_values(tape.tracker, chosen, checkpoint):
+    for record, values in launch_values(tape, chosen, checkpoint):
         held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         calls: dict[str, list[CustomGradientCall]] = {name: [] for name in _functions(record.kernel)}
         for index in _spread(record.threads):
@@ -66,7 +71,7 @@ def check_own_gradients(
 
 
 def functions_off(
-    tape: Any, names: Sequence[str], threads: Iterable[int], checkpoint: Checkpoint | None = None
+    tape: RecordedTape, names: Sequence[str], threads: Iterable[int], checkpoint: Checkpoint | None = None
 ) -> bool:
     """Return whether the gradient of one of some functions is not its derivative, by differences of it alone.
 
@@ -76,10 +81,14 @@ def functions_off(
         threads: The threads whose calls are looked at, beside some that are spread over each launch.
         checkpoint: Called often; may raise to cancel.
     """
-    records = [record for record in tape.records if record.kernel is not None and record.active]
+    records = [
+        record
+        for record in tape.operations
+        if isinstance(record, Record) and record.kernel is not None and record.active
+    ]
     records = [record for record in records if set(names) & set(_functions(record.kernel))]
     wanted = list(islice(threads, THREADS))
-    for record, values in launch_values(tape.tracker, _chosen(records, []), checkpoint):
+    for record, values in launch_values(tape, _chosen(records, []), checkpoint):
         held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         among = [index for index in wanted if index < record.threads]
         for index in dict.fromkeys([*among, *_spread(record.threads)]):
@@ -91,7 +100,7 @@ def functions_off(
     return False
 
 
-def _calls(record: Any, index: int, held: dict[int, Any]) -> list[CustomGradientCall]:
+def _calls(record: Record, index: int, held: dict[int, Any]) -> list[CustomGradientCall]:
     """The calls in one thread of a launch, as far as it can be followed."""
     thread = thread_of(record, index, held, record.kernel._lowered.custom)
     single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
@@ -100,7 +109,7 @@ def _calls(record: Any, index: int, held: dict[int, Any]) -> list[CustomGradient
     return single.checked
 
 
-def _functions(kernel: Any) -> list[str]:
+def _functions(kernel: Kernel) -> list[str]:
     """The names of the functions with a gradient of the user's that a kernel calls."""
     nodes: Iterable[Any] = calls_with_gradient(kernel._lowered.custom.body)
     return list(dict.fromkeys(node.name for node in nodes if not node.function.gradient.differs))
@@ -130,7 +139,7 @@ def _spread(threads: int) -> list[int]:
     return [int(index) for index in np.unique(places)]
 
 
-def _results(record: Any, name: str, calls: Sequence[CustomGradientCall]) -> list[PairResult]:
+def _results(record: Record, name: str, calls: Sequence[CustomGradientCall]) -> list[PairResult]:
     partials: dict[str, list[tuple[CustomGradientCall, PartialDerivative]]] = {}
     for call in calls:
         for partial in call.partials:
@@ -139,7 +148,7 @@ def _results(record: Any, name: str, calls: Sequence[CustomGradientCall]) -> lis
 
 
 def _result(
-    record: Any, name: str, argument: str, samples: Sequence[tuple[CustomGradientCall, PartialDerivative]]
+    record: Record, name: str, argument: str, samples: Sequence[tuple[CustomGradientCall, PartialDerivative]]
 ) -> PairResult:
     known = [(call, partial) for call, partial in samples if partial.right is not None]
     off = [(call, partial) for call, partial in known if call.is_off(partial)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from tapedebug._display import renderer
 from tapedebug._process_state import preserve_process_state
-from tapedebug.autograd.array_types import Checkpoint
+from tapedebug.autograd.array_types import Checkpoint, Loss
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.gradcheck_result import Coverage
@@ -32,7 +32,7 @@ from tapedebug.autograd.tapes.joint_directions import BANDS, MANY, SAMPLE, Joint
 from tapedebug.autograd.tapes.reference import ALIKE, Reference, reference_of
 
 if TYPE_CHECKING:
-    from tapedebug.contract import RecordedTape
+    from tapedebug.contract import Array, RecordedTape
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
 LISTED = 4  # inputs that the summary names
@@ -63,7 +63,7 @@ class EndToEnd:
     seconds: float
     dot_product: DotProduct | None = None
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """Return the MIME bundle for a notebook."""
         return renderer().static(self)
 
@@ -81,8 +81,8 @@ class EndToEnd:
 @preserve_process_state
 def end_to_end(
     tape: RecordedTape,
-    loss: Any = None,
-    inputs: Any = None,
+    loss: Loss | None = None,
+    inputs: Iterable[Array] | Array | None = None,
     *,
     rtol: float = 1e-3,
     directions: int = 3,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from tapedebug.autograd.tapes.float32_error_bar import (
 )
 from tapedebug.autograd.tapes.reference import Departure, Reference
 from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve
+from tapedebug.contract import Array
 
 MARGIN = 3.0  # of what random directions show: what the gradient as a whole may be off
 ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32
@@ -57,7 +57,7 @@ class InputCheck:
     """
 
     name: str
-    array: Any
+    array: Array
     verdict: Verdict
     rel_error: float
     max_abs_error: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tapedebug._progress import Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan
@@ -17,6 +17,9 @@ from tapedebug.autograd.subjects.numerical import is_of_differences
 from tapedebug.autograd.subjects.pairs import differentiable, obstacle
 from tapedebug.autograd.subjects.subject import Subject, named_ports
 from tapedebug.contract import is_array
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.record import Record
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def _obstacles(copy: LaunchCopy) -> list[str]:
     return ["; ".join(reasons)] if reasons else []
 
 
-def not_reached(record: Any, reason: str) -> LaunchCheck:
+def not_reached(record: Record, reason: str) -> LaunchCheck:
     """The check of a launch that there was no time for."""
     named_in, named_out = named_ports(record.kernel, record.args, [])
     results = [

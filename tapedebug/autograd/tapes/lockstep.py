@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.autograd.array_types import Checkpoint, Floats
+from tapedebug.autograd.array_types import Checkpoint, Floats, Values
 from tapedebug.autograd.subjects.aliases import first_of_each, meeting, overlapping, same, unique
 from tapedebug.autograd.subjects.launches import LaunchCopy
 from tapedebug.autograd.subjects.pairs import port
@@ -32,12 +32,14 @@ from tapedebug.autograd.tapes.single_launch import (
     relative_error,
     worst_entry,
 )
-from tapedebug.contract import SingleReplay, is_array
-from tapedebug.lang.types import float64, is_float
+from tapedebug.contract import Replay, SingleReplay, is_array
+from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.tape.rerecord import rerecorded
 
-Values = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.record import Record
+    from tapedebug.runtime.tape.tape import Tape
 
 
 @dataclass
@@ -59,7 +61,7 @@ class Steps:
 
 def lockstep(
     program: WholeTape,
-    tape: Any,
+    tape: Tape,
     rtol: float,
     wanted: Collection[int],
     found: Steps,
@@ -85,7 +87,7 @@ class _Lockstep:
     def __init__(
         self,
         program: WholeTape,
-        tape: Any,
+        tape: Tape,
         rtol: float,
         wanted: Collection[int],
         found: Steps,
@@ -113,7 +115,7 @@ class _Lockstep:
         """Keeps what each launch was launched with; arrays that nothing wrote since are kept once."""
         latest: dict[Any, Values] = {}
 
-        def hold(record: Any, single: Shadow) -> None:
+        def hold(record: Record, single: Shadow) -> None:
             if single.written_outside(record.index):
                 single.inject()
                 latest.clear()
@@ -134,7 +136,7 @@ class _Lockstep:
         single.forward_only = True
         double.pulse = self.checkpoint
 
-        def follow(record: Any) -> None:
+        def follow(record: Record) -> None:
             if hold is not None:
                 hold(record, single)
             single.forward(record.index, record.index + 1)
@@ -154,9 +156,9 @@ class _Lockstep:
         """Note the adjoints that arrive at a record."""
         if index >= 0:
             arrays = dict.fromkeys(a for a in self.right.records[index].args if is_array(a))
-            self.before = {a: self.right.gradient(a).astype(np.float64) for a in arrays if is_float(a.dtype)}
+            self.before = {a: self.right.gradient(a).astype(np.float64) for a in arrays if a.is_float}
 
-    def _after(self, record: Any) -> None:
+    def _after(self, record: Record) -> None:
         """The adjoint of a record of the reference has run."""
         if self.begin is not None:
             self.begin(record)
@@ -164,7 +166,7 @@ class _Lockstep:
             self._check(record)
         self._look(record.index - 1)
 
-    def _check(self, record: Any) -> None:
+    def _check(self, record: Record) -> None:
         index, own = record.index, self.records[record.index]
         outputs = unique(record.args[p] for p in sorted(record.active & record.writes))
         arriving = {a: self.before[a] for a in outputs if self.before[a].any()}
@@ -188,7 +190,7 @@ class _Lockstep:
             if _runs_alone(record) or argument.verdict != "AGREE":
                 self.found.arguments.append(argument)
 
-    def _obstacle(self, record: Any, arriving: Mapping[Any, Floats]) -> str:
+    def _obstacle(self, record: Record, arriving: Mapping[Any, Floats]) -> str:
         if not record.active & record.reads:
             return "no argument that it reads depends on the inputs"
         if not arriving:
@@ -199,16 +201,17 @@ class _Lockstep:
             return f"the gradient of {', '.join(meant_of(record.kernel))} is meant to differ"
         return "some of its arguments overlap in part" if overlapping(record) else ""
 
-    def _base(self, record: Any, p: int) -> Floats:
+    def _base(self, record: Record, p: int) -> Floats:
         """The adjoint that an argument has beside what the launch adds: none where it is overwritten."""
         a = record.args[p]
         replaced = any(same(a, record.args[w]) for w in record.writes)
         return np.zeros_like(self.before[a]) if replaced else self.before[a]
 
-    def _launch(self, record: Any, arriving: Mapping[Any, Floats], params: Sequence[int]) -> SingleLaunch:
+    def _launch(self, record: Record, arriving: Mapping[Any, Floats], params: Sequence[int]) -> SingleLaunch:
         copy = LaunchCopy.of(record, self.held.pop(record.index))
         args = copy.arguments()
         alone = record.capability(SingleReplay)
+        assert alone is not None, "it runs alone"
         own = {p: port(p, record.param_name(p), args[p]) for p in params}
         outputs = {
             port(p, record.param_name(p), args[p]): arriving[record.args[p]].ravel()
@@ -216,15 +219,14 @@ class _Lockstep:
             if record.args[p] in arriving
         }
 
-        def make(wide: bool) -> Shadow:
-            replay: Shadow = alone.new_replay(args, float64=wide)
-            return replay
+        def make(wide: bool) -> Replay:
+            return alone.new_replay(args, float64=wide)
 
         inside = ShadowProgram("", make, list(own.values()), list(outputs), launch=record.index)
         inside.pulse = self.checkpoint
         return SingleLaunch(record.index, inside, own, outputs, self.rtol, self.checkpoint)
 
-    def _users(self, record: Any, arriving: Mapping[Any, Floats]) -> dict[int, Floats] | None:
+    def _users(self, record: Record, arriving: Mapping[Any, Floats]) -> dict[int, Floats] | None:
         """What the user's reverse pass of a launch makes of the adjoints that arrive.
 
         None where some arrive at an array without a gradient: what reads that array is to blame.
@@ -241,7 +243,7 @@ class _Lockstep:
             given[p] = self.users.gradient(a) - (0.0 if replaced else arriving.get(a, 0.0))
         return given
 
-    def _as_consumed(self, record: Any, given: Floats | None, right: Floats, found: Judged) -> Argument:
+    def _as_consumed(self, record: Record, given: Floats | None, right: Floats, found: Judged) -> Argument:
         """The verdict on an argument whose adjoint is right, as the user's reverse pass has it."""
         argument = found.argument
         used = np.zeros_like(right) if given is None else given
@@ -272,11 +274,11 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
     shadow = program.shadow()
     shadow.forward_only = True
 
-    def look(record: Any) -> None:
+    def look(record: Record) -> None:
         for p in record.written:
             a = record.args[p]
             closed = p not in record.active or (record.kernel is not None and record.info is None)
-            if closed and is_float(a.dtype) and shadow.tangent(a).any():
+            if closed and a.is_float and shadow.tangent(a).any():
                 dark[a] = None
 
     directions = {p: random_directions(p.size, 1, sizes_of(program.values(p)))[0] for p in program.inputs}
@@ -284,12 +286,12 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
     return list(dark)
 
 
-def _runs_alone(record: Any) -> bool:
+def _runs_alone(record: Record) -> bool:
     """True of launches and Python operations, whose adjoints are checked against differences."""
     return record.kind in {"kernel", "python"}
 
 
-def _clobber(record: Any) -> int:
+def _clobber(record: Record) -> int:
     """The record that overwrote what the adjoint of this one needs; -1 for something outside the tape."""
     last = [need.clobber for need in record.needs if need.clobber is not None and not need.outside]
     return min(last, default=-1)

@@ -31,6 +31,8 @@ from tapedebug.compiler.passes.custom import is_derived, own_adjoints
 from tapedebug.runtime.tape.rerecord import derived_tape
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.function import Function
+    from tapedebug.compiler.kernel import Kernel
     from tapedebug.contract import RecordedTape
     from tapedebug.runtime.tape.tape import Tape
 
@@ -124,7 +126,7 @@ class Departure:
         )
 
 
-def place_of(function: Any) -> str:
+def place_of(function: Function) -> str:
     """`file.py:7`: where a function stands."""
     span = function.origin.span(function.origin.tree)
     return f"{display_file(span.file)}:{span.line}"
@@ -271,7 +273,7 @@ def custom_functions(tape: RecordedTape) -> dict[str, Any]:
     return {function.name: function for kernel in kernels.values() for function in own_functions_of(kernel)}
 
 
-def own_functions_of(kernel: Any) -> Iterable[Any]:
+def own_functions_of(kernel: Kernel) -> Iterable[Any]:
     """The same of one kernel."""
     if not _may_have_own(kernel):
         return []
@@ -279,7 +281,7 @@ def own_functions_of(kernel: Any) -> Iterable[Any]:
     return dict.fromkeys(node.function for node in nodes if is_derived(node))
 
 
-def _may_have_own(kernel: Any) -> bool:
+def _may_have_own(kernel: Kernel) -> bool:
     """Return whether to look: what a kernel calls is mostly known without lowering it."""
     notes = kernel._notes
     if notes.identity is None or not notes.valid:

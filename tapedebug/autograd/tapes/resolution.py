@@ -21,11 +21,11 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.array_types import Floats, Values
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import RATIO, slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
@@ -33,6 +33,10 @@ from tapedebug.autograd.subjects.probes import flat_index, random_directions, si
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import LEAST, TREMBLING, Gradients, Probe
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Operation
+
 
 MINOR = 1e-2  # of the gradient: what rounding may do to one that agrees, as in checks of single kernels
 ROUNDINGS = 1e-5  # of the inputs: a displacement within what rounding of a float32 run amounts to
@@ -300,7 +304,7 @@ def _amplifies(program: WholeTape) -> bool:
     outputs = {id(port.array.region) for port in program.seeds}
     largest, change = 0.0, 0.0
 
-    def follow(record: Any) -> None:
+    def follow(record: Operation) -> None:
         nonlocal largest, change
         moved.forward(record.index, record.index + 1)
         for param in sorted(record.touched):
@@ -315,7 +319,7 @@ def _amplifies(program: WholeTape) -> bool:
     return not change <= AMPLIFIED * DISTANCES[1] * largest
 
 
-def _typical(values: Any) -> float:
+def _typical(values: Values) -> float:
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
 
 

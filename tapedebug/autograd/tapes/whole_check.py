@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._progress import OutOfTime, Progress
+from tapedebug.autograd.array_types import Loss
 from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.finite_diff.verdict import worst
 from tapedebug.autograd.results.gradcheck_result import (
@@ -19,7 +20,7 @@ from tapedebug.autograd.results.gradcheck_result import (
     PairResult,
     PairResults,
 )
-from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.launches import spelled
 from tapedebug.autograd.subjects.whole_tape import Names, WholeTape, whole_tape
 from tapedebug.autograd.subjects.write_sites import write_site
@@ -28,6 +29,12 @@ from tapedebug.autograd.tapes.end_to_end import EndToEnd, end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.autograd.tapes.single_launch import Argument, WrongEntry
+from tapedebug.contract import Array
+from tapedebug.runtime.tape.tape import Tape
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.record import Record
+
 
 WHOLE = "the whole tape"
 LOCKSTEP = "in lockstep"
@@ -46,9 +53,9 @@ class WholeCheck:
         pace: Of the whole check.
     """
 
-    tape: Any
-    loss: Any
-    inputs: Any
+    tape: Tape
+    loss: Loss | None
+    inputs: Iterable[Array] | Array | None
     check_plan: CheckPlan
     pace: Progress
     pairs: list[PairResult] = field(default_factory=list)
@@ -77,9 +84,10 @@ class WholeCheck:
         if whole is not None and whole.inputs and self._can_step(program, whole):
             self._lockstep(program, steps, [record.index for record in wanted])
         for pair in self._arguments(steps):
-            if pair.is_compared and self.tape.records[pair.launch].kernel is not None:
+            launch = pair.launch or 0
+            if pair.is_compared and self.tape.records[launch].kernel is not None:
                 single = replace(pair, output=pair.output.split(", ")[0], check="adjoint")
-                self.scripts[len(self.pairs)] = script(pair.launch or 0, single)
+                self.scripts[len(self.pairs)] = script(launch, single)
             self.pairs.append(pair)
         self._functions(wanted)
         self.notes += [
@@ -127,7 +135,7 @@ class WholeCheck:
     def _lockstep(self, program: WholeTape, steps: Steps, wanted: Collection[int]) -> None:
         total = len(self.tape.records)
 
-        def begin(record: Any) -> None:
+        def begin(record: Record) -> None:
             self.pace.subject = f"launch {record.index} ({record.name}) of {total}"
             self.pace.begin(LOCKSTEP)
 
@@ -184,7 +192,7 @@ class WholeCheck:
             check=LOCKSTEP, written=place,
         )  # fmt: skip
 
-    def _message(self, record: Any, argument: Argument, name: str) -> str:
+    def _message(self, record: Record, argument: Argument, name: str) -> str:
         """What is wrong with the gradient of an argument, in words."""
         if argument.cause == "not finite" and argument.wrong is None:
             return f"the adjoint of {name} that leaves is not finite, and differences can not decide"
@@ -275,7 +283,7 @@ def _largest(check: InputCheck, name: str, output: str) -> dict[str, Any]:
     for probe in check.probes:
         if probe.entry is not None and np.isfinite(probe.ad - probe.fd):
             ad, fd, bar = (number / probe.unit for number in (probe.ad, probe.fd, probe.bar))
-            place = entry_name(name, probe.entry, check.array.dtype)
+            place = entry_name(name, probe.entry, value_type(check.array))
             found.append(Entry((), probe.entry, ad, fd, bar, output=output, input=place))
     if not found:
         return {}
@@ -284,7 +292,7 @@ def _largest(check: InputCheck, name: str, output: str) -> dict[str, Any]:
     return {"worst": entry, "largest": entry, "max_abs_error": float(error)}
 
 
-def told(wrong: WrongEntry, name: str, dtype: Any, size: int) -> str:
+def told(wrong: WrongEntry, name: str, dtype: type, size: int) -> str:
     """`x[2] gets 18, right is 243 ± 1e-09; 3 of 3 entries differ, each by the factor 0.5`."""
     where = f"a random direction in {name}"
     if wrong.index is not None:

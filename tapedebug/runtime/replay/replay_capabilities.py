@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tapedebug._source import Span
     from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.tape.tape import Tape
+    from tapedebug.runtime.tape.tracker import Tracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,33 @@ class UnrecordedLaunches:
 
 
 @dataclass(frozen=True, slots=True)
+class TrackerRecording:
+    """See `contract.Recording`: a reset gives the tape a new tracker, and leaves this one as it is."""
+
+    tracker: Tracker
+
+    @property
+    def operations(self) -> list[Record]:
+        """The records in order."""
+        return self.tracker.records
+
+    def new_replay(self, *, float64: bool = False) -> Shadow:
+        """Return a private replay that stands before the first record."""
+        self.tracker.catch_up_everywhere()
+        return Shadow(self.tracker, float64_type if float64 else None)
+
+    def weak(self) -> Callable[[], TrackerRecording | None]:
+        """Return a reference that does not keep the tracker alive."""
+        known = weakref.ref(self.tracker)
+
+        def alive() -> TrackerRecording | None:
+            tracker = known()
+            return None if tracker is None else TrackerRecording(tracker)
+
+        return alive
+
+
+@dataclass(frozen=True, slots=True)
 class CustomFunction:
     """See `contract.Irreplayable`: `Tape.record_func` gives a reverse function and no forward."""
 
@@ -84,6 +114,7 @@ class LostTangents:
 
 capabilities.TAPE[contract.Float64] = Float64Replays
 capabilities.TAPE[contract.Tangents] = TangentReplays
+capabilities.TAPE[contract.Recording] = lambda tape: TrackerRecording(tape.tracker)
 capabilities.TAPE[contract.UnrecordedLaunches] = UnrecordedLaunches
 capabilities.OPERATION[contract.Irreplayable] = lambda record: (
     CustomFunction(record) if record.kind == "func" else None

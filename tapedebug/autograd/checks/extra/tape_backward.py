@@ -12,7 +12,6 @@ from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.isolation import apart
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
-from tapedebug.contract import is_array
 from tapedebug.lang.types import numpy_dtype, value_shape
 from tapedebug.runtime.launch.launch import address_of, launch_dims, resolve
 from tapedebug.runtime.launch.launch_python import run_operation
@@ -80,7 +79,7 @@ class TapeBackward:
         return seed.reshape(port.shape).astype(numpy_dtype(port.array.dtype).base)
 
     def _again(self, record: Record, tape: Tape) -> None:
-        args = tuple(self.mine(a) if is_array(a) else a for a in record.args)
+        args = tuple(self.mine(a) if isinstance(a, array) else a for a in record.args)
         if record.kind == "copy":
             copy(args[0], args[1])
         elif record.kind == "python":
