@@ -31,6 +31,7 @@ TESTS = (
     "tests/compiler/test_calls.py",
     "tests/compiler/test_custom.py",
     "tests/compiler/test_errors.py",
+    "tests/compiler/test_masked_access.py",
     "tests/compiler/test_numba_functions.py",
     "tests/runtime/test_array.py",
     "tests/runtime/test_interpreted.py",

@@ -245,6 +245,11 @@ def llvm_type(kind: str) -> str:
     return kind if kind == "void" else f"i{BITS[kind]}"
 
 
+def alignment(kind: str) -> int:
+    """Return the bytes that the address of a scalar in memory is a multiple of."""
+    return max(BITS[kind] // 8, 1)
+
+
 def number(value: int | float, kind: str) -> str:
     """A constant of LLVM."""
     return f"{value}.0" if kind in FLOATS else str(value)

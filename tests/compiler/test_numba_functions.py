@@ -11,7 +11,6 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from llvmlite.binding import llvm_version_info
 from numba import njit
 
 import tapedebug as wp
@@ -135,7 +134,6 @@ def smooth(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     y[i] = bump(x[i], 3)
 
 
-@pytest.mark.skipif(llvm_version_info < (22,), reason="masked loads of vector code need LLVM 22's syntax")
 def test_a_function_that_raises_nothing_runs_in_lanes_and_in_chunks() -> None:
     shown = smooth.source("adjoint")
     assert "# many threads: several at once, in lanes; in chunks on several processors" in shown

@@ -38,6 +38,14 @@ def has_feature(name: str) -> bool:
 
 
 @cache
+def llvm_version() -> int:
+    """Return the major version of LLVM, whose assembly differs between versions."""
+    import llvmlite.binding as llvm
+
+    return int(llvm.llvm_version_info[0])
+
+
+@cache
 def vector_bits() -> int:
     """How wide this processor's vectors are; where it is 256 or more, it has fused products."""
     import llvmlite.binding as llvm

@@ -10,7 +10,7 @@ from tapedebug.compiler.llvm.expressions import Operand
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import Line, VectorValues
-from tapedebug.lang.lowering import FLOATS, llvm_type
+from tapedebug.lang.lowering import FLOATS, alignment, llvm_type
 
 NOWHERE = str(-(2**63))
 """The place of a sum to which nothing has been added. Places of elements may be negative, where an axis is
@@ -239,7 +239,7 @@ class Reductions(VectorValues):
 
     def _add_carried(self, carry: Carry, start: str, values: list[tuple[int, str]]) -> None:
         """Add what a block adds to its elements, with what the one before kept for it."""
-        kind, align = carry.kind, self._align(carry.kind)
+        kind, align = carry.kind, alignment(carry.kind)
         of = self._type("~" + kind)
         place = self._value("i64", f"load i64, ptr {carry.place}")[1]
         follows = self._value("b1", f"icmp eq i64 {place}, {start}")[1]
@@ -262,13 +262,10 @@ class Reductions(VectorValues):
 
     def _add_some(self, place: str, kind: str, values: str, lanes: str) -> None:
         """Add to some of a block's elements."""
-        of, target = self._type("~" + kind), f"ptr align {self._align(kind)} {place}"
-        mask = f"{self._all_lanes()} {lanes}"
-        load = f"@llvm.masked.load.{self._suffix(kind)}.p0"
-        old = self._value("", f"call {of} {load}({target}, {mask}, {of} zeroinitializer)")[1]
-        total = self._value("", f"{self._adding(kind)} {of} {old}, {values}")[1]
-        store = f"@llvm.masked.store.{self._suffix(kind)}.p0"
-        self._write(f"call void {store}({of} {total}, {target}, {mask})")
+        access = self._masked(kind)
+        old = self._value("", access.load(place, lanes))[1]
+        total = self._value("", f"{self._adding(kind)} {access.type} {old}, {values}")[1]
+        self._write(access.store(total, place, lanes))
 
     def _put_down(self, carry: Carry) -> None:
         """Add what was kept for the next block to its elements."""

@@ -19,7 +19,7 @@ from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.reductions import Waiting
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import Line
-from tapedebug.lang.lowering import llvm_type
+from tapedebug.lang.lowering import alignment, llvm_type
 
 AHEAD = 2048
 """Bytes ahead of what is accessed that are fetched, where that is worth it: some blocks of threads."""
@@ -107,7 +107,7 @@ class VectorMemory(GatheredIndices):
         """
         if self.mask is not None or self.loops:
             return
-        for start in range(0, count * self._align(kind), LINE):
+        for start in range(0, count * alignment(kind), LINE):
             self.count += 1
             ahead = f"%ahead{self.count}"
             self._write(f"{ahead} = getelementptr i8, ptr {place}, i64 {AHEAD + start}{FETCHED}")
@@ -163,7 +163,7 @@ class VectorMemory(GatheredIndices):
         of, width = llvm_type(kind), self.width
         many = f"<{size * width} x {of}>"
         self._fetch(place, kind, size * width)
-        read = self._value("", f"load {many}, ptr {place}, align {self._align(kind)}")[1]
+        read = self._value("", f"load {many}, ptr {place}, align {alignment(kind)}")[1]
         parts = []
         for component in range(size):
             sort = shuffle(many, read, "poison", range(component, size * width, size))
@@ -190,27 +190,21 @@ class VectorMemory(GatheredIndices):
 
     def _stretch(self, pointer: str, kind: str, line: Line) -> Operand:
         of, place = self._type("~" + kind), self._at(pointer, kind, line.base)
-        align = self._align(kind)
+        align = alignment(kind)
         if self.mask is None:
             self._fetch(place, kind, self.width)
             return self._value("~" + kind, f"load {of}, ptr {place}, align {align}")
-        symbol = f"@llvm.masked.load.{self._suffix(kind)}.p0"
-        where = f"ptr align {align} {place}, {self._all_lanes()} {self.mask}"
-        return self._value("~" + kind, f"call {of} {symbol}({where}, {of} zeroinitializer)")
+        return self._value("~" + kind, self._masked(kind).load(place, self.mask))
 
     def _gather(self, pointer: str, kind: str, index: Operand) -> Operand:
         self.crowded = self.crowded or self.loops > 0  # rows that often begin at the same place in a page
-        of, places = self._type("~" + kind), self._places(pointer, kind, index)
-        symbol = f"@llvm.masked.gather.{self._suffix(kind)}.v{self.width}p0"
-        call = f"call {of} {symbol}({places}, {self._all_lanes()} {self._lanes()}, {of} zeroinitializer)"
-        return self._value("~" + kind, call)
+        places = self._places(pointer, kind, index)
+        return self._value("~" + kind, self._masked(kind).gather(places, self._lanes()))
 
     def _places(self, pointer: str, kind: str, index: Operand) -> str:
-        """The addresses of all lanes' elements, as an argument."""
+        """The addresses of all lanes' elements."""
         indices = f"<{self.width} x i64> {self._wide(index)}"
-        of = f"<{self.width} x ptr>"
-        places = self._value("", f"getelementptr {llvm_type(kind)}, ptr {pointer}, {indices}")[1]
-        return f"{of} align {self._align(kind)} {places}"
+        return self._value("", f"getelementptr {llvm_type(kind)}, ptr {pointer}, {indices}")[1]
 
     # Stores and additions
 
@@ -312,7 +306,7 @@ class VectorMemory(GatheredIndices):
         other = halves[1] if len(halves) > 1 else "poison"
         lanes = (lane + width * component for lane in range(width) for component in range(size))
         value = self._value("", shuffle(pair, halves[0], other, lanes))[1]
-        align = self._align(one.kind)
+        align = alignment(one.kind)
         self._fetch(place, one.kind, size * width)
         if one.adds:
             old = self._value("", f"load {many}, ptr {place}, align {align}")[1]
@@ -321,20 +315,17 @@ class VectorMemory(GatheredIndices):
 
     def _scatter(self, pointer: str, kind: str, index: Operand, value: str) -> None:
         """Stores; where lanes meet, the last one's stays."""
-        line, of, align = self.lines_of.get(index[1]), self._type("~" + kind), self._align(kind)
+        line, of, align = self.lines_of.get(index[1]), self._type("~" + kind), alignment(kind)
         if line is not None and line.unless is None and line.stride == 1:
             place = self._at(pointer, kind, line.base)
             if self.mask is None:
                 self._fetch(place, kind, self.width)
                 self._write(f"store {of} {value}, ptr {place}, align {align}")
                 return
-            symbol = f"@llvm.masked.store.{self._suffix(kind)}.p0"
-            lanes = f"{self._all_lanes()} {self.mask}"
-            self._write(f"call void {symbol}({of} {value}, ptr align {align} {place}, {lanes})")
+            self._write(self._masked(kind).store(value, place, self.mask))
             return
-        symbol = f"@llvm.masked.scatter.{self._suffix(kind)}.v{self.width}p0"
         places = self._places(pointer, kind, index)
-        self._write(f"call void {symbol}({of} {value}, {places}, {self._all_lanes()} {self._lanes()})")
+        self._write(self._masked(kind).scatter(value, places, self._lanes()))
 
     def _add_apart(self, pointer: str, one: Waiting) -> None:
         """Additions to elements that differ from lane to lane."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import STACK, call_of, scalar
-from tapedebug.compiler.llvm.machine import vector_bits
+from tapedebug.compiler.llvm.machine import llvm_version, vector_bits
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.mask_facts import Chosen, Fact, Known, MaskFacts
+from tapedebug.compiler.llvm.simd.masked_access import MaskedAccess
 from tapedebug.compiler.llvm.simd.vector_calls import Vectors, at_once, library_call, shuffle
 from tapedebug.compiler.llvm.translate import Translator
-from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, cast, llvm_type, splat
+from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, alignment, cast, llvm_type, splat
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,9 @@ class VectorValues(Translator):
         zeros = f"<{self.width} x i32> zeroinitializer"
         return self._value("", f"shufflevector {whole} {one}, {whole} poison, {zeros}")[1]
 
-    def _suffix(self, kind: str) -> str:
-        """How LLVM's functions name the type of all lanes."""
-        return f"v{self.width}{'f' if kind in FLOATS else 'i'}{BITS[kind]}"
-
-    @staticmethod
-    def _align(kind: str) -> int:
-        return max(BITS[kind] // 8, 1)
+    def _masked(self, kind: str) -> MaskedAccess:
+        """Loads and stores of the lanes that a mask selects."""
+        return MaskedAccess(kind, self.width, llvm_version())
 
     # Masks
 
@@ -432,7 +429,7 @@ class VectorValues(Translator):
             raise TranslationError("not in lanes", node)
         stored = "u8" if kind == "b1" else kind
         base = self._value("", f"load ptr, ptr {stack[1]}")[1]
-        size, of, align = BITS[stored] // 8, self._type("~" + stored), self._align(stored)
+        size, of, align = BITS[stored] // 8, self._type("~" + stored), alignment(stored)
         value = "" if verb == "get" else self._wide(self._cast(rest[1], stored) if kind == "b1" else rest[1])
         if rest[0][0] == "i64":
             word = self._value("", f"mul i64 {rest[0][1]}, {self.width}")[1]
@@ -448,11 +445,9 @@ class VectorValues(Translator):
             lanes = ", ".join(f"i64 {size * lane}" for lane in range(self.width))
             bytes_ = self._value("", f"add {indices} {first}, <{lanes}>")[1]
             places = self._value("", f"getelementptr i8, ptr {base}, {indices} {bytes_}")[1]
-            where = f"<{self.width} x ptr> align {align} {places}, {self._all_lanes()} {self._lanes()}"
-            suffix = f"{self._suffix(stored)}.v{self.width}p0"
+            masked = self._masked(stored)
             if verb == "put":
-                self._write(f"call void @llvm.masked.scatter.{suffix}({of} {value}, {where})")
+                self._write(masked.scatter(value, places, self._lanes()))
                 return "void", ""
-            call = f"call {of} @llvm.masked.gather.{suffix}({where}, {of} zeroinitializer)"
-            found = self._value("~" + stored, call)
+            found = self._value("~" + stored, masked.gather(places, self._lanes()))
         return self._cast(found, "b1") if kind == "b1" else found
