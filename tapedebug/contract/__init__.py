@@ -10,6 +10,7 @@ lacks; the coverage then says what was not examined.
 | `replay_variants` | replays in float64, with tangents, of one operation, with other adjoints |
 | `source` | the source of operations and of their adjoints |
 | `threads` | threads that are followed one by one |
+| `thread_scheduling` | threads that run in another order |
 | `element_tracking` | accesses of threads, element by element |
 | `value_storage` | memory for copies of values |
 | `history` | reverse passes, reads and writes around a tape |
@@ -82,6 +83,9 @@ from tapedebug.contract.source import KernelSource as KernelSource
 from tapedebug.contract.source import Parameter as Parameter
 from tapedebug.contract.source import SourceAccess as SourceAccess
 from tapedebug.contract.source import SourceText as SourceText
+from tapedebug.contract.thread_scheduling import RunThreads as RunThreads
+from tapedebug.contract.thread_scheduling import ThreadSchedule as ThreadSchedule
+from tapedebug.contract.thread_scheduling import ThreadScheduling as ThreadScheduling
 from tapedebug.contract.threads import CannotFollow as CannotFollow
 from tapedebug.contract.threads import FollowedThread as FollowedThread
 from tapedebug.contract.threads import LocalDerivative as LocalDerivative

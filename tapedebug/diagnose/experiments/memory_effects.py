@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug.contract import Array, RunThreads, ThreadScheduling
 from tapedebug.diagnose.experiments.effect import Effect, Values, beyond_rounding, loss_of, relative
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 
-def uninitialised_effect(replay: Replay, arrays: Sequence[Any]) -> Effect:
-    """How much loss and gradient depend on what memory held before the tape.
+def uninitialised_effect(replay: Replay, arrays: Sequence[Array]) -> Effect:
+    """Return the effect on loss and gradient of what memory held before the tape.
 
     Args:
         replay: The tape.
@@ -34,16 +35,18 @@ def uninitialised_effect(replay: Replay, arrays: Sequence[Any]) -> Effect:
     return found
 
 
-def _with_contents(replay: Replay, arrays: Sequence[Any], number: int) -> tuple[float, dict[int, Values]]:
-    """The loss and the gradients with certain numbers in memory; the same ones for the same number."""
+def _with_contents(replay: Replay, arrays: Sequence[Array], number: int) -> tuple[float, dict[int, Values]]:
+    """Return the loss and the gradients with certain numbers in memory; the same ones for the same number."""
     shadow = replay._shadow(double=True)
     shadow.forward(stop=0)
     rng = np.random.default_rng(number)
     for a in arrays:
         values = shadow.values(a)
         # An index among them must stay small: 0 or 1.
-        content: Any = rng.uniform(0.5, 1.5, values.shape) if values.dtype.kind == "f" else int(number > 0)
-        shadow.set(a, np.broadcast_to(content, values.shape).astype(values.dtype))
+        content: Values = np.full(values.shape, number > 0)
+        if values.dtype.kind == "f":
+            content = np.asarray(rng.uniform(0.5, 1.5, content.shape))
+        shadow.set(a, content.astype(values.dtype))
     shadow.forward()
     loss = loss_of(replay, shadow)
     shadow.backward(replay.seeds)
@@ -51,20 +54,23 @@ def _with_contents(replay: Replay, arrays: Sequence[Any], number: int) -> tuple[
 
 
 def loss_without(replay: Replay, launch: int, threads: Collection[int]) -> float | None:
-    """The relative change of the loss where these threads of a launch do nothing; None without a loss."""
-    if replay.blocked:
+    """Return the relative change of the loss if these threads of a launch do nothing.
+
+    None without a loss, or if the engine cannot leave threads out.
+    """
+    scheduling: ThreadScheduling | None = replay.recorded.tape.capability(ThreadScheduling)
+    if replay.blocked or scheduling is None:
         return None
-    shadow: Any = replay._shadow(double=True)
+    shadow = replay._shadow(double=True)
     shadow.forward()
     plain = loss_of(replay, shadow)
-    run, threads_of_it, where = shadow._forward[1][launch]
     out = sorted(threads)
 
-    def partly(lo: int, hi: int, at: int) -> None:
-        for low, high in zip([lo, *(t + 1 for t in out)], [*out, hi], strict=True):
+    def partly(run: RunThreads, count: int) -> None:
+        for low, high in zip([0, *(t + 1 for t in out)], [*out, count], strict=True):
             if low < high:
-                run(low, high, at)
+                run(low, high)
 
-    shadow._forward[1][launch] = (partly, threads_of_it, where)
+    scheduling.reschedule(shadow, {launch: partly})
     shadow.forward()
     return beyond_rounding(relative(plain, loss_of(replay, shadow)), shadow)

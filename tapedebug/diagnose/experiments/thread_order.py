@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tapedebug._errors import BoundsError
+from tapedebug.contract import Array, Operation, TangentReplay, Tangents, ThreadScheduling
+from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.effect import (
     Effect,
     Values,
@@ -22,12 +24,11 @@ from tapedebug.diagnose.experiments.replay import Replay, perturbed
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.thread_schedules import Schedule
-    from tapedebug.runtime.launch.call_list import CallList
 
 DIRECTIONS = 2
-"""Along how many random directions the slope of the loss is compared."""
+"""Random directions along which the slope of the loss is compared."""
 SCALE = 1e-3
-"""How far inputs are displaced, as a part of their typical size."""
+"""The displacement of inputs, as a part of their typical size."""
 SEEN = 1e-6
 """An effect on the loss or its gradient above this is seen without displacing anything."""
 DUST = 1e-9
@@ -36,30 +37,33 @@ _SMALLEST = 1e-300
 
 
 class ThreadOrders:
-    """Runs of a tape some of whose launches take their threads otherwise.
+    """Runs of a tape in which some launches run their threads in another order.
 
     Args:
         replay: The tape.
-        launches: Those launches.
+        scheduling: Runs threads in other orders.
+        launches: The launches.
         seen: Those of them whose values are compared, each with the arrays that matter.
-        schedules: How they take their threads.
+        schedules: The orders.
     """
 
     def __init__(
         self,
         replay: Replay,
+        scheduling: ThreadScheduling,
         launches: Collection[int],
-        seen: Mapping[int, Sequence[Any]],
+        seen: Mapping[int, Sequence[Array]],
         schedules: Sequence[Schedule],
     ) -> None:
         self.replay = replay
+        self.scheduling = scheduling
         self.launches = sorted(launches)
         self.seen = seen
         self.schedules = schedules
         self.directions = [] if replay.blocked else _directions(replay)
 
     def effect(self) -> Effect:
-        """The largest effect of the schedules, on the tape's own inputs or on inputs displaced a little.
+        """Return the largest effect of the schedules, on the tape's own inputs or on displaced ones.
 
         One set of values shows little: a sum of zeros is the same in every order, and an extreme that comes
         first is never replaced.
@@ -96,7 +100,7 @@ class ThreadOrders:
         return found
 
     def _change(self, slopes: Values, moved: Values, loss: float) -> float | None:
-        """The relative change of the gradient, from that of slopes along random directions."""
+        """Return the relative change of the gradient, from that of slopes along random directions."""
         if not self.directions:
             return None
         size = _norm(self.replay)
@@ -109,22 +113,21 @@ class ThreadOrders:
             return float("inf") if change > DUST * max(abs(loss), _SMALLEST) else 0.0
         return change / size
 
-    def _shadow(self, displaced: bool, *, double: bool = False) -> Any:
-        """The tape in private memory, perhaps with its inputs displaced."""
-        shadow: Any = self.replay._shadow(double=double)
+    def _displace(self, shadow: TapeReplay) -> None:
         rng = np.random.default_rng(5)  # each input its own way: equal ones must not stay equal
-        for leaf in self.replay.leaves if displaced else ():
+        for leaf in self.replay.leaves:
             a = self.replay.arrays[leaf]
             shadow.set(a, perturbed(shadow.values(a), SCALE, rng))
-        return shadow
 
     def _written(self, schedule: Schedule | None, displaced: bool) -> list[list[Values]]:
-        """What each of the launches leaves in the arrays."""
-        shadow = self._shadow(displaced)
-        self._reschedule(shadow, shadow._forward[1], schedule)
+        """Return what each of the launches leaves in the arrays."""
+        shadow = self.replay._shadow()
+        if displaced:
+            self._displace(shadow)
+        self._reschedule(shadow, schedule)
         found: list[list[Values]] = []
 
-        def look(record: Any) -> None:
+        def look(record: Operation) -> None:
             if record.index in self.seen:
                 found.append([shadow.values(a) for a in self.seen[record.index]])
 
@@ -132,40 +135,48 @@ class ThreadOrders:
         return found
 
     def _slopes(self, schedule: Schedule | None, displaced: bool) -> tuple[float, Values]:
-        """The loss, and its slopes along the directions."""
-        shadow = self._shadow(displaced, double=True)
+        """Return the loss, and its slopes along the directions."""
         if not self.directions:
-            self._reschedule(shadow, shadow._forward[1], schedule)
-            shadow.forward()
-            return loss_of(self.replay, shadow), np.zeros(0)
-        shadow.push({}, stop=0)  # makes the table that is changed
-        for _, calls in shadow._pushes.values():
-            self._reschedule(shadow, calls, schedule)
+            plain = self.replay._shadow(double=True)
+            if displaced:
+                self._displace(plain)
+            self._reschedule(plain, schedule)
+            plain.forward()
+            return loss_of(self.replay, plain), np.zeros(0)
+        shadow: TangentReplay = self.replay.tangents()
+        if displaced:
+            self._displace(shadow)
+        self._reschedule(shadow, schedule, tangents=True)
         slopes = []
         for direction in self.directions:
             shadow.push(direction)
             slopes.append(slope_of(self.replay, shadow))
         return loss_of(self.replay, shadow), np.array(slopes)
 
-    def _reschedule(self, shadow: Any, calls: CallList, schedule: Schedule | None) -> None:
-        for index in self.launches if schedule is not None else ():
-            run, threads, where = calls[index]
-            assert schedule is not None
-            calls[index] = (schedule(shadow, index, run), threads, where)
+    def _reschedule(self, shadow: TapeReplay, schedule: Schedule | None, *, tangents: bool = False) -> None:
+        if schedule is not None:
+
+            def views(a: Array) -> Sequence[Values]:
+                return self.scheduling.views(shadow, a)
+
+            chosen = {index: schedule(index, views) for index in self.launches}
+            self.scheduling.reschedule(shadow, chosen, tangents=tangents)
 
 
-def _directions(replay: Replay) -> list[Mapping[Any, Values]]:
+def _directions(replay: Replay) -> list[Mapping[Array, Values]]:
+    if replay.recorded.tape.capability(Tangents) is None:
+        return []
     rng = np.random.default_rng(11)
     shadow, arrays = replay._shadow(), [replay.arrays[leaf] for leaf in replay.leaves]
 
-    def direction() -> Mapping[Any, Values]:
+    def direction() -> Mapping[Array, Values]:
         return {a: np.asarray(rng.normal(size=shadow.values(a).shape)) for a in arrays}
 
     return [direction() for _ in range(DIRECTIONS)] if arrays else []
 
 
 def _norm(replay: Replay) -> float | None:
-    """‖gradient‖; None where it is not finite."""
+    """Return ‖gradient‖; None if it is not finite."""
     total = sum(float(np.sum(np.square(g.astype(np.float64)))) for g in replay.gradients().values())
     return float(np.sqrt(total)) if np.isfinite(total) else None
 
@@ -176,6 +187,6 @@ def _rms(values: Values) -> float:
 
 
 def _first_difference(plain: Sequence[Sequence[Values]], other: Sequence[Sequence[Values]]) -> Effect:
-    """Of the first launch that leaves other values."""
+    """Return the difference of the first launch that leaves other values."""
     effects = (difference(*pair) for pair in zip(plain, other, strict=True))
     return next((effect for effect in effects if effect.changed), Effect())

@@ -1,53 +1,52 @@
-"""Run the threads of a launch in another order, or at the same time."""
+"""Schedules that run the threads of a launch in another order, or at the same time."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.lang import types
-
-if TYPE_CHECKING:
-    from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.contract import Array, RunThreads, ThreadSchedule, Values
+from tapedebug.diagnose.experiments.element_accesses import element_of
 
 PIECES = 2048
-"""Into how many runs of threads a launch is cut at most; smaller launches are taken thread by thread."""
+"""Runs of threads that a launch is cut into at most; smaller launches are taken thread by thread."""
 ALL_PIECES = 200_000
-"""Into how many all launches together."""
+"""Runs of threads that all launches together are cut into at most."""
 SMALLEST = 16
-"""And into how many each at least."""
+"""Runs of threads that each launch is cut into at least."""
 AT_ONCE = 8_000
-"""Into how many all launches together whose threads run at the same time: values are put back after each."""
+"""The same for all launches together whose threads run at the same time: values are put back after each."""
 COPIED = 10_000_000
-"""How many scalars are put back, in all."""
+"""Scalars that are put back, in all."""
 
-Runner = Callable[[int, int, int], None]
-Schedule = Callable[["Shadow", int, Runner], Runner]
-"""For a launch in a shadow, and what runs its threads, what runs them otherwise."""
-Places = Mapping[int, Sequence[tuple[Any, Collection[int]]]]
+Views = Callable[[Array], Sequence[Values]]
+"""Gives writable views of an array in the replay: its values, and its tangents if there are some."""
+Schedule = Callable[[int, Views], ThreadSchedule]
+"""Makes the schedule of a launch, by its index."""
+Places = Mapping[int, Sequence[tuple[Array, Collection[int]]]]
 """For each launch arrays, each with some of its scalars, by their places from its first element."""
+Indices = tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]
 
 
 def backwards(apart: Sequence[int], launches: int) -> Schedule:
-    """From the last thread to the first; the threads `apart` are taken alone, where others are not."""
+    """Run threads from the last to the first; those of `apart` are taken alone, where others are not."""
 
     def order(threads: int) -> list[tuple[int, int]]:
         return list(_pieces(threads, apart, launches))[::-1]
 
-    return lambda shadow, index, run: _in_order(run, order)
+    return lambda index, views: _in_order(order)
 
 
 def shuffled(apart: Sequence[int], launches: int) -> Schedule:
-    """In any order, the same each time."""
+    """Run threads in a random order, the same each time."""
 
     def order(threads: int) -> list[tuple[int, int]]:
         pieces = list(_pieces(threads, apart, launches))
         return [pieces[k] for k in np.random.default_rng(threads).permutation(len(pieces))]
 
-    return lambda shadow, index, run: _in_order(run, order)
+    return lambda index, views: _in_order(order)
 
 
 def _pieces(
@@ -61,45 +60,49 @@ def _pieces(
     return itertools.pairwise(cuts)
 
 
-def _in_order(run: Runner, order: Callable[[int], list[tuple[int, int]]]) -> Runner:
-    def ordered(lo: int, hi: int, where: int) -> None:
-        for low, high in order(hi):
-            run(low, high, where)
+def _in_order(order: Callable[[int], list[tuple[int, int]]]) -> ThreadSchedule:
+    def ordered(run: RunThreads, threads: int) -> None:
+        for low, high in order(threads):
+            run(low, high)
 
     return ordered
 
 
-def together(pairs: Mapping[int, Sequence[tuple[int, int]]], places: Places) -> Schedule:
-    """Pairs of threads at the same time: neither sees what the other writes, and one of them writes last.
+def _plainly(run: RunThreads, threads: int) -> None:
+    run(0, threads)
 
-    That is what becomes of `x[i] = x[i] + 1` in two threads: one of the additions is lost.
+
+def together(pairs: Mapping[int, Sequence[tuple[int, int]]], places: Places) -> Schedule:
+    """Run pairs of threads at the same time: neither sees what the other writes, and one of them writes last.
+
+    So `x[i] = x[i] + 1` in two threads loses one of the additions.
 
     Args:
         pairs: For each launch pairs of threads, each thread once.
-        places: Where they meet.
+        places: The scalars in which they meet.
     """
 
-    def schedule(shadow: Shadow, index: int, run: Runner) -> Runner:
+    def schedule(index: int, views: Views) -> ThreadSchedule:
         if index not in pairs:
-            return run
+            return _plainly
         partner = dict(pairs[index]) | {two: one for one, two in pairs[index]}
-        contested = _Contested(shadow, places.get(index, ()))
+        contested = _Contested(views, places.get(index, ()))
 
-        def simultaneously(lo: int, hi: int, where: int) -> None:
-            at = lo
+        def simultaneously(run: RunThreads, threads: int) -> None:
+            at = 0
             done: set[int] = set()
             for one in sorted(partner):
                 if one in done:
                     continue
                 # Up to this thread in order, but for those that ran already.
                 for low, high in _gaps(at, one, done):
-                    run(low, high, where)
+                    run(low, high)
                 two = partner[one]
-                contested.at_once(run, [(one, one + 1), (two, two + 1)], where)
+                contested.at_once(run, [(one, one + 1), (two, two + 1)])
                 done |= {one, two}
                 at = one + 1
-            for low, high in _gaps(at, hi, done):
-                run(low, high, where)
+            for low, high in _gaps(at, threads, done):
+                run(low, high)
 
         return simultaneously
 
@@ -113,7 +116,7 @@ def at_once(
     *,
     first_wins: bool,
 ) -> Schedule:
-    """All threads at the same time: each finds what was there before the launch, and one of them writes last.
+    """Run all threads at the same time: each finds what was there before the launch, and one writes last.
 
     In larger launches, runs of neighbouring threads take the place of threads.
 
@@ -121,18 +124,18 @@ def at_once(
         apart: As for `backwards`.
         launches: As for `backwards`.
         places: As for `together`.
-        first_wins: Of several threads that write an element, the first is the one whose value stays.
+        first_wins: If several threads write an element, the value of the first stays, not that of the last.
     """
 
-    def schedule(shadow: Shadow, index: int, run: Runner) -> Runner:
+    def schedule(index: int, views: Views) -> ThreadSchedule:
         if not any(where for _, where in places.get(index, ())):
-            return run
-        contested = _Contested(shadow, places.get(index, ()))
+            return _plainly
+        contested = _Contested(views, places.get(index, ()))
 
-        def everything(lo: int, hi: int, where: int) -> None:
+        def everything(run: RunThreads, threads: int) -> None:
             most = min(AT_ONCE, COPIED // max(1, contested.size)) // len(places)
-            pieces = list(_pieces(hi, apart, launches, most))
-            contested.at_once(run, pieces[::-1] if first_wins else pieces, where)
+            pieces = list(_pieces(threads, apart, launches, most))
+            contested.at_once(run, pieces[::-1] if first_wins else pieces)
 
         return everything
 
@@ -140,7 +143,7 @@ def at_once(
 
 
 def _gaps(low: int, high: int, without: set[int]) -> Iterator[tuple[int, int]]:
-    """`low … high-1` without some of them."""
+    """Return the runs of `low … high-1` without some threads."""
     for thread in sorted(thread for thread in without if low <= thread < high):
         if low < thread:
             yield low, thread
@@ -150,60 +153,46 @@ def _gaps(low: int, high: int, without: set[int]) -> Iterator[tuple[int, int]]:
 
 
 class _Contested:
-    """The scalars of a shadow that threads compete for, with their tangents where there are any."""
+    """The scalars that threads compete for, with their tangents if there are some."""
 
-    def __init__(self, shadow: Shadow, places: Sequence[tuple[Any, Collection[int]]]) -> None:
-        self._buffers = [
-            (shadow._buffer(a), a, _indices(shadow._buffer(a).view(a), a, where))
-            for a, where in places
-            if where
-        ]
+    def __init__(self, views: Views, places: Sequence[tuple[Array, Collection[int]]]) -> None:
+        self._views = views
+        self._places = [(a, _indices(a, where)) for a, where in places if where]
 
     @property
     def size(self) -> int:
-        """How many scalars these are."""
-        return sum(index[0].size for _, _, index in self._buffers)
+        """The number of these scalars."""
+        return sum(index[0].size for _, index in self._places)
 
-    def at_once(self, run: Runner, pieces: Sequence[tuple[int, int]], where: int) -> None:
+    def at_once(self, run: RunThreads, pieces: Sequence[tuple[int, int]]) -> None:
         """Run pieces, none of which sees what the others write here; of several writes the last one stays."""
-        before = self._values()
+        held = [(self._views(a), index) for a, index in self._places]
+        before = [[view[index] for view in views] for views, index in held]
         after = [[values.copy() for values in group] for group in before]
         for low, high in pieces:
-            run(low, high, where)
-            for old, new, kept in zip(before, self._values(), after, strict=True):
-                written = ~np.logical_and.reduce([_same(a, b) for a, b in zip(old, new, strict=True)])
-                for values, own in zip(kept, new, strict=True):
-                    values[written] = own[written]
-            self._restore(before)
-        self._restore(after)
-
-    def _values(self) -> list[list[np.ndarray[Any, Any]]]:
-        return [[view[index] for view in _views(buffer, a)] for buffer, a, index in self._buffers]
-
-    def _restore(self, values: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
-        for (buffer, a, index), group in zip(self._buffers, values, strict=True):
-            for view, own in zip(_views(buffer, a), group, strict=True):
-                view[index] = own
+            run(low, high)
+            for (views, index), old, kept in zip(held, before, after, strict=True):
+                new = [view[index] for view in views]
+                written = ~np.logical_and.reduce([_same(*pair) for pair in zip(old, new, strict=True)])
+                for view, was, now, last in zip(views, old, new, kept, strict=True):
+                    last[written] = now[written]
+                    view[index] = was
+        for (views, index), group in zip(held, after, strict=True):
+            for view, values in zip(views, group, strict=True):
+                view[index] = values
 
 
-def _views(buffer: Any, a: Any) -> list[np.ndarray[Any, Any]]:
-    """The values of an array, and its tangents where there are any."""
-    return [buffer.view(a)] if buffer.tangent is None else [buffer.view(a), buffer.dots(a)]
-
-
-def _indices(view: np.ndarray[Any, Any], a: Any, places: Collection[int]) -> tuple[Any, ...]:
-    """Scalars as indices of a view, given their places from the array's first element."""
-    from tapedebug.diagnose.experiments.element_accesses import element_of
-
-    inner, size = view.shape[a.ndim :], types.numpy_dtype(a.dtype).itemsize
+def _indices(a: Array, places: Collection[int]) -> Indices:
+    """Return scalars as indices of a view, given their places from the array's first element."""
+    inner, size = a.element_shape, a.scalar_dtype.itemsize
     found = []
     for place in sorted(places):
         element = element_of(a, place)
         component = place - sum(i * s for i, s in zip(element, a.strides, strict=True)) // size
         found.append((*element, *(np.unravel_index(component, inner) if inner else ())))
-    return tuple(np.array(axis, int) for axis in zip(*found, strict=True))
+    return tuple(np.array(axis, np.int64) for axis in zip(*found, strict=True))
 
 
-def _same(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = (one == two) | ((one != one) & (two != two))
+def _same(one: Values, two: Values) -> Values:
+    found: Values = (one == two) | ((one != one) & (two != two))
     return found

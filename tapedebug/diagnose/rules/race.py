@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tapedebug.contract import AccessConflict, Array, Operation, ThreadAccess
+from tapedebug.contract import AccessConflict, Array, Operation, ThreadAccess, ThreadScheduling
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
@@ -75,7 +75,10 @@ def _first_name(record: Operation, param: int) -> int:
     return int(min(p for p in record.touched if same(record.args[p])))
 
 
-def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect:
+def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect | None:
+    scheduling: ThreadScheduling | None = case.rerun.recorded.tape.capability(ThreadScheduling)
+    if scheduling is None:
+        return None
     records = case.rerun.records
     places = _contested(records, group)
     pairs = _pairs(group, places)
@@ -91,7 +94,7 @@ def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect:
         at_once(apart, len(launches), places, first_wins=False),
         at_once(apart, len(launches), places, first_wins=True),
     ]
-    return ThreadOrders(case.rerun, launches, meet, schedules).effect()
+    return ThreadOrders(case.rerun, scheduling, launches, meet, schedules).effect()
 
 
 def _kind(case: RuleContext, launch: int) -> tuple[int | None, frozenset[int]]:

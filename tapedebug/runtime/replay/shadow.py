@@ -308,6 +308,13 @@ class Shadow(ShadowState):
 
     # -- how ------------------------------------------------------------------------------------------
 
+    def call_lists(self, *, tangents: bool) -> list[CallList]:
+        """Return the calls that `forward` runs, or those of `push`; they may be replaced."""
+        if not tangents:
+            return [self._forward[1]]
+        self.push({}, stop=0)  # makes the list
+        return [calls for _, calls in self._pushes.values()]
+
     def packed(self, record: Record) -> bytes:
         """The argument slots of a kernel's launch, as they are packed for private memory."""
         found: bytes = ctypes.string_at(
