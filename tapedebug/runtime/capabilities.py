@@ -27,7 +27,8 @@ def tape_capability(tape: Any, kind: type[T]) -> T | None:
 
 def operation_capability(record: Any, kind: type[T]) -> T | None:
     """Return the implementation of a capability for a record, or None."""
-    make = _provided(OPERATION).get(kind)
+    _load()
+    make = OPERATION.get(kind)
     return None if make is None else cast("T | None", make(record))
 
 

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from tapedebug._names import find_names
-from tapedebug.contract import Array, CallArguments, Place, ProgramArrays, RecordedTape, memory_key
+from tapedebug.contract import Array, CallArguments, Operation, ProgramArrays, RecordedTape, memory_key
 from tapedebug.trace.call_sites import argument_texts
 from tapedebug.trace.model import Launch
 
@@ -55,41 +55,57 @@ def _from_launches(
 ) -> None:
     """Add what the source says at the launches, and the parameter's name where nothing else is known."""
     parameters: list[list[str]] = [[] for _ in names]
-    texts: dict[int, tuple[Place, list[str | None]]] = {}
+    at_site: dict[int, list[str | None]] = {}
+    known: dict[tuple[int, int], tuple[list[str | None], set[tuple[int | None, ...]]]] = {}
     for item, launch in zip(tape.operations, launches, strict=True):
-        place = item.call_site
-        if id(place) not in texts:
-            texts[id(place)] = place, argument_texts(item.kind, place)
-        at_site = texts[id(place)][1]
-        written = item.capability(CallArguments) if at_site else None
-        for number, arg in enumerate(launch.args):
-            if arg.array is None:
+        site = id(launch.call_site)
+        if site not in at_site:
+            at_site[site] = argument_texts(item.kind, item.call_site)
+        # In a time loop most launches repeat another one: same call, same kernel, same arrays.
+        found = None if launch.kernel is None else known.get((site, launch.kernel))
+        if found is None:
+            found = _texts(item, len(launch.args), at_site[site]), set()
+            if launch.kernel is not None:
+                known[site, launch.kernel] = found
+        texts, seen = found
+        given = tuple([arg.array for arg in launch.args])
+        if given in seen:
+            continue
+        seen.add(given)
+        for text, number, arg in zip(texts, given, launch.args, strict=True):
+            if number is None:
                 continue
-            text = _text_of(written, number, at_site)
-            if text and not (containers[arg.array] and "[" in text):
-                a = arrays[arg.array]
-                _add(names[arg.array], _numbered(text, a, a.region.nbytes))
+            if text and not (containers[number] and "[" in text):
+                a = arrays[number]
+                _add(names[number], _numbered(text, a) if "[" in text else text)
             if launch.kind == "kernel":
-                _add(parameters[arg.array], arg.name)
+                _add(parameters[number], arg.name)
     for number, own in enumerate(names):
         if not own and parents[number] is None:
             own += parameters[number]
 
 
-def _text_of(written: CallArguments | None, number: int, at_site: Sequence[str | None]) -> str | None:
-    """What the source of a launch calls an argument; of a part of a struct, with what leads to the part."""
-    place, ending = (number, "") if written is None else written.written_as(number)
-    text = at_site[place] if place < len(at_site) else None
-    return text + ending if text else None
+def _texts(item: Operation, count: int, at_site: Sequence[str | None]) -> list[str | None]:
+    """Return the source text of each argument of a launch; None for those without a name."""
+    if not at_site:
+        return [None] * count
+    written = item.capability(CallArguments)
+    texts: list[str | None] = []
+    for number in range(count):
+        # A field of a struct is written as the struct, and named by the path to the field.
+        place, ending = (number, "") if written is None else written.written_as(number)
+        text = at_site[place] if place < len(at_site) else None
+        texts.append(text + ending if text else None)
+    return texts
 
 
-def _numbered(text: str, a: Array, region_size: int) -> str:
-    """`states[t + 1]` of a time loop as `states[3]`: which row it is, its place in memory says."""
+def _numbered(text: str, a: Array) -> str:
+    """Return `states[t + 1]` of a time loop as `states[3]`: the position in memory says which row it is."""
     base, bracket, index = text.partition("[")
     size = a.stop - a.start
     if not bracket or not any(character.isalpha() for character in index) or ":" in index:
         return text
-    if not size or size == region_size or a.start % size:
+    if not size or size == a.region.nbytes or a.start % size:
         return text
     return f"{base}[{a.start // size}]"
 

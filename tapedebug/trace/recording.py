@@ -9,22 +9,21 @@ from types import FrameType
 from typing import Any, Literal
 from uuid import uuid4
 
-import numpy as np
-
 from tapedebug._environment import environment
 from tapedebug._interval_index import IntervalIndex
 from tapedebug._names import find_names
 from tapedebug._source import display_file
 from tapedebug.contract import (
+    Access,
     Array,
     KernelSource,
     Operation,
     Place,
     RecordedTape,
     Retention,
+    arrays_overlap,
     memory_key,
     overwrite_mode,
-    view_of,
 )
 from tapedebug.trace._events import events_of
 from tapedebug.trace._kernels import kernel_info, mark_needed
@@ -50,6 +49,8 @@ from tapedebug.trace.repeats import sequences_of
 
 MAX_BYTES = 1 << 28
 MAX_SECONDS = 60.0
+PLAIN = frozenset({bool, int, float, str, type(None)})
+"""The types of arguments that a trace holds as they are."""
 OWN_ENGINE = "tapedebug"
 """The engine that gives all that a trace shows, and that its environment names already."""
 
@@ -230,22 +231,28 @@ class _Builder:
             number = self.ids[key] = len(self.arrays)
             self.arrays.append(a)
             self.requires_grad.append(False)
-            self.buffers.setdefault(id(a.region), len(self.buffers))
-            if id(a.region) not in self.in_buffer:
-                self.in_buffer[id(a.region)] = IntervalIndex()
-            self.in_buffer[id(a.region)].add(a.start, a.stop, number)
-        self.requires_grad[number] = self.requires_grad[number] or a.requires_grad
+            region = id(a.region)
+            if region not in self.buffers:
+                self.buffers[region] = len(self.buffers)
+                self.in_buffer[region] = IntervalIndex()
+            self.in_buffer[region].add(a.start, a.stop, number)
+        if a.requires_grad:
+            self.requires_grad[number] = True
         self.by_object[id(a)] = number
         return number
 
     def _overlapping(self, number: int) -> list[int]:
         mine = self.arrays[number]
-        return [other for other in self._near(mine) if other != number and overlap(mine, self.arrays[other])]
+        return [
+            other
+            for other in self._near(mine)
+            if other != number and arrays_overlap(mine, self.arrays[other])
+        ]
 
     def _sharing(self, a: Array) -> list[int]:
         """The arrays of the tape that share bytes with any array."""
         known = self._near(a) if id(a.region) in self.in_buffer else ()
-        return [number for number in known if overlap(a, self.arrays[number])]
+        return [number for number in known if arrays_overlap(a, self.arrays[number])]
 
     def _near(self, a: Array) -> Iterator[int]:
         """The arrays of the same memory that may share bytes with `a`, and `a` itself."""
@@ -281,25 +288,31 @@ class _Builder:
     # ---------------------------------------------------------------- launches
 
     def _launch(self, item: Operation) -> Launch:
-        accesses = {access.param: access for access in item.accesses}
-        self.needed_after.append([param for param, access in accesses.items() if access.needs_after])
+        accesses: dict[int, Access] = {}
+        late: list[int] = []
+        for access in item.accesses:
+            accesses[access.param] = access
+            if access.needs_after:
+                late.append(access.param)
+        self.needed_after.append(late)
         args = []
         for number, value in enumerate(item.args):
-            name, access = item.param_name(number), accesses.get(number)
-            if access is not None:
-                args.append(
-                    Argument(
-                        name=name,
-                        array=self._enter(access.array),
-                        reads=access.reads,
-                        writes=access.writes,
-                        needed=access.needs_before,
-                    )
+            found = accesses.get(number)
+            if found is not None:
+                arg = Argument(
+                    name=found.name,
+                    array=self._enter(found.array),
+                    reads=found.reads,
+                    writes=found.writes,
+                    needed=found.needs_before,
                 )
+            elif type(value) in PLAIN:
+                arg = Argument(name=item.param_name(number), value=value)
             elif self._is_array(value):
-                args.append(Argument(name=name, array=self._enter(value)))
+                arg = Argument(name=item.param_name(number), array=self._enter(value))
             else:
-                args.append(Argument(name=name, value=_plain(value)))
+                arg = Argument(name=item.param_name(number), value=_plain(value))
+            args.append(arg)
         return Launch(
             index=item.index,
             kind=item.kind,
@@ -371,20 +384,6 @@ def _environment_of(tape: RecordedTape) -> dict[str, str]:
 
 def _size(a: Array) -> int:
     return int(a.stop - a.start)
-
-
-def overlap(a: Array, b: Array) -> bool:
-    """Return whether two arrays of one region share an element, exactly for strided views too."""
-    if a.stop <= b.start or b.stop <= a.start:
-        return False
-    if a.is_contiguous and b.is_contiguous:
-        return True
-    memory = np.empty(max(a.stop, b.stop), np.uint8)  # never touched: only the addresses count
-    views = view_of(a, memory), view_of(b, memory)
-    try:
-        return bool(np.shares_memory(*views, max_work=20_000))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
 
 
 def _plain(value: Any) -> Any:

@@ -9,17 +9,18 @@ from tapedebug._source import Origin, Span
 from tapedebug.contract import CallArguments, Parameter, SourceAccess, SourceText
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import OPERATION
+from tapedebug.runtime.launch.plan import LaunchPlan
 from tapedebug.runtime.tape.record import Record
 
 
 class KernelText:
-    """The source of the kernel of a record."""
+    """The source of the kernel that the records of a plan launched."""
 
     __slots__ = ("_info", "_kernel")
 
-    def __init__(self, record: Record) -> None:
-        self._kernel: Any = record.kernel
-        self._info = record.info
+    def __init__(self, plan: LaunchPlan) -> None:
+        self._kernel: Any = plan.kernel
+        self._info = plan.info
 
     @property
     def kernel(self) -> Hashable:

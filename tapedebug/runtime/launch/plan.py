@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._config import is_shown
 from tapedebug.compiler.diagnostics import BOUNDS, FATAL, PAUSE
 from tapedebug.compiler.objects import Entry
-from tapedebug.contract import Kind
+from tapedebug.contract import Access, KernelSource, Kind
 from tapedebug.lang import types
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.argument_packing import Packer, packing
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Runner = Callable[[int, int, int], None]
 """Runs threads `lo … hi-1` with the packed arguments at an address."""
+
+AccessRow = tuple[int, str, bool, bool, tuple[bool, ...]]
+"""Parameter, name, whether it is read, whether it is in `fresh`, and the other flags of an `Access`."""
 
 Slots = tuple[tuple[int, int], ...]
 """(Parameter, number of the slot of its pointer)."""
@@ -71,9 +74,12 @@ class LaunchPlan:
         adjoint_slots: Where those of the active ones' adjoints are.
         needed_slots: Where those of the needed ones are.
         opening: What a tape does before a record of this kind runs, once one has.
+        access_rows: The accesses of such a record without its arrays, once a debugger has asked for them.
+        source: The source of the kernel, likewise.
     """
 
     __slots__ = (
+        "access_rows",
         "active",
         "adjoint_slots",
         "arrays",
@@ -96,6 +102,7 @@ class LaunchPlan:
         "needed_slots",
         "opening",
         "reads",
+        "source",
         "strided",
         "touched",
         "value_slots",
@@ -139,6 +146,32 @@ class LaunchPlan:
         self.early = tuple(p for p in self.needed if p not in self.late)
         self.exposed: tuple[tuple[int, int, bool], ...] = ()
         self.opening: Callable[[Any, Any], bool] | None = None
+        self.access_rows: tuple[AccessRow, ...] | None = None
+        self.source: KernelSource | None = None
+
+    def accesses(self, record: Record) -> tuple[Access, ...]:
+        """Return the use that a record makes of each of its arrays."""
+        rows, args, dim = self.access_rows, record.args, record.dim
+        if rows is None:
+            rows = self.access_rows = self._access_rows()
+        new = tuple.__new__  # `Access(…)` takes twice as long, and a trace makes one for each argument
+        found: list[Access] = []
+        for param, name, reads, fresh, others in rows:
+            a = args[param]
+            found.append(new(Access, (param, name, a, reads and not (fresh and a.shape == dim), *others)))
+        return tuple(found)
+
+    def _access_rows(self) -> tuple[AccessRow, ...]:
+        return tuple(
+            (
+                param,
+                self.names[param],
+                param in self.reads,
+                param in self.fresh,
+                tuple(param in own for own in (self.writes, self.atomic, self.early, self.late, self.active)),
+            )
+            for param in (self.arrays if self.kind == "kernel" else self.touched)
+        )
 
     def fresh_in(self, record: Record, param: int) -> bool:
         """Whether each thread of a launch reads of an array only the element that it has just written."""

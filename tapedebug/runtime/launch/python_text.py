@@ -121,8 +121,11 @@ def source_text(function: Callable[..., Any]) -> SourceText | None:
 
 def _source_of(record: Record) -> KernelSource | None:
     """The source of a launch or a Python operation."""
-    if record.kind != "python":
-        return None if record.kernel is None else KernelText(record)
+    plan = record.plan
+    if plan.kind != "python":
+        if plan.source is None and plan.kernel is not None:
+            plan.source = KernelText(plan)
+        return plan.source
     operation = operation_of(record)
     text = source_text(operation.forward)
     if text is None:

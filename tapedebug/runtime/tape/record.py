@@ -152,22 +152,7 @@ class Record:
     @property
     def accesses(self) -> tuple[Access, ...]:
         """The use that it makes of each of its arrays."""
-        plan = self.plan
-        arrays = plan.arrays if plan.kind == "kernel" else plan.touched
-        return tuple(
-            Access(
-                param,
-                plan.names[param],
-                self.args[param],
-                reads=param in plan.reads and not plan.fresh_in(self, param),
-                writes=param in plan.writes,
-                atomic=param in plan.atomic,
-                needs_before=param in plan.early,
-                needs_after=param in plan.late,
-                active=param in plan.active,
-            )
-            for param in arrays
-        )
+        return self.plan.accesses(self)
 
     @property
     def has_adjoint(self) -> bool:
