@@ -48,6 +48,7 @@ from tapedebug.contract.program import Array as Array
 from tapedebug.contract.program import Consume as Consume
 from tapedebug.contract.program import Engine as Engine
 from tapedebug.contract.program import Kind as Kind
+from tapedebug.contract.program import OnReplay as OnReplay
 from tapedebug.contract.program import Operation as Operation
 from tapedebug.contract.program import OutsideWrite as OutsideWrite
 from tapedebug.contract.program import Place as Place

@@ -375,6 +375,10 @@ class Engine:
     device: str = "cpu"
 
 
+OnReplay: TypeAlias = "Callable[[Replay, Operation], None]"
+"""Is given the replay that runs, and the operation that has run."""
+
+
 class Replay(Protocol):
     """The operations of a tape again, in private memory. The program's arrays are never written.
 
@@ -397,6 +401,12 @@ class Replay(Protocol):
 
     on_outside: Callable[[Any], Any] | None
     """Called with an operation before which something outside the tape wrote, once that is loaded."""
+
+    after_operation: OnReplay | None
+    """Called after each operation that ran forward; may change values with `set`."""
+
+    after_adjoint: OnReplay | None
+    """Called after the adjoint of each operation, also of one that has none; may change adjoints."""
 
     def reset(self, discard: bool = False) -> Replay:
         """Stand before the first operation again, with the values that the tape found.

@@ -11,11 +11,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tapedebug.contract import RecordedTape, Rerecording
+from tapedebug.contract import RecordedTape
 from tapedebug.diagnose.attribute_causes import attribute_causes
-from tapedebug.diagnose.experiments.patched_shadow import ShadowPatch
+from tapedebug.diagnose.experiments.patched_replay import ReplayPatch
 from tapedebug.diagnose.experiments.patched_tape import patched_tape
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rule_table import RULES, apply
@@ -141,10 +141,9 @@ def _name(found: RuleContext, case: RuleContext) -> None:
 
 def _calmed(case: RuleContext, replay: Replay, finite: bool, flat: list[Finding]) -> RuleContext:
     """The same tape with finite numbers, and adjoints past its flat operations."""
-    case.need(Rerecording, "does not replay with numbers replaced")
     trace = copy.copy(case.trace)
     trace.findings, trace.coverage, trace.checks = [], Coverage(), []
-    experiment = replay.fixed(cast("Any", ShadowPatch(finite, _past(case, flat))))
+    experiment = replay.patched(ReplayPatch(finite, _past(case, flat)))
     found = RuleContext(trace, experiment, case.as_warp, case.named_loss, case.progress)
     apply(found, only=MEASURABLE)
     trace.findings = attribute_causes(trace.findings)

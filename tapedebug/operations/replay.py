@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapeError
-from tapedebug.contract import A, Array, Consume, Irreplayable, Values
+from tapedebug.contract import A, Array, Consume, Irreplayable, OnReplay, Values
 from tapedebug.operations.adjoint_values import given_values, may_need_after
 from tapedebug.operations.memory import Bytes, Memory, widened
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
@@ -46,6 +46,8 @@ class OperationReplay:
         forward_only: It will not run in reverse, and keeps nothing that it overwrites.
         on_outside: Called with an operation before which something outside the tape wrote, once that is
             loaded.
+        after_operation: Called with this replay and each operation that ran forward; may change values.
+        after_adjoint: The same after the adjoint of each operation; may change adjoints.
     """
 
     def __init__(self, tape: OperationTape, float64: bool = False) -> None:
@@ -58,6 +60,8 @@ class OperationReplay:
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.pulse: Callable[[], None] | None = None
         self.on_outside: Callable[[Any], Any] | None = None
+        self.after_operation: OnReplay | None = None
+        self.after_adjoint: OnReplay | None = None
         self.forward_only = False
         self.position = 0
         self._inputs: dict[Array, Values] = {}
@@ -201,6 +205,9 @@ class OperationReplay:
             self.load_outside(index)
             self._run(index, index in skip)
             self.position = index + 1
+            if self.after_operation is not None:
+                self.after_operation(self, self.operations[index])
+                self._unused = None  # what it set is part of the run
             if on_operation is not None:
                 on_operation(self.operations[index])
         return self
@@ -284,6 +291,8 @@ class OperationReplay:
                     step.vjp(current, current, self.adjoint)
                 else:
                     self._pull(operation, step)
+            if self.after_adjoint is not None:
+                self.after_adjoint(self, operation)
             if on_operation is not None:
                 on_operation(operation)
         return self

@@ -11,7 +11,7 @@ from tapedebug.diagnose.experiments.stale_replay import StaleReplays
 from tapedebug.diagnose.rule_table import OURS
 from tests.contract.test_operations import layers
 from tests.reference_engine import Tape, array, zeros
-from tests.reference_operations import cube_with_wrong_adjoint, detached, root, scale, square, total
+from tests.reference_operations import axpy, cube_with_wrong_adjoint, detached, root, scale, square, total
 
 
 def one(function, values=(1.0, 2.0)):
@@ -137,3 +137,20 @@ def test_an_operation_in_place_whose_adjoint_needs_no_values_is_harmless():
     found = diagnose(tape)
     assert (found.verdict, told(found)) == ("AGREE", [])
     assert tape.operations[0].capability(contract.Threads) is None
+
+
+def test_a_bug_behind_an_infinite_gradient_is_found_with_the_numbers_made_finite():
+    x, v = array([1.0, 2.0]), array([1.0, 2.0])
+    y, w, z, loss = zeros(2), zeros(2), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        scale(x, 3.0)
+        square(v, w)
+        axpy(-1.0, y, w)
+        root(w, z)  # at 0
+        total(z, loss)
+    tape.backward(loss)
+    found = diagnose(tape)
+    behind = {item.rule: item.evidence["behind"] for item in found.findings if "behind" in item.evidence}
+    assert ("error", "nonfinite") in told(found)
+    assert behind == {"overwrite": "nonfinite"}

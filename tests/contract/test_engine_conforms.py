@@ -137,3 +137,29 @@ def test_values_that_are_set_later_are_never_lost_in_silence(tape):
 def test_one_name_says_that_a_replay_is_in_float64(tape):
     assert [tape.new_replay(float64=wide).is_float64 for wide in (False, True)] == [False, True]
     assert not hasattr(Shadow, "f64")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_hooks_of_a_replay_change_values_and_adjoints_as_it_runs(tape, wide):
+    x, y = (tape.operations[0].args[p] for p in (0, 1))
+    loss = tape.operations[-1].args[1]
+    replay, seen = tape.new_replay(float64=wide), []
+
+    def doubled(own, operation):
+        assert own is replay
+        seen.append(operation.index)
+        if operation.index == 0:
+            own.set(y, 2 * own.values(y))
+
+    def cleared(own, operation):
+        seen.append(operation.index)
+        own.set_gradient(x, np.zeros(x.shape))
+
+    replay.after_operation, replay.after_adjoint = doubled, cleared
+    replay.forward(stop=1)
+    assert replay.values(y).tolist() == [2, 2]
+    replay.forward(1).backward({loss: np.ones(1)})
+    count = len(tape.operations)
+    assert seen == [*range(count), *reversed(range(count))]
+    assert replay.gradient(x).tolist() == [0, 0]
+    assert replay.reset().forward(stop=1).values(y).tolist() == [2, 2], "what a hook sets is never unused"

@@ -39,6 +39,7 @@ from tapedebug.diagnose.experiments.experiment import (
     Values,
     value_change,
 )
+from tapedebug.diagnose.experiments.patched_replay import ReplayPatch
 from tapedebug.diagnose.experiments.places import location_at, place_of
 from tapedebug.diagnose.experiments.stale_replay import StaleReplays
 from tapedebug.trace import Location
@@ -87,16 +88,16 @@ class Replay:
         self.leaves = list(leaves)
         self.losses = [number for a in seeds if (number := recorded.id_of(a)) is not None]
         self.blocked = self._why_blocked()
-        self.fix: Callable[[TapeReplay], None] | None = None
+        self.patch: ReplayPatch | None = None
         self._single: TapeReplay | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
         self._limits: Mapping[int, Sequence[ReverseDivergence]] | None = None
         self._kept: Mapping[int, Sequence[StoredLoop]] | None = None
 
-    def fixed(self, fix: Callable[[TapeReplay], None]) -> Replay:
-        """Return the experiment on the same tape with each of its runs fixed."""
+    def patched(self, patch: ReplayPatch) -> Replay:
+        """Return the experiment on the same tape with each of its runs patched."""
         found = Replay(self.recorded, self.seeds, self.leaves, named=self.named, pulse=self.pulse)
-        found.fix = fix
+        found.patch = patch
         return found
 
     def _why_blocked(self) -> str:
@@ -485,8 +486,8 @@ class Replay:
 
     def _prepared(self, shadow: TapeReplay) -> TapeReplay:
         shadow.pulse = self.pulse
-        if self.fix is not None:
-            self.fix(shadow)
+        if self.patch is not None:
+            self.patch.apply(shadow, self.records, self.seeds)
         return shadow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from tapedebug.contract import A, Array, Consume, Operation, RecordedTape, Replay, Values
+from tapedebug.contract import A, Array, Consume, OnReplay, Operation, RecordedTape, Replay, Values
 
 Pairs = Collection[tuple[int, int]]
 """(operation, parameter)."""
@@ -44,6 +44,8 @@ class StaleReplay:
         self._operations = list(operations)
         self._replay = replay
         self._kept: dict[tuple[int, int, bool], Values] = {}
+        self._inputs: dict[Array, Values] = {}
+        self._late: dict[Array, Values] = {}  # set after the first operation
 
     @property
     def position(self) -> int:
@@ -82,14 +84,37 @@ class StaleReplay:
     def on_outside(self, call: Callable[[Any], Any] | None) -> None:
         self._replay.on_outside = call
 
+    @property
+    def after_operation(self) -> OnReplay | None:
+        """Called after each operation that ran forward."""
+        return self._replay.after_operation
+
+    @after_operation.setter
+    def after_operation(self, call: OnReplay | None) -> None:
+        self._replay.after_operation = call
+
+    @property
+    def after_adjoint(self) -> OnReplay | None:
+        """Called after the adjoint of each operation."""
+        return self._replay.after_adjoint
+
+    @after_adjoint.setter
+    def after_adjoint(self, call: OnReplay | None) -> None:
+        self._replay.after_adjoint = call
+
     def reset(self, discard: bool = False) -> StaleReplay:
         """Stand before the first operation again; see `contract.Replay.reset`."""
         self._replay.reset(discard)
+        self._inputs.clear()
+        self._late.clear()
         return self
 
     def set(self, array: Array, values: Values, /) -> None:
         """Replace the values of an array before the operation that runs next."""
         self._replay.set(array, values)
+        held = self._late if self.position else self._inputs
+        held.pop(array, None)  # the last one wins where arrays overlap
+        held[array] = values
 
     def forward(
         self,
@@ -100,6 +125,7 @@ class StaleReplay:
     ) -> StaleReplay:
         """Run operations; see `contract.Replay.forward`."""
         self._kept.clear()
+        self._late.clear()
         self._replay.forward(start, stop, on_operation, skip)
         return self
 
@@ -150,23 +176,27 @@ class StaleReplay:
     def _one(self, index: int, on_operation: Callable[[Any], Any] | None, skip: Collection[int]) -> None:
         """Run the adjoint of one operation with the values that it is to read."""
         held: list[tuple[Array, Values]] = []
+        replay = self._replay
         for access in self._operations[index].accesses:
             key = (index, access.param)
             if key not in self.now and (access.needs_before or access.needs_after):
                 late = key in self.left or not access.needs_before
                 held.append((access.array, self.values(access.array)))
-                self.set(access.array, self._kept[(*key, late)])
+                replay.set(access.array, self._kept[(*key, late)])
         try:
-            self._replay.backward(None, "current", index + 1, index, on_operation, skip)
+            replay.backward(None, "current", index + 1, index, on_operation, skip)
         finally:
             for array, values in reversed(held):
-                self.set(array, values)
+                replay.set(array, values)
 
     def _keep(self, stale: Collection[int]) -> None:
         """Run forward once more, and keep what the arrays of some operations held before and after them."""
         if all((index, a.param, True) in self._kept for index in stale for a in self._needed(index)):
             return
         replay, end, position = self._replay, self.position, 0
+        replay.reset(discard=True)
+        for array, values in self._inputs.items():
+            replay.set(array, values)
         for index in sorted(stale):
             replay.forward(position, index)
             replay.inject()
@@ -175,6 +205,8 @@ class StaleReplay:
             self._note(replay, index, late=True)
             position = index + 1
         replay.forward(replay.position, end)
+        for array, values in self._late.items():
+            replay.set(array, values)
 
     def _needed(self, index: int) -> list[Any]:
         return [a for a in self._operations[index].accesses if a.needs_before or a.needs_after]

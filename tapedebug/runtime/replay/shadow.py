@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tapedebug._errors import TapeError
 from tapedebug.compiler.diagnostics import ASSERT
-from tapedebug.contract import A, Irreplayable
+from tapedebug.contract import A, Irreplayable, OnReplay
 from tapedebug.contract import Consume as Consume
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
@@ -49,6 +49,8 @@ class Shadow(ShadowState):
         pulse: Called before each record that runs, forward or backward; may raise to cancel.
         forward_only: It will not run backward, and keeps nothing that it overwrites.
         on_outside: Called with a record before which something outside the tape wrote, once that is loaded.
+        after_operation: Called with this shadow and each record that ran forward; may change values.
+        after_adjoint: The same after the adjoint of each record; may change adjoints.
 
     Raises:
         TapeError: In float64, where one buffer is used both as float32 and as another type.
@@ -61,6 +63,8 @@ class Shadow(ShadowState):
         self.pulse: Callable[[], None] | None = None
         self.forward_only = False
         self.on_outside: Callable[[Any], Any] | None = None
+        self.after_operation: OnReplay | None = None
+        self.after_adjoint: OnReplay | None = None
         self._saves = self._plan_saves(tracker)
         with_scratch = [r.index for r in self.records if r.scratch]
         self._busy = [*sorted({*self._saves, *self._injections, *with_scratch}), len(self.records)]
@@ -205,6 +209,7 @@ class Shadow(ShadowState):
                 f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
                 hint=f"start at {self.position}, or at 0",
             )
+        on_operation = self._hooked(self.after_operation, on_operation)
         busy = self._busy
         if start < last:
             self._unused = None
@@ -226,6 +231,19 @@ class Shadow(ShadowState):
                 on_operation(self.records[start])
             start = stop
         return self
+
+    def _hooked(self, hook: OnReplay | None, on_operation: OnLaunch | None) -> OnLaunch | None:
+        """Return what is called after each record: the hook first, then `on_operation`."""
+        if hook is None:
+            return on_operation
+
+        def then(record: Record) -> None:
+            hook(self, record)
+            self._unused = None  # what the hook set is part of the run
+            if on_operation is not None:
+                on_operation(record)
+
+        return then
 
     def _begin(self, record: Record, moving: bool) -> None:
         """What there is to do before a record: keep what it overwrites, load what was written before it."""
@@ -276,6 +294,7 @@ class Shadow(ShadowState):
         self._unused = None
         if seeds is not None:
             self._seed(seeds)
+        on_operation = self._hooked(self.after_adjoint, on_operation)
         steps = self._steps(consume)
         with self._late_writes(consume):
             if on_operation is None and not skip:
