@@ -7,7 +7,7 @@ lacks; the coverage then says what was not examined.
 
 | module | capabilities |
 | --- | --- |
-| `replay_variants` | replays in float64, with tangents, of one operation, with other adjoints |
+| `replay_variants` | replays in float64, with tangents, of one operation, in another order, … |
 | `source` | the source of operations and of their adjoints |
 | `threads` | threads that are followed one by one |
 | `thread_scheduling` | threads that run in another order |
@@ -69,11 +69,13 @@ from tapedebug.contract.program_arrays import ArrayOrigins as ArrayOrigins
 from tapedebug.contract.program_arrays import LiveArrays as LiveArrays
 from tapedebug.contract.program_arrays import ProgramArrays as ProgramArrays
 from tapedebug.contract.replay_variants import Confinement as Confinement
+from tapedebug.contract.replay_variants import Copy as Copy
 from tapedebug.contract.replay_variants import Float64 as Float64
 from tapedebug.contract.replay_variants import Irreplayable as Irreplayable
 from tapedebug.contract.replay_variants import NoTangents as NoTangents
 from tapedebug.contract.replay_variants import Recording as Recording
 from tapedebug.contract.replay_variants import Rerecording as Rerecording
+from tapedebug.contract.replay_variants import Resequencing as Resequencing
 from tapedebug.contract.replay_variants import SingleReplay as SingleReplay
 from tapedebug.contract.replay_variants import StaleReads as StaleReads
 from tapedebug.contract.replay_variants import TangentReplay as TangentReplay

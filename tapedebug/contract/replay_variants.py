@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tapedebug.contract.program import A, Array, Operation, RecordedTape, Replay, Values
@@ -119,3 +120,23 @@ class Confinement(Protocol):
 
     def is_confined(self) -> bool:
         """True if no operation can reach out of the memory of a replay, whatever values it is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A step that copies the values of one array to another of the same shape."""
+
+    dest: Array
+    src: Array
+
+
+class Resequencing(Protocol):
+    """Operations of a tape in another order, some of them more than once: what a longer loop would give."""
+
+    def new_replay(self, steps: Sequence[Operation | Copy], /, *, float64: bool = False) -> Replay:
+        """Return a replay of other steps. It starts from what memory holds now; `set` gives other inputs.
+
+        Args:
+            steps: Operations of the tape, and copies between its arrays.
+            float64: Compute in float64; raises if that is not possible.
+        """

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._errors import TapeError
+from tapedebug.contract import Array, Copy, Operation, Resequencing, regions_of
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.trace_analysis.loops import Loop
-from tapedebug.runtime.launch.plan import has_gradient
-from tapedebug.runtime.replay.shadow import Shadow
-from tapedebug.runtime.tape.builtin_plans import COPY
-from tapedebug.runtime.tape.record import Record
-from tapedebug.runtime.tape.tracker import Tracker
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
-    from tapedebug.runtime.tape.record import Record
 
 MOST = 40_000
-"""Launches that an extended tape may have."""
+"""The launches that an extended tape may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendedRun:
-    """What a program gives, in float64 where it has a twin.
+    """The results of a program with a longer loop, in float64 if that is possible.
 
     Attributes:
-        rounds: How many rounds its loop has.
+        rounds: The number of rounds of its loop.
         loss: The objective: the outputs times the seeds of the reverse pass.
-        gradients: Of the leaves.
+        gradients: The gradients of the leaves.
     """
 
     rounds: int
@@ -39,28 +35,29 @@ class ExtendedRun:
     gradients: dict[int, Values]
 
 
-def extended(replay: Replay, rounds: Loop, extra: int) -> ExtendedRun | None:
+def extended(replay: Replay, resequencing: Resequencing, rounds: Loop, extra: int) -> ExtendedRun | None:
     """Run a tape with `extra` more rounds of a loop, wherever it occurs, forward and backward.
 
     The further rounds are the last one again, with what it has written copied to where it reads.
 
     Args:
         replay: The tape.
+        resequencing: Makes replays of other steps.
         rounds: The loop.
-        extra: How many rounds more.
+        extra: The number of further rounds.
 
     Returns:
-        The result; None where the loop can not go on like this, the tape would become too long, or the values
-        are not finite.
+        The result; None if the loop cannot go on like this, the tape would become too long, or the values are
+        not finite.
     """
     more = extra * len(rounds.occurrences) * (rounds.length + len(rounds.carried))
-    if len(replay.engine_records) + more > MOST or not can_go_on(replay, rounds):
+    if len(replay.records) + more > MOST or not can_go_on(replay, rounds):
         return None
-    return _run(replay, _records(replay, rounds, extra), rounds.count + extra)
+    return _run(replay, resequencing, _steps(replay, rounds, extra), rounds.count + extra)
 
 
 def can_go_on(replay: Replay, rounds: Loop) -> bool:
-    """Whether copies from one round to the next do not disturb each other, and nothing else is carried."""
+    """True if copies from one round to the next do not disturb each other, and nothing else is carried."""
     trace = replay.recorded.trace
     writers = {(version.array, version.version): version.written_by for version in trace.versions}
     last = rounds.launch(rounds.count - 1, 0)
@@ -69,78 +66,60 @@ def can_go_on(replay: Replay, rounds: Loop) -> bool:
             writer = writers.get((arg.array or 0, arg.read_version or 0)) if arg.array is not None else None
             if writer is not None and rounds.first <= writer < last - rounds.length:
                 return False  # of the round before the last: two rounds would have to be carried
-    pairs = _copies(replay, rounds, rounds.first)
-    sources = [(a.start, a.stop, a.region) for _, a in pairs]
+    copies = _copies(replay, rounds, rounds.first)
     return not any(
-        start < dest.stop and dest.start < stop and dest.region is buffer
-        for number, (dest, _) in enumerate(pairs)
-        for start, stop, buffer in sources[number + 1 :]
+        copy.dest.region is other.src.region
+        and other.src.start < copy.dest.stop
+        and copy.dest.start < other.src.stop
+        for number, copy in enumerate(copies)
+        for other in copies[number + 1 :]
     )
 
 
-def _copies(replay: Replay, rounds: Loop, first: int) -> list[tuple[Any, Any]]:
-    """(where the last round reads it, where the last round has written it) of all that is carried."""
+def _copies(replay: Replay, rounds: Loop, first: int) -> list[Copy]:
+    """Return the copies from where the last round has written to where it reads, of all that is carried."""
     last = first + rounds.length * (rounds.count - 1)
-    pairs = [
+    pairs: list[tuple[Array, Array]] = [
         (
-            replay.engine_records[last + item.reader].args[item.read],
-            replay.engine_records[last + item.writer].args[item.written],
+            replay.records[last + item.reader].args[item.read],
+            replay.records[last + item.writer].args[item.written],
         )
         for item in rounds.carried
     ]
-    return [(dest, src) for dest, src in pairs if dest.ptr != src.ptr or dest.shape != src.shape]
+    return [Copy(dest, src) for dest, src in pairs if _place(dest) != _place(src)]
 
 
-def _records(replay: Replay, rounds: Loop, extra: int) -> list[Record]:
-    found: list[Record] = []
+def _place(a: Array) -> tuple[int, int, tuple[int, ...]]:
+    return id(a.region), a.offset, a.shape
+
+
+def _steps(replay: Replay, rounds: Loop, extra: int) -> list[Operation | Copy]:
+    found: list[Operation | Copy] = []
     ends = {first + rounds.length * rounds.count: first for first in rounds.occurrences}
-
-    def add(record: Record) -> None:
-        again = Record(
-            len(found),
-            record.plan,
-            record.args,
-            record.dim,
-            record.threads,
-            record.packed,
-            record.site,
-            None,
-        )
-        again.value = record.value
-        found.append(again)
-
-    for index in range(len(replay.engine_records) + 1):
+    for index in range(len(replay.records) + 1):
         if index in ends:
-            last = replay.engine_records[index - rounds.length : index]
-            for _ in range(extra):
-                for dest, src in _copies(replay, rounds, ends[index]):
-                    plan = COPY[has_gradient(dest), has_gradient(src)]
-                    site = last[0].site
-                    found.append(
-                        Record(len(found), plan, (dest, src), dest.shape, dest.size, b"", site, None)
-                    )
-                for record in last:
-                    add(record)
-        if index < len(replay.engine_records):
-            add(replay.engine_records[index])
+            once_more = [
+                *_copies(replay, rounds, ends[index]),
+                *replay.records[index - rounds.length : index],
+            ]
+            found += once_more * extra
+        if index < len(replay.records):
+            found.append(replay.records[index])
     return found
 
 
-def _run(replay: Replay, records: Sequence[Record], rounds: int) -> ExtendedRun | None:
-    from tapedebug import TapeError, float64
-
-    tracker = Tracker("ignore", dry=True)
-    for record in records:
-        tracker.before(record)
-        tracker.records.append(record)
+def _run(
+    replay: Replay, resequencing: Resequencing, steps: Sequence[Operation | Copy], rounds: int
+) -> ExtendedRun | None:
     try:
-        shadow = Shadow(tracker, float64)
+        shadow = resequencing.new_replay(steps, float64=True)
     except TapeError:
-        shadow = Shadow(tracker)
+        shadow = resequencing.new_replay(steps)
     shadow.pulse = replay.pulse
     start = replay._shadow().forward(stop=0)
+    known = regions_of(replay.records)
     for a in replay.arrays:
-        if a.region in tracker.ledgers:
+        if a.region in known:
             shadow.set(a, start.values(a))
     with np.errstate(all="ignore"):
         shadow.forward(start=0).backward(replay.seeds)

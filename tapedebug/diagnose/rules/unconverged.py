@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from tapedebug.contract import Resequencing
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.extended_loop import ExtendedRun, can_go_on, extended
@@ -68,7 +69,8 @@ def _tried(case: RuleContext, rounds: Loop, motion: Convergence) -> Finding | No
     solve = reasons(case, rounds, motion)
     if not solve[0]:
         return None  # a simulation may well go on, and a descent may end where it is wanted to
-    results = [extended(replay, rounds, times * rounds.count) for times in (0, 1, 3)]
+    again = case.need(Resequencing, "does not run its operations in another order")
+    results = [extended(replay, again, rounds, times * rounds.count) for times in (0, 1, 3)]
     plain, *more = [item for item in results if item is not None]
     if not more or results[0] is None:
         return None
