@@ -1,5 +1,5 @@
 // @vitest-environment node
-/** What the widget's module is made of: what is not in it can not be missing where it runs. */
+/** What the widget's module is made of: what is not in it cannot be missing where it runs. */
 import esbuild from "esbuild";
 import { describe, expect, it } from "vitest";
 import { CHUNKS, widget } from "../bundles.mjs";

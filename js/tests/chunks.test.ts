@@ -55,7 +55,7 @@ describe("parts that are fetched", () => {
     one.tab("Graph");
     other.tab("Graph");
     expect(asked).toEqual(["graph"]);
-    expect(one.host.querySelector(".td-graph [role=status]")?.textContent).toBe("Fetching the graph …");
+    expect(one.host.querySelector(".td-graph [role=status]")?.textContent).toBe("Loading the graph …");
     give(graphChunk);
     await settled();
     for (const { host } of [one, other]) expect(host.querySelectorAll(".td-g-launch")).toHaveLength(8);
@@ -81,12 +81,12 @@ describe("parts that are fetched", () => {
 
   it("say why they do not come, calmly, and are asked for again when they are opened again", async () => {
     const errors = vi.spyOn(console, "error");
-    answer = () => Promise.reject(new Unanswered("This needs the kernel of the tape, which has gone."));
+    answer = () => Promise.reject(new Unanswered("This needs the kernel of the tape, which is gone."));
     const { host, tab } = mount();
     tab("Graph");
     await settled();
     expect(host.querySelector(".td-graph")?.textContent).toBe(
-      "The graph is not here. This needs the kernel of the tape, which has gone.",
+      "The graph could not be loaded. This needs the kernel of the tape, which is gone.",
     );
     answer = () => Promise.resolve(graphChunk);
     tab("Lanes");
@@ -103,7 +103,7 @@ describe("parts that are fetched", () => {
     tab("Graph");
     vi.advanceTimersByTime(5_000);
     expect(host.querySelector(".td-graph")?.textContent).toBe(
-      "The kernel is busy, or it has gone. The graph comes when it answers.",
+      "The kernel is busy or gone. The graph will appear when it answers.",
     );
   });
 
@@ -121,14 +121,14 @@ describe("parts that are fetched", () => {
   });
 
   it("leave the source and the figures of the trace to be read where there is no kernel", async () => {
-    answer = () => Promise.reject(new Unanswered("This needs the kernel of the tape, which has gone."));
+    answer = () => Promise.reject(new Unanswered("This needs the kernel of the tape, which is gone."));
     const { host, store } = mount();
     store.select({ launch: 1 });
     await settled();
     expect(host.querySelector(".td-source .td-code")?.textContent?.length).toBeGreaterThan(20);
-    expect(host.querySelector(".td-source .td-why")?.textContent).toContain("which has gone");
+    expect(host.querySelector(".td-source .td-why")?.textContent).toContain("which is gone");
     expect(host.querySelector(".td-values .td-figures")?.textContent).toContain("norm");
-    expect(host.querySelector(".td-values .td-why")?.textContent).toContain("which has gone");
+    expect(host.querySelector(".td-values .td-why")?.textContent).toContain("which is gone");
     answer = () => Promise.resolve(detailsChunk);
     store.select({ launch: 3 });
     await settled();

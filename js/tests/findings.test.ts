@@ -74,7 +74,7 @@ describe("findings", () => {
     select.dispatchEvent(new Event("change"));
     expect(all(".td-card-title")).toEqual(["!disconnected · x"]);
     boxes[1]?.click();
-    expect(all(".td-finding-list .td-empty")).toEqual(["None of those that are shown: see the filters above."]);
+    expect(all(".td-finding-list .td-empty")).toEqual(["None with the filters above."]);
   });
 
   it("tell their evidence in words and numbers, with links", () => {

@@ -99,7 +99,7 @@ describe("search", () => {
   });
 });
 
-describe("who wrote this?", () => {
+describe("the writers of a value", () => {
   it("goes on with w, back with Shift+W, and shows the way", () => {
     const store = mount();
     store.select({ launch: 7 });

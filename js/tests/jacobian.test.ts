@@ -310,7 +310,7 @@ describe("the Jacobian tab", () => {
     expect(text(".td-jac .td-badge")).toBe("✕ WRONG");
   });
 
-  it("says so where its code can not be had, and asks again when it is opened again", async () => {
+  it("says so where its code cannot be had, and asks again when it is opened again", async () => {
     holdChunks({ jacobian: null });
     fetchChunks(() => Promise.reject(new Unanswered("The kernel has gone.")));
     const store = mount({ selection: { ...NOTHING, pair: PAIR } }, { ask: () => Promise.resolve(answer()) });
@@ -435,14 +435,14 @@ describe("a kernel that says nothing", () => {
     expect(store.get("asked")).toBeNull();
   });
 
-  it("can not be reached at all", () => {
+  it("cannot be reached at all", () => {
     const store = mount(state, {
       run() {
         throw new Error("closed");
       },
     });
     host.querySelector<HTMLElement>(".td-run")?.click();
-    expect(store.get("status")).toBe("The kernel can not be reached.");
+    expect(store.get("status")).toBe("The kernel cannot be reached.");
     expect(store.get("asked")).toBeNull();
   });
 });

@@ -103,20 +103,20 @@ describe("bands", () => {
 
 describe("marks that crowd", () => {
   it("are one run where they touch, in either direction", () => {
-    const pen: number[][] = [];
-    const canvas = { fillRect: (...box: number[]) => pen.push(box) } as unknown as CanvasRenderingContext2D;
+    const ctx: number[][] = [];
+    const canvas = { fillRect: (...box: number[]) => ctx.push(box) } as unknown as CanvasRenderingContext2D;
     const runs = new MergedSpans();
     for (const at of [0, 1, 2, 10, 11]) runs.add(at, at + 1);
     runs.fill(canvas, "red", 5, 3);
-    expect(pen).toEqual([
+    expect(ctx).toEqual([
       [0, 5, 3, 3],
       [10, 5, 2, 3],
     ]);
     const back = new MergedSpans();
     for (const at of [11, 10, 2, 1, 0]) back.add(at, at + 1);
-    pen.length = 0;
+    ctx.length = 0;
     back.fill(canvas, "red", 5, 3);
-    expect(pen).toEqual([
+    expect(ctx).toEqual([
       [10, 5, 2, 3],
       [0, 5, 3, 3],
     ]);

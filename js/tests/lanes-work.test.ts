@@ -19,7 +19,7 @@ let calls = 0;
 let reads = 0;
 
 /** Counts every call of a canvas; does nothing. */
-function pen(): CanvasRenderingContext2D {
+function ctx(): CanvasRenderingContext2D {
   const nothing = (): unknown => {
     calls++;
     return { width: 20 };
@@ -30,7 +30,7 @@ function pen(): CanvasRenderingContext2D {
 class CountedPath {
   constructor() {
     // biome-ignore lint/correctness/noConstructorReturn: a class is what the lanes make paths with
-    return pen() as unknown as CountedPath;
+    return ctx() as unknown as CountedPath;
   }
 }
 
@@ -90,10 +90,10 @@ function frame(steps: number, { fold, scale, left, colour }: Look): { calls: num
   for (const part of [...tracks, ...bands.scopes, columns, series]) countIn(part, new Set([model, model.trace]));
   calls = reads = 0;
   const rows = shownRows(geometry, bands);
-  paintBands(pen(), scene, rows);
-  paintHead(pen(), scene, model, rows, INITIAL_VIEW);
-  paintTracks(pen(), scene);
-  const canvas = { getContext: pen } as unknown as HTMLCanvasElement;
+  paintBands(ctx(), scene, rows);
+  paintHead(ctx(), scene, model, rows, INITIAL_VIEW);
+  paintTracks(ctx(), scene);
+  const canvas = { getContext: ctx } as unknown as HTMLCanvasElement;
   paintStrip(canvas, scene, series, 1);
   return { calls, reads };
 }

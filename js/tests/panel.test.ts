@@ -162,7 +162,7 @@ describe("panel", () => {
     mount({ selection: { ...NOTHING, launch: 1 } });
     press("w");
     expect(text(".td-choice[aria-selected=true]")).toBe("Array x v0");
-    expect(text("[aria-live]")).toBe("x version 0 was there before the tape began");
+    expect(text("[aria-live]")).toBe("x version 0 was set before the tape began");
   });
 
   it("goes through the findings with j and k, opens help with ?, clears with Escape", () => {
@@ -263,7 +263,7 @@ describe("panel", () => {
       "codedef spring(x, force):net.py:21",
     ]);
     expect(search("net.py:81")).toEqual(["linenet.py:813 launches"]);
-    expect(search("nowhere")).toEqual(["nothing of that name"]);
+    expect(search("nowhere")).toEqual(["no match"]);
     expect(search("5")[0]).toBe("launchlaunch 5spring");
     search("spring");
     press("Enter", input);
@@ -298,10 +298,10 @@ describe("panel without a sound trace", () => {
   it.each([
     [
       { format: "nonsense" },
-      "This trace can not be shown",
+      "This trace cannot be shown",
       'This is not a tapedebug trace: it is of the format "nonsense", not "tapedebug-columns".',
     ],
-    ["text", "This trace can not be shown", 'This is not a tapedebug trace: it is "text", not an object.'],
+    ["text", "This trace cannot be shown", 'This is not a tapedebug trace: it is "text", not an object.'],
   ])("says what is wrong with %j", (trace, title, message) => {
     mount({ trace });
     expect(text(".td-failure h2")).toBe(title);
@@ -312,7 +312,7 @@ describe("panel without a sound trace", () => {
     const data = makeNet();
     Object.assign((data.launches as Json[])[2] as Json, { args: "none", dim: {} });
     mount({ trace: openJson(data) });
-    expect(text(".td-problems summary")).toBe("This trace has 2 fields that made no sense; left out of the picture.");
+    expect(text(".td-problems summary")).toBe("This trace has 2 fields that are invalid and left out.");
     expect(text(".td-badge")).toBe("✕ gradient WRONG");
   });
 

@@ -82,7 +82,7 @@ describe("parseTrace", () => {
     ],
     [
       { format: "tapedebug-trace", schema: 1, launches: "many" },
-      'This trace can not be shown: launches is "many", expected a list.',
+      'This trace cannot be shown: launches is "many", expected a list.',
     ],
   ])("refuses %j", (data, message) => {
     expect(() => parseTrace(data)).toThrow(new TraceError(message));

@@ -75,7 +75,7 @@ describe("packed traces", () => {
     [
       "no column",
       (p: Json) => delete (p.specs as Json)["args.flags"],
-      "can not be shown: column args.flags is undefined",
+      "cannot be shown: column args.flags is undefined",
     ],
     ["no bytes", (p: Json) => delete (p.columns as Json)["args.flags"], 'args.flags ("u1") has no bytes for'],
     [

@@ -93,7 +93,7 @@ describe("widget", () => {
   it("says that the kernel has gone when its host marks it, and goes on without", async () => {
     const { el, sent } = render({ running: true, progress: 0.4 });
     el.classList.add("jupyter-widgets-disconnected");
-    await vi.waitFor(() => expect(el.textContent).toContain("The kernel of this tape has gone"));
+    await vi.waitFor(() => expect(el.textContent).toContain("The kernel of this tape is gone"));
     const run = el.querySelector<HTMLButtonElement>(".td-run");
     expect(run?.disabled).toBe(true);
     run?.click();

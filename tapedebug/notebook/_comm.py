@@ -188,7 +188,7 @@ def find_tape(number: Any) -> Tape:
     if found is not None:
         return found
     known = ", ".join(str(known) for known in sorted(tapes)) or "none"
-    raise TapeError(f"Tape {number} is not alive any more. Live tapes: {known}.")
+    raise TapeError(f"Tape {number} no longer exists. Live tapes: {known}.")
 
 
 def tape_rows() -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ describe("before and after", () => {
     assert.equal(back, moved);
     assert.notEqual(back, one);
     await page.getByRole("tab", { name: "What was checked" }).click();
-    assert.equal(await page.locator(".td-about-tape").count(), 2);
+    assert.equal(await page.locator(".td-account-tape").count(), 2);
     await finish();
   });
 

@@ -290,7 +290,7 @@ async function ready(url, server, title, log) {
   server.once("error", (error) => (failure = error));
   const until = Date.now() + WAIT;
   while (Date.now() < until) {
-    if (failure !== undefined) throw new Error(`${title} can not be started: ${failure.message}`);
+    if (failure !== undefined) throw new Error(`${title} cannot be started: ${failure.message}`);
     if (server.exitCode !== null) throw new Error(`${title} ended at once (${server.exitCode}):\n${log()}`);
     const response = await fetch(url).catch(() => null);
     if (response?.ok) return;

@@ -1,5 +1,5 @@
 /**
- * Traces that somebody made to do harm, in a report and in the widget: text stays text, what can not be shown is said, and
+ * Traces that somebody made to do harm, in a report and in the widget: text stays text, what cannot be shown is said, and
  * the page answers afterwards. They are put into the page behind Python's back, which would refuse most of them.
  */
 import assert from "node:assert/strict";
@@ -154,7 +154,7 @@ const TRACES = {
       }),
     async (page) => {
       await BADGE(page);
-      assert.match(await text(".td-problems summary")(page), /fields that made no sense/);
+      assert.match(await text(".td-problems summary")(page), /fields that are invalid/);
     },
   ],
   "scopes and views in a circle": [
@@ -202,7 +202,7 @@ const TRACES = {
   "lists that are none": [
     () => ({ head: JSON.stringify({ format: "tapedebug-columns", schema: 1, columns: 3, arrays: null }), columns: {} }),
     async (page) =>
-      assert.match(await text(".td-failure")(page), /can not be shown: column launches\.kind is undefined/),
+      assert.match(await text(".td-failure")(page), /cannot be shown: column launches\.kind is undefined/),
   ],
 };
 

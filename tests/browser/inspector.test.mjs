@@ -245,7 +245,7 @@ describe("inspector", () => {
       { ...(await selection(page)), pair: null },
       { launch: 3, array: "force", version: 2, finding: 1, pair: null },
     );
-    await page.locator(".td-args tr", { hasText: "force" }).getByRole("button", { name: "who wrote this?" }).click();
+    await page.locator(".td-args tr", { hasText: "force" }).getByRole("button", { name: "go to writer" }).click();
     assert.equal(await chosenTab(page), "Launch 2 · spring");
     assert.deepEqual(await page.locator(".td-provenance li").allTextContents(), ["launch 3", "force v2 by launch 2"]);
     // from a line to its adjoint, and from the launch to its finding

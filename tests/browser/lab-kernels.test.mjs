@@ -37,10 +37,10 @@ const ENDLESS = `def endless(tape, mask, *, cancelled, progress, **options):
     return []
 from tapedebug.panel import check_runner
 check_runner.check_pairs = endless`;
-const SEEN = "This is what was last seen; it can be read, and nothing more.";
-const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
-const HELD = "This is what the notebook has kept of it.";
-const AGAIN = "Record the tape again to go on.";
+const SEEN = "This is the last known state, read-only.";
+const RAN = "Checks were running; the results up to then are shown, read-only.";
+const HELD = "This is the state saved in the notebook.";
+const AGAIN = "Record the tape again to continue.";
 let lab;
 let browser;
 let page;
@@ -94,7 +94,7 @@ test("a notebook that is closed says so in its tab, which can be read, and comes
       if (one.context?.path === "two.ipynb") one.context.save().then(() => one.dispose());
     }
   });
-  const closed = notice("two.ipynb was closed. This is what was last seen; it can be read, and nothing more.");
+  const closed = notice("two.ipynb was closed. This is the last known state, read-only.");
   await closed.waitFor();
   assert.ok(await second().locator(".td-run").isDisabled());
   await closed.getByRole("button", { name: "Open it" }).click();
@@ -149,7 +149,7 @@ test("after a reload of the page a tab has its tape again, or says why not", asy
   await page.goto(page.url().replace(/[?&]reset\b/, ""));
   await page.waitForFunction(() => globalThis.jupyterapp !== undefined);
   await first().locator(".td-run:enabled").waitFor({ state: "attached" });
-  const lost = "The kernel of two.ipynb was restarted since, and this tape is gone with it. Record it again.";
+  const lost = "The kernel of two.ipynb was restarted, and this tape is gone. Record it again.";
   await notice(`${lost} Close this tab.`).waitFor({ state: "attached" });
   assert.equal(await page.locator(".td-tab").count(), 2);
 });
@@ -183,14 +183,14 @@ test("when the kernel dies while checks run, tab and side bar say so, and keep w
   await dialog.waitFor({ state: "detached" });
   await notice(`The kernel of this tape died. ${RAN} ${AGAIN}`).waitFor({ state: "attached" });
   await bar
-    .getByText("The kernel died, and its tapes went with it. Run the notebook again to record new ones.")
+    .getByText("The kernel died, and its tapes are lost. Run the notebook again to record new tapes.")
     .waitFor();
   assert.equal(await bar.locator("[data-tape], [role=alert]").count(), 0);
   const run = first().locator(".td-run");
   assert.ok(await run.isDisabled());
   assert.equal(await run.getAttribute("title"), "needs the kernel that recorded this tape");
   await showTab("first · tape", first().locator(".td-canvas"));
-  await first().getByText("The checks were ended; what they had found by then is shown.").waitFor();
+  await first().getByText("The checks were stopped; the results up to then are shown.").waitFor();
   const cell = page.locator(".jp-Notebook .tapedebug .td-status", { hasText: "The kernel of this tape died." });
   await cell.waitFor({ state: "attached" });
   assert.equal(await cell.textContent(), `The kernel of this tape died. ${HELD} ${AGAIN}`);

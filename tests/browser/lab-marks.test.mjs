@@ -230,15 +230,15 @@ test("a saved trace opens in the debugger, and a damaged one says what is wrong"
   await dialog.locator(".jp-mod-accept").click();
   await page.locator(".jp-Document .td-tab .tapedebug h1.td-name").last().waitFor();
   await front("damaged.tapetrace");
-  await page.getByRole("heading", { name: "damaged.tapetrace can not be shown" }).waitFor();
-  await page.getByText("The zip is damaged: its end is missing; the file was cut off, or is no zip.").waitFor();
+  await page.getByRole("heading", { name: "damaged.tapetrace cannot be shown" }).waitFor();
+  await page.getByText("The zip is damaged: its end is missing; the file was cut off, or is not a zip.").waitFor();
   await screenshot(page, "lab-file-damaged");
 });
 
 test("a trace larger than the setting allows says so, and opens when more is allowed", async () => {
   await setting("largestTrace", 1);
   await front("large.trace.json");
-  const failure = page.getByRole("heading", { name: "large.trace.json can not be shown" });
+  const failure = page.getByRole("heading", { name: "large.trace.json cannot be shown" });
   await failure.waitFor();
   await page.getByText(/^The trace is 1,\d{3},\d{3} bytes long; at most 1,000,000 are opened\.$/).waitFor();
   await setting("largestTrace", 2);

@@ -96,10 +96,10 @@ test("a line leads to its generated adjoint", async () => {
   assert.match(await panel.locator(".td-adjoint-title").textContent(), /generated adjoint of line \d+/);
 });
 
-test("who wrote this? leads to the version, and from there to its writer", async () => {
+test("go to writer leads to the version, and from there to its writer", async () => {
   await json("panel.select(launch=3)");
   await panel.locator(".td-choice", { hasText: "Launch 3 · total" }).waitFor();
-  await panel.getByRole("button", { name: "who wrote this?" }).first().click();
+  await panel.getByRole("button", { name: "go to writer" }).first().click();
   const now = await selection("launch", 1);
   assert.equal(now.array, "y");
 });
@@ -171,7 +171,7 @@ test("it is readable in both themes, wide and narrow", async () => {
 test("after a restart of the kernel it shows what was last seen, without Run", async () => {
   await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
   await panel
-    .getByText("The kernel of this tape was restarted. This is what the notebook has kept of it. Record the tape again")
+    .getByText("The kernel of this tape was restarted. This is the state saved in the notebook. Record the tape again")
     .waitFor();
   assert.ok(await panel.locator(".td-run").isDisabled());
   assert.equal(await panel.count(), 1);

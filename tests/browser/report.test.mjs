@@ -291,15 +291,15 @@ describe("report", () => {
     test(`has the pictures of Jacobians among what was checked, ${width} pixels, ${colorScheme}`, async () => {
       const { page, finish } = await open("bent", { width, colorScheme });
       await page.getByRole("tab", { name: "What was checked" }).click();
-      const section = page.locator(".td-about-jac");
+      const section = page.locator(".td-account-jac");
       assert.match(await section.innerText(), /Worst entry: y\[5\]\.y by x\[5\]\.y: AD 3\.8\d*, FD 10\.9/);
       const label = await section.getByRole("img").getAttribute("aria-label");
       assert.match(label, /^Heat maps of ∂ y \/ ∂ x of launch 0 \(bend\)\. Worst entry: y\[5\]\.y by x\[5\]\.y/);
-      const errors = ".td-about-jac figure:last-child canvas";
+      const errors = ".td-account-jac figure:last-child canvas";
       const screen = await colours(page, errors);
       const red = colorScheme === "dark" ? "255,133,135,255" : RED;
       assert.ok(screen[red] > 30, `${screen[red] ?? 0} red pixels`);
-      assert.ok(Object.keys(await colours(page, ".td-about-jac figure:first-child canvas")).length > 5);
+      assert.ok(Object.keys(await colours(page, ".td-account-jac figure:first-child canvas")).length > 5);
       assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width);
       await section.scrollIntoViewIfNeeded();
       await page.screenshot({ path: join(SCREENSHOTS, `report-pictures-${colorScheme}-${width}.png`) });
@@ -328,7 +328,7 @@ describe("report", () => {
     const why = page.locator(".td-values .td-why");
     await why.first().waitFor();
     assert.deepEqual(await why.allTextContents(), [
-      "Not in this file: to compute it needs the kernel that recorded the tape.",
+      "Not in this file: computing it needs the kernel that recorded the tape.",
     ]);
     await finish();
   });

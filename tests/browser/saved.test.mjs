@@ -58,7 +58,7 @@ test("names with markup stay text, and what is no trace says so without breaking
   assert.match(await panels.first().locator("h1").textContent(), /^<\/script><img src=x onerror=/);
   assert.equal(await page.locator(".jp-OutputArea-output img").count(), 0);
   const said = await panels.evaluateAll((all) => all.slice(1).map((panel) => panel.textContent));
-  for (const text of said) assert.match(text, /This trace can not be shown.*This is not a tapedebug trace/s);
+  for (const text of said) assert.match(text, /This trace cannot be shown.*This is not a tapedebug trace/s);
   await show(panels.nth(1));
   await screenshot(page, "saved-hostile");
   await finish();
@@ -76,6 +76,6 @@ test("a packed tape shows as well, and one that was cut short says so", async ()
   await panels.first().getByRole("tab", { name: "Graph" }).click();
   await panels.first().locator(".td-g-launch").first().waitFor();
   await screenshot(page, "saved-graph-light");
-  assert.match(await panels.nth(1).textContent(), /This trace can not be shown.*columns of this trace are damaged/s);
+  assert.match(await panels.nth(1).textContent(), /This trace cannot be shown.*columns of this trace are damaged/s);
   await finish();
 });

@@ -81,7 +81,7 @@ test("a tape appears when its cell has run, and opens in a tab that can check it
   await tab.getByRole("tab", { name: "Graph" }).click();
   await tab.locator(".td-g-launch").nth(1).waitFor();
   await tab.getByRole("tab", { name: /^Jacobian/ }).click();
-  await tab.getByText("Choose a pair: click a cell of the input–output mask below.").waitFor();
+  await tab.getByText("Select a pair: click a cell of the input–output mask below.").waitFor();
   await screenshot(page, "sidebar-tab-graph");
   await bar.locator(".td-side-name", { hasText: /^parabola · tape \d+$/ }).waitFor();
   await front("first.ipynb");
@@ -187,13 +187,13 @@ test("it follows the notebook in front, and a console", async () => {
 test("after a restart the list is empty, and the tab keeps what was last seen", async () => {
   await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
   await bar.locator("[data-tape]").waitFor({ state: "detached" });
-  await bar.getByText("The kernel was restarted, and its tapes went with it.").waitFor();
+  await bar.getByText("The kernel was restarted, and its tapes are lost.").waitFor();
   await page.evaluate(() => {
     for (const tab of globalThis.jupyterapp.shell.widgets("main")) {
       if (tab.content?.hasClass?.("td-tab")) globalThis.jupyterapp.shell.activateById(tab.id);
     }
   });
-  const said = "The kernel of this tape was restarted. This is what was last seen; it can be read, and nothing more.";
+  const said = "The kernel of this tape was restarted. This is the last known state, read-only.";
   await page.locator(".td-notice", { hasText: said }).waitFor();
   assert.ok(await page.locator(".td-tab .tapedebug .td-run").isDisabled());
   await screenshot(page, "sidebar-restarted");

@@ -142,14 +142,14 @@ test("another notebook beside it has panels of its own", async () => {
 test("when the kernel is restarted panels inside boxes say so, and what needs it is off", async () => {
   await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
   for (const panel of [one, other]) {
-    await panel.getByText("The kernel of this tape has gone: this is what was last seen.").waitFor();
+    await panel.getByText("The kernel of this tape is gone. This is the last known state.").waitFor();
     await panel.locator(".td-run:disabled").waitFor();
   }
   await other.locator(".td-card").first().click();
   await chosen(other).getByText("Launch 2 · refill").waitFor();
   await other.getByRole("tab", { name: "Graph" }).click();
   await other
-    .getByText("The graph is not here. This needs the kernel of the tape, which has gone.", { exact: true })
+    .getByText("The graph could not be loaded. This needs the kernel of the tape, which is gone.", { exact: true })
     .waitFor();
   await other.getByRole("tab", { name: "Lanes" }).click();
   assert.match(await cellOf(other, [null, "x", "loss"]).textContent(), /WRONG/);
@@ -169,7 +169,7 @@ test("when the kernel dies during a run the panel says so, and shows what was la
   await setTheme(page, "JupyterLab Dark");
   await one.locator(".td-run").click();
   for (const panel of [one, other]) {
-    await panel.getByText("The kernel of this tape has gone: this is what was last seen.").waitFor();
+    await panel.getByText("The kernel of this tape is gone. This is the last known state.").waitFor();
     await panel.locator(".td-run:disabled").waitFor();
   }
   await page.locator(".jp-Dialog button").first().click(); // JupyterLab tells of the restart, too

@@ -138,7 +138,7 @@ def test_questions_that_make_no_sense_get_an_answer_in_words(channel, wrong):
     alive = ", ".join(str(live.id) for live in wp.live_tapes())
     assert channel.ask(type="trace", tape=-1) == {
         "type": "error",
-        "message": f"Tape -1 is not alive any more. Live tapes: {alive}.",
+        "message": f"Tape -1 no longer exists. Live tapes: {alive}.",
     }
     assert channel.ask(type="dance") == {
         "type": "error",

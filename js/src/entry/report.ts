@@ -52,7 +52,7 @@ async function start(): Promise<void> {
   if (!host || !data) return;
   await loadAllChunks(); // they are in this bundle
   const file = await read(data);
-  data.remove(); // it has been read; megabytes of text need not stay
+  data.remove(); // the data has been parsed; megabytes of text need not stay in the page
   if (file === null) replace(host, "The data of this report is damaged. Write the report again.");
   else new ReportPage(host, file).show();
 }

@@ -1,4 +1,4 @@
-/** The anywidget module: an anywidget model on one side, a store on the other. Nothing here knows of JupyterLab. */
+/** The anywidget module: an anywidget model on one side, a store on the other. Nothing here depends on JupyterLab. */
 import type { AnyModel, RenderProps } from "@anywidget/types";
 import { Questions } from "../trace/questions.js";
 import { type Answer, type MaskEntry, PanelStore, type Question, type Selection, Unanswered } from "../trace/store.js";
@@ -38,8 +38,8 @@ const TRAITS = [
 
 /** The class that widget managers give to views whose kernel is gone. */
 const DISCONNECTED = "jupyter-widgets-disconnected";
-const GONE = "The kernel of this tape has gone: this is what was last seen.";
-const NEEDED = "This needs the kernel of the tape, which has gone.";
+const GONE = "The kernel of this tape is gone. This is the last known state.";
+const NEEDED = "This needs the kernel of the tape, which is gone.";
 
 function isPair(entry: unknown): entry is MaskEntry {
   return (

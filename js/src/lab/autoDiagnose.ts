@@ -1,4 +1,4 @@
-/** Diagnoses tapes as soon as they are recorded, where the settings say so. */
+/** Diagnoses tapes as soon as they are recorded, if the settings say so. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import type { TapeRow } from "./protocol.js";
 import type { TapeSession } from "./session.js";
@@ -40,7 +40,7 @@ function isOpen(row: TapeRow, session: TapeSession): boolean {
 
 export const automaticPlugin: JupyterFrontEndPlugin<void> = {
   id: "tapedebug:automatic",
-  description: "Diagnoses tapes after recording, where the settings say so.",
+  description: "Diagnoses tapes after recording, if the settings say so.",
   autoStart: true,
   requires: [ITapes, ITapeSettings],
   activate: (_: JupyterFrontEnd, tapes: ITapes, settings: ITapeSettings) => {

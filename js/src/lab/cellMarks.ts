@@ -1,4 +1,4 @@
-/** Brings the marks of each notebook's tapes into the editors of its cells, and takes them away in time. */
+/** Shows the marks of each notebook's tapes in the editors of its cells, and removes them when they no longer apply. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import type { ICellModel } from "@jupyterlab/cells";
@@ -25,7 +25,7 @@ class CellMarker {
     for (const session of tapes.sessions) this.changed(session);
   }
 
-  /** Takes the marks of a notebook away, until there is a newer tape or diagnosis. */
+  /** Removes the marks of a notebook until there is a newer tape or diagnosis. */
   clear(session: TapeSession): void {
     const known = this.known.get(session);
     if (known !== undefined) this.known.set(session, { ...known, cells: [], cleared: true });
@@ -101,7 +101,7 @@ class CellMarker {
   }
 }
 
-/** True if marks belong to this cell: by its id or, if the kernel was not told the id, by the execution count. */
+/** True if marks belong to this cell: by its id or, if the kernel does not know the id, by the execution count. */
 function belongs(marks: CellMarks, model: ICellModel): boolean {
   if (marks.cell !== null) return marks.cell === model.id;
   const count = "executionCount" in model ? model.executionCount : null;
@@ -154,7 +154,7 @@ export const marksPlugin: JupyterFrontEndPlugin<void> = {
     settings.changed.connect(() => commands.notifyCommandChanged("tapedebug:toggle-marks"));
     commands.addCommand("tapedebug:clear-marks", {
       label: "Clear Marks of Tapes in This Notebook",
-      caption: "Take the marks away until there is a newer tape or diagnosis",
+      caption: "Remove the marks until there is a newer tape or diagnosis",
       isEnabled: () => tapes.current !== null,
       execute: run(() => {
         if (tapes.current !== null) marker.clear(tapes.current);

@@ -36,7 +36,7 @@ const TRACE_FILE = /\.(tapetrace|trace\.json)$/;
 /** Return the result of a diagnosis in one line. */
 function outcome(session: TapeSession, tape: number): string {
   const row = session.tapes.find((one) => one.tape === tape);
-  if (row === undefined) return `Tape ${tape} is not alive any more.`;
+  if (row === undefined) return `Tape ${tape} no longer exists.`;
   const badges = counts(row.findings).map((badge) => badge.title);
   return `Tape ${tape}: ${row.verdict === "NOT CHECKED" ? "not checked" : `gradient ${row.verdict}`}. ${badges.join(", ")}`;
 }
@@ -58,7 +58,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     const { commands } = app;
     const run = guarded();
     const current = (): TapeSession => {
-      if (tapes.current === null) throw new Error("Open a notebook first: tapes are those of a notebook's kernel.");
+      if (tapes.current === null) throw new Error("Open a notebook first: tapes belong to the kernel of a notebook.");
       return tapes.current;
     };
     const chosen = async (args: Readonly<Record<string, unknown>>): Promise<[TapeSession, number]> => {
@@ -102,7 +102,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     add(
       "tapedebug:record-next",
       "Record Next Cell",
-      "Record the next cell that is executed, or do not after all",
+      "Record the next cell that is executed, or cancel the recording",
       () => {
         const session = current();
         return session.arm(session.next.state === "off");

@@ -1,4 +1,4 @@
-/** Marks in the editors of cells: what is shown, and that it is only shown for the text that was executed. No Jupyter in here. */
+/** Marks in the editors of cells, shown only while a cell has the text that was executed. Independent of Jupyter. */
 import { type EditorState, type Extension, type Range, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, WidgetType } from "@codemirror/view";
 import type { CellMarks, Mark } from "./protocol.js";
@@ -19,7 +19,7 @@ export class MarkBook<Model extends object> {
     return this.marks.get(model) ?? null;
   }
 
-  /** Marks a cell, or takes its marks away; an editor that has them already is left alone. */
+  /** Marks a cell, or removes its marks; an editor that has them already is not changed. */
   set(model: Model, marks: CellMarks | null): void {
     if (JSON.stringify(this.get(model)) === JSON.stringify(marks)) return;
     if (marks === null) this.marks.delete(model);
@@ -71,7 +71,7 @@ const resize = StateEffect.define<number>();
 /** Columns of code that an editor shows, before it has been laid out. */
 const UNKNOWN_WIDTH = 100;
 
-/** Tells how many columns of code fit into an editor; after a layout, since an editor may not be changed within one. */
+/** Reports how many columns of code fit into an editor: after a layout, because an editor must not be changed during one. */
 class Width {
   private timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -154,7 +154,7 @@ interface Shows {
   readonly mark: Mark;
 }
 
-/** One text for all that merely reads and writes, and one each for what is worth a look: those first. */
+/** Return one text for each overwrite or finding, and then one for all plain reads and writes. */
 export function texts(marks: readonly Mark[]): Shows[] {
   const loud = marks.filter((mark) => mark.severity !== null);
   const result: Shows[] = loud.map((mark) => ({
@@ -218,7 +218,7 @@ class LineMarks extends WidgetType {
       button.className = `td-mark td-mark-${kind}`;
       button.textContent = text;
       button.title = title;
-      button.tabIndex = -1; // the tab key belongs to the editor; "Open the Tape at This Line" is the way by keyboard
+      button.tabIndex = -1; // the tab key belongs to the editor; "Open the Tape at This Line" is the command for the keyboard
       button.setAttribute("aria-label", `${text}. ${title}`);
       button.addEventListener("mousedown", (event) => event.preventDefault()); // the cursor stays where it is
       button.addEventListener("click", () => this.open(this.marks, mark));
@@ -232,7 +232,7 @@ class LineMarks extends WidgetType {
   }
 }
 
-/** The mark that a person at this line means: the worst one. */
+/** The mark that is opened at this line: the worst one. */
 export function markAt(marks: CellMarks, line: number): Mark | null {
   const own = marks.lines.find((entry) => entry.line === line)?.marks ?? [];
   return texts(own)[0]?.mark ?? null;

@@ -1,4 +1,4 @@
-/** A card in the launcher: a new notebook with what one types first. */
+/** A card in the launcher: a new notebook with the usual first cells. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ILauncher } from "@jupyterlab/launcher";
@@ -35,7 +35,7 @@ function notebook(kernel: string, display: string, language: string): object {
 
 export const launcherPlugin: JupyterFrontEndPlugin<void> = {
   id: "tapedebug:launcher",
-  description: "Makes a notebook for debugging gradients, from the launcher.",
+  description: "Creates a notebook for debugging gradients, from the launcher.",
   autoStart: true,
   optional: [ILauncher, ICommandPalette],
   activate: (app: JupyterFrontEnd, launcher: ILauncher | null, palette: ICommandPalette | null) => {

@@ -17,7 +17,7 @@ import { ITapes } from "./tokens.js";
 const RANK = -20;
 const PATIENCE = 20_000;
 
-const HELD = `This is what the notebook has kept of it. ${AGAIN}`;
+const HELD = `This is the state saved in the notebook. ${AGAIN}`;
 
 type Shown = "nothing" | "live" | "saved";
 
@@ -57,7 +57,7 @@ class TapeOutput extends Panel implements IRenderMime.IRenderer {
     void this.choose();
   }
 
-  /** A restart takes the widget away. (Asking the kernel here would change its status again, and so on for ever.) */
+  /** A restart removes the widget. (Asking the kernel here would change its status again, and so on for ever.) */
   private statusChanged(): void {
     if (this.shown === "live" && !this.isLive()) void this.put("saved");
   }

@@ -51,7 +51,7 @@ export interface Mark {
 
 /** The marks of one cell, by line from 1. They hold for the text that was executed, and for no other. */
 export interface CellMarks {
-  /** The id of the cell; null if the kernel was not told, in which case the execution count identifies it. */
+  /** The id of the cell; null if the kernel does not know it, in which case the execution count identifies it. */
   readonly cell: string | null;
   readonly count: number;
   readonly source: string;
@@ -85,7 +85,7 @@ export type Answer =
   | {
       readonly type: "hello";
       readonly version: string;
-      /** Tells one process from the next: a restarted kernel keeps its id. */
+      /** Identifies the process: a restarted kernel keeps its id. */
       readonly process: string;
       readonly next: NextCell;
     }
@@ -123,7 +123,7 @@ function packedOf({ head, columns }: TraceMessage, buffers: readonly DataView[])
   return { head, columns: Object.fromEntries(names.map((name, i) => [String(name), buffers[i]])) };
 }
 
-/** A message of the kernel, or null where it is none that this version knows. */
+/** A message of the kernel, or null if this version does not support it. */
 export function readAnswer(data: unknown, buffers: readonly DataView[] = []): Numbered<Answer> | null {
   if (typeof data !== "object" || data === null || !("type" in data)) return null;
   const known = ["hello", "tapes", "next", "marks", "trace", "state", "done", "busy", "error"];

@@ -7,7 +7,7 @@ const MEMBER = "trace.json";
 /**
  * The JSON in the bytes of a file.
  *
- * @throws {TraceError} if it can not be read; the message says why.
+ * @throws {TraceError} if it cannot be read; the message says why.
  */
 export async function readTraceFile(bytes: Uint8Array, limit: number): Promise<unknown> {
   if (bytes.length === 0) throw new TraceError("The file is empty.");

@@ -1,4 +1,4 @@
-/** The live tapes of the kernel of a notebook or console: one comm, opened when there is a reason, and again after a restart. */
+/** The live tapes of the kernel of a notebook or console: one comm, opened when it is first needed, and again after a restart. */
 import type { ISessionContext } from "@jupyterlab/apputils";
 import type { Kernel, KernelMessage } from "@jupyterlab/services";
 import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
@@ -11,7 +11,7 @@ import { type Answer, asJson, type NextCell, type Question, readAnswer, TARGET, 
  * - `no-kernel`: the notebook has none; `foreign`: it is not a Python kernel
  * - `connecting`: asked, no answer yet; `ready`: connected
  * - `absent`: the kernel runs, tapedebug is not loaded in it
- * - `gone`: it was lost or restarted, and is on its way back; `dead`: it is not
+ * - `gone`: it was lost or is being restarted; `dead`: it does not restart by itself
  * - `closed`: the notebook or console was closed
  */
 export type SessionState = "no-kernel" | "foreign" | "connecting" | "ready" | "absent" | "gone" | "dead" | "closed";
@@ -28,7 +28,7 @@ const LOST: Readonly<Partial<Record<Kernel.Status, Loss>>> = {
 
 /** Milliseconds between updates while the kernel is busy. */
 const LOOK = 1_500;
-/** Milliseconds after which an idle kernel that has not answered is greeted again: it may have been starting, and heard nothing. */
+/** Milliseconds after which an idle kernel that has not answered is greeted again: it may have missed the first greeting while it started. */
 const GREET = 5_000;
 const OFF: NextCell = { state: "off", tape: null, message: "" };
 const NOT_LOADED = "tapedebug is not loaded in this kernel: run %load_ext tapedebug.";
@@ -52,7 +52,7 @@ export class TapeSession implements IDisposable {
   next: NextCell = OFF;
   /** Tapes that the kernel is diagnosing. */
   readonly diagnosing = new Set<number>();
-  /** The last error, in the kernel's words. */
+  /** The last error, as the kernel worded it. */
   error = "";
 
   private readonly changedSignal = new Signal<this, void>(this);
@@ -60,7 +60,7 @@ export class TapeSession implements IDisposable {
   private readonly listedSignal = new Signal<this, void>(this);
   private looking: ReturnType<typeof setTimeout> | undefined;
   private greeting: ReturnType<typeof setTimeout> | undefined;
-  /** Somebody ran code that speaks of tapedebug, so it may be there. */
+  /** True if code that mentions tapedebug was executed, so that it may be loaded. */
   private mentioned = false;
   private kernel: Kernel.IKernelConnection | null = null;
   private comm: Kernel.IComm | null = null;
@@ -116,7 +116,7 @@ export class TapeSession implements IDisposable {
     });
   }
 
-  /** Asks for the list of tapes, connecting first where need be. */
+  /** Asks for the list of tapes, connecting first if necessary. */
   refresh(): void {
     const { comm } = this;
     if (comm === null) {
@@ -136,12 +136,12 @@ export class TapeSession implements IDisposable {
         if (answer.type === "tapes" && !this.busy) this.listedSignal.emit();
         this.lookAgain();
       },
-      // of a kernel that has gone there is more to say than that it did not answer
+      // for a kernel that is gone, the reason is a better message than a missing answer
       (error: Error) => comm === this.comm && this.fail(error),
     );
   }
 
-  /** Records the next cell that is executed, or does not after all. */
+  /** Arms or cancels the recording of the next cell. */
   async arm(on: boolean): Promise<void> {
     if (this.state !== "ready") {
       await this.connect();
@@ -158,7 +158,7 @@ export class TapeSession implements IDisposable {
     if (this.watchers > 0 && goesOn && this.state === "ready") this.looking = setTimeout(() => this.refresh(), LOOK);
   }
 
-  /** Lets the kernel say what is wrong with a tape; the list then has its findings. */
+  /** Diagnoses a tape in the kernel; the list then has its findings. */
   async diagnose(tape: number): Promise<void> {
     this.diagnosing.add(tape);
     this.error = "";
@@ -192,7 +192,7 @@ export class TapeSession implements IDisposable {
     return this.questions.ask({ tape, question });
   }
 
-  /** The number of the newest tape, connecting first where need be. */
+  /** The number of the newest tape, connecting first if necessary. */
   async newest(): Promise<number> {
     if (this.state !== "ready") {
       await this.connect();
@@ -208,7 +208,7 @@ export class TapeSession implements IDisposable {
     return Math.max(...numbers);
   }
 
-  /** Runs `%load_ext tapedebug` in the kernel: what the button of the side bar does. */
+  /** Runs `%load_ext tapedebug` in the kernel, for the button of the side bar. */
   async load(): Promise<void> {
     const kernel = this.kernel;
     if (kernel === null) return;
@@ -251,7 +251,7 @@ export class TapeSession implements IDisposable {
     this.emit();
   }
 
-  /** Takes the notebook's present kernel in place of the one before. */
+  /** Replaces the kernel by the notebook's current one. */
   private adopt(): void {
     const kernel = this.context.session?.kernel ?? null;
     if (kernel === this.kernel) return;
@@ -263,7 +263,7 @@ export class TapeSession implements IDisposable {
 
   private statusChanged(_: ISessionContext, status: Kernel.Status): void {
     const lost = LOST[status];
-    // JupyterLab calls the death of a kernel a restart first, and what it is right after that
+    // JupyterLab first reports the death of a kernel as a restart, and right after that as a death
     if (lost !== undefined && status === "restarting") queueMicrotask(() => this.lose(...lost));
     else if (lost !== undefined) this.lose(...lost);
     else if (this.lacking && status === "idle") this.setState("absent");
@@ -310,7 +310,7 @@ export class TapeSession implements IDisposable {
       if (comm !== this.comm || this.questions.hear(message.content.data, buffers)) return;
       this.receive(message.content.data, buffers);
     };
-    // a kernel where tapedebug is not loaded knows no such target, and closes the comm at once
+    // a kernel without tapedebug has no such target, and closes the comm at once
     comm.onClose = () => {
       if (comm === this.comm) this.drop("absent");
     };
@@ -384,10 +384,10 @@ export class TapeSession implements IDisposable {
 /** The message for every tape whose kernel is gone. */
 export function becameOf({ state, name, lost }: TapeSession): string {
   if (state === "closed") return `${name} was closed.`;
-  return `The kernel of this tape ${lost === "" ? "has gone" : lost}.`;
+  return `The kernel of this tape ${lost === "" ? "is gone" : lost}.`;
 }
 
-export const AGAIN = "Record the tape again to go on.";
+export const AGAIN = "Record the tape again to continue.";
 
 function views(buffers: readonly (ArrayBuffer | ArrayBufferView)[] | undefined): DataView[] {
   return (buffers ?? []).map((b) =>

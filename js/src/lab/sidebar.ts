@@ -18,11 +18,11 @@ const ID = "tapedebug-sidebar";
 /** The message in place of the list if there is none, with what the user can do. */
 const EXPLAIN: Record<Exclude<SessionState, "ready">, string> = {
   "no-kernel": "There is no kernel. Choose one in the notebook's toolbar; a saved tape still shows in its cell.",
-  foreign: "This kernel is not Python, and tapedebug is.",
+  foreign: "tapedebug needs a Python kernel; this one is not.",
   connecting: "Asking the kernel for its tapes …",
   absent: "tapedebug is not loaded in this kernel.",
-  gone: "It starts again …",
-  dead: "It does not start again by itself: the Kernel menu can start it.",
+  gone: "The kernel is restarting …",
+  dead: "The kernel does not restart by itself; the Kernel menu can restart it.",
   closed: "This notebook was closed.",
 };
 
@@ -99,7 +99,7 @@ class SideBar extends Widget {
 
   private changed(session: TapeSession): void {
     if (session.state !== "ready") {
-      // the tapes of the kernel that comes after have the same numbers
+      // the next kernel uses the same numbers for its tapes
       this.progress.clear();
       this.told = "";
     }
@@ -187,7 +187,7 @@ class SideBar extends Widget {
         note(
           "No live tape in this kernel. Put ",
           element("code", "", "%%tape"),
-          " on top of a cell that launches kernels, or press the button above and run the cell.",
+          " at the top of a cell that launches kernels, or press the button above and run the cell.",
         ),
       );
     }
@@ -239,13 +239,13 @@ class SideBar extends Widget {
     box.append(make("open", "Open", `Open the debugger on ${title(row)}`, () => this.open(tape), session.busy));
     if (this.progress.has(tape)) {
       box.append(
-        make("cancel", "Cancel checks", "End the checks after the pair they are at", () =>
+        make("cancel", "Cancel checks", "Stop the checks after the current pair", () =>
           session.ask({ type: "cancel", tape }),
         ),
       );
     } else {
       const again = row.findings === null ? "Diagnose" : "Diagnose again";
-      const hint = "Check the gradient of this tape end to end, and say what is wrong with it";
+      const hint = "Check the gradient of this tape end to end, and list what is wrong with it";
       const off = busy || row.recording || row.launches === 0;
       box.append(make("diagnose", busy ? "Diagnosing …" : again, hint, () => this.diagnose(tape), off));
     }
@@ -266,9 +266,8 @@ function notReady(session: TapeSession): Node[] {
   const { state, lost } = session;
   if (state === "ready") return [];
   const parts: Node[] = [];
-  const again = lost === "" ? "" : " Run the notebook again to record new ones.";
-  if (lost !== "" && state !== "no-kernel")
-    parts.push(status(`The kernel ${lost}, and its tapes went with it.${again}`));
+  const again = lost === "" ? "" : " Run the notebook again to record new tapes.";
+  if (lost !== "" && state !== "no-kernel") parts.push(status(`The kernel ${lost}, and its tapes are lost.${again}`));
   parts.push(note(EXPLAIN[state]));
   if (state === "absent") {
     const load = "Run %load_ext tapedebug in this kernel";

@@ -25,10 +25,10 @@ export function counts(findings: Counts | null): Badge[] {
     title: amount(findings[kind], word, `${word}s`),
   }));
   if (badges.length > 0) return badges;
-  return [{ kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" }];
+  return [{ kind: "none", text: "✓ no findings", title: "The tape was diagnosed, and nothing was found" }];
 }
 
-/** The variable that holds the tape, else the cell that made it, and its number; `tape` and `tape 4` as names say nothing. */
+/** The variable that holds the tape, else the cell that made it, and its number; `tape` and `tape 4` add nothing as names. */
 export function title(row: Pick<TapeRow, "tape" | "name"> & Partial<TapeRow>): string {
   const cell = /^In \[\d+\]/.exec(row.madeAt ?? "")?.[0] ?? "";
   const name = /^(tape( \d+)?)?$/.test(row.name) ? cell : row.name;

@@ -40,7 +40,7 @@ export class TapePanel extends Widget {
   private watching: { dispose(): void } | null = null;
   /** The session of the tab's notebook that is asked whether it has the tape, and whether it has been asked. */
   private hope: { readonly session: TapeSession; asked: boolean } | null = null;
-  /** The kernel went, and the tape with it; where only the notebook was closed, it may come back. */
+  /** The kernel is gone, and the tape with it; if only the notebook was closed, it may come back. */
   private gone = false;
   private unmount: (() => void) | null = null;
   /** The entry of the tape in the kernel's list, to detect changes. */
@@ -67,7 +67,7 @@ export class TapePanel extends Widget {
         ask: (question) =>
           this.alive && this.session !== null
             ? this.session.askAbout(tape, question)
-            : Promise.reject(new Unanswered("This needs the kernel that recorded the tape, which has gone.")),
+            : Promise.reject(new Unanswered("This needs the kernel that recorded the tape, which is gone.")),
       },
     );
     tapes.changed.connect(this.heardOf, this);
@@ -87,7 +87,7 @@ export class TapePanel extends Widget {
     return { ...this.tapeId, name: this.called };
   }
 
-  /** Takes the session of the tape's kernel, if it is there; else says what it waits for. */
+  /** Attaches to the session of the tape's kernel, if there is one; otherwise shows what the tab waits for. */
   find(): void {
     for (const session of this.tapes.sessions) this.heardOf(this.tapes, session);
     if (this.session === null) this.say({ text: this.waitsFor(), action: "open" });
@@ -124,7 +124,7 @@ export class TapePanel extends Widget {
     this.unmount ??= mountPanel(this.body, this.store, { fill: true });
     this.goTo(place);
     this.say(SILENT);
-    session.refresh(); // the kernel has learnt the tape's name, and perhaps its findings
+    session.refresh(); // the list may lack the tape's name, or its findings
   }
 
   /** Shows a launch or a finding. */
@@ -137,7 +137,7 @@ export class TapePanel extends Widget {
   override dispose(): void {
     if (this.isDisposed) return;
     this.tapes.changed.disconnect(this.heardOf, this);
-    // the kernel stops what it does for this tab, and need not keep the tape for it
+    // the kernel cancels the checks of this tab, and can release its tape
     if (this.alive) this.session?.ask({ type: "forget", tape: this.tapeId.tape }).catch(() => undefined);
     this.detach();
     this.unmount?.();
@@ -170,7 +170,7 @@ export class TapePanel extends Widget {
     if (answer.type === "state" && answer.tape === this.tapeId.tape) this.store.set(answer.state);
   }
 
-  /** Some session changed: it may be ours that went, or one that has our kernel again. */
+  /** A session changed: ours may be gone, or another one may have our kernel again. */
   private heardOf(_: ITapes, session: TapeSession): void {
     if (session === this.session && !this.alive) {
       if (session.state !== "connecting") this.lose(session);
@@ -188,7 +188,7 @@ export class TapePanel extends Widget {
     this.load().catch((error: Error) => this.say({ text: error.message, action: "refresh" }));
   }
 
-  /** The notebook is open again: its kernel has to be asked whether it is the one. */
+  /** The notebook is open again: checks if its kernel is the one that has the tape. */
   private askOf(session: TapeSession): void {
     if (this.hope?.session !== session) {
       this.hope = { session, asked: false };
@@ -203,7 +203,7 @@ export class TapePanel extends Widget {
     }
   }
 
-  /** What happens to a kernel after it went changes nothing of what was said: the first word is the true one. */
+  /** Later events of a kernel that is gone do not change the message: the first one names the cause. */
   private lose(session: TapeSession): void {
     const closed = session.state === "closed";
     if (!this.gone) {
@@ -216,13 +216,13 @@ export class TapePanel extends Widget {
     if (closed) this.detach();
   }
 
-  /** Somebody may have recorded more, or diagnosed the tape. */
+  /** Updates the tab if more was recorded, or if the tape was diagnosed. */
   private compare(session: TapeSession): void {
     if (!this.alive || this.unmount === null) return;
     const row = session.tapes.find(({ tape }) => tape === this.tapeId.tape);
     if (row === undefined) {
       this.store.set({ canRun: false });
-      this.say({ text: `The program has let go of this tape. ${SEEN}`, action: null });
+      this.say({ text: `The program no longer holds this tape. ${SEEN}`, action: null });
       return;
     }
     const before = this.known;
@@ -231,7 +231,7 @@ export class TapePanel extends Widget {
       const now = amount(row.launches, "launch", "launches");
       const text = `The tape has ${now} now; this shows the first ${this.launches.toLocaleString("en")}.`;
       this.say({
-        text: row.launches > this.launches ? text : `The tape was recorded anew: it has ${now} now.`,
+        text: row.launches > this.launches ? text : `The tape was recorded again: it has ${now} now.`,
         action: "refresh",
       });
       return;
@@ -243,16 +243,16 @@ export class TapePanel extends Widget {
   }
 
   private waitsFor(): string {
-    return `This tape is in the kernel of ${this.tapeId.path}. Open that to see it.`;
+    return `This tape is in the kernel of ${this.tapeId.path}. Open it to see the tape.`;
   }
 }
 
-const SEEN = "This is what was last seen; it can be read, and nothing more.";
-const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
-const ENDED = "The checks were ended; what they had found by then is shown.";
+const SEEN = "This is the last known state, read-only.";
+const RAN = "Checks were running; the results up to then are shown, read-only.";
+const ENDED = "The checks were stopped; the results up to then are shown.";
 
 function elsewhere(name: string): string {
-  return `The kernel of ${name} was restarted since, and this tape is gone with it. Record it again.`;
+  return `The kernel of ${name} was restarted, and this tape is gone. Record it again.`;
 }
 
 function nameOf(trace: unknown): string | null {

@@ -59,7 +59,7 @@ class Tapes implements ITapes {
     return null;
   }
 
-  /** Something came to the front; what is no notebook and no console changes nothing. */
+  /** Another document is in front; only notebooks and consoles count. */
   front(widget: Widget | null): void {
     if (widget !== null && this.hosts.has(widget as TapeHost)) this.show(widget as TapeHost);
   }
@@ -82,7 +82,7 @@ function speaks(host: TapeHost): boolean {
 
 export const tapesPlugin: JupyterFrontEndPlugin<ITapes> = {
   id: "tapedebug:tapes",
-  description: "Knows the live tapes of the kernel of each notebook and console.",
+  description: "Tracks the live tapes of the kernel of each notebook and console.",
   autoStart: true,
   requires: [INotebookTracker],
   optional: [IConsoleTracker, ILabShell],

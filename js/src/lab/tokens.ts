@@ -10,7 +10,7 @@ export type TapeHost = NotebookPanel | ConsolePanel;
 export interface ITapes {
   /** The tapes of the notebook or console in front; null where there is none. */
   readonly current: TapeSession | null;
-  /** Another notebook or console came to the front. What happens within one, its session says. */
+  /** Emitted when another notebook or console is in front; a session signals its own changes. */
   readonly currentChanged: ISignal<ITapes, TapeSession | null>;
   /** All sessions, with signals for a new one and for each change within one. */
   readonly sessions: readonly TapeSession[];

@@ -18,7 +18,7 @@ export const FACES: Readonly<Record<NextCell["state"], { sign: string; text: str
   armed: {
     sign: "◉",
     text: "Tape: next cell",
-    title: "The next cell that you run will be recorded. Click to leave it",
+    title: "The next cell that you run will be recorded. Click to cancel",
   },
   recording: { sign: "●", text: "Recording …", title: "This cell is being recorded on a tape" },
 };

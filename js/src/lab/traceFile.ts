@@ -1,4 +1,4 @@
-/** Opens saved traces in a tab: a zip with `trace.json`, or plain JSON. Nothing of it runs on the server. */
+/** Opens saved traces in a tab: a zip with `trace.json`, or plain JSON. Nothing runs on the server. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget } from "@jupyterlab/docregistry";
 import { Widget } from "@lumino/widgets";
@@ -70,11 +70,11 @@ class TraceFile extends Widget {
     if (!known) console.warn(error);
     const hint = /at most/.test(error.message)
       ? "The limit is the setting “Largest trace file to open” of Gradient Tapes."
-      : "Write it again with Trace.save, or open it in Python with wp.trace.load_trace, which says more.";
+      : "Write it again with Trace.save, or open it in Python with wp.trace.load_trace, whose error says more.";
     const failure = element(
       "div",
       "td-file-failure",
-      element("h2", "", `${this.context.path.split("/").pop() ?? "This file"} can not be shown`),
+      element("h2", "", `${this.context.path.split("/").pop() ?? "This file"} cannot be shown`),
       element("p", "", error.message.slice(0, 1000)),
       element("p", "td-file-hint", hint),
     );
@@ -135,7 +135,7 @@ export const traceFilePlugin: JupyterFrontEndPlugin<void> = {
         defaultFor: [name],
         readOnly: true,
       };
-      // JupyterLab's own base class does not fit its own type where optional fields are taken at their word
+      // JupyterLab's base class does not match its own type under exactOptionalPropertyTypes
       docRegistry.addWidgetFactory(new TraceFileFactory(options, settings) as DocumentRegistry.WidgetFactory);
     }
   },

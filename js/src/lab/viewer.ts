@@ -12,12 +12,12 @@ import { ITapes, ITapeViewer, type TapePlace } from "./tokens.js";
 
 const RESTORE = "tapedebug:restore-tape";
 
-/** CSS pixels below which nothing of a panel can be read. */
+/** Height in CSS pixels below which a panel is unreadable. */
 const LEAST_HEIGHT = 200;
 
 /**
- * A line above the panel: the kernel has gone, more was recorded. It flows above the panel, and is no header of the tab: Lumino
- * gives those no height of their own, and the panel would lie over its buttons.
+ * A line above the panel: the kernel is gone, more was recorded. It flows above the panel and is not a header of the tab: Lumino
+ * gives headers no height of their own, and the panel would cover its buttons.
  */
 function noticeBar(panel: TapePanel, act: (action: "refresh" | "open") => void): HTMLElement {
   const bar = element("div", "td-notice");
@@ -27,7 +27,7 @@ function noticeBar(panel: TapePanel, act: (action: "refresh" | "open") => void):
     bar.hidden = text === "";
     const parts: Node[] = [element("span", "td-notice-text", text)];
     if (action === "refresh")
-      parts.push(button("td-notice-button", "Refresh", "Show what is there now", () => act(action)));
+      parts.push(button("td-notice-button", "Refresh", "Show the current state", () => act(action)));
     if (action === "open") parts.push(button("td-notice-button", "Open it", panel.tapeId.path, () => act(action)));
     bar.replaceChildren(...parts);
   };
@@ -94,7 +94,7 @@ class Viewer implements ITapeViewer {
     tab.title.icon = tapeIcon;
     const name = (): void => {
       tab.title.label = content.name;
-      const state = content.alive ? "" : " (its kernel has gone)";
+      const state = content.alive ? "" : " (its kernel is gone)";
       tab.title.caption = `Gradient debugger: tape ${tape} of ${path}${state}`;
       tab.title.className = content.alive ? "" : "td-title-gone";
       void this.tracker.save(tab);
@@ -134,7 +134,7 @@ export const viewerPlugin: JupyterFrontEndPlugin<ITapeViewer> = {
   activate: (app: JupyterFrontEnd, tapes: ITapes, labShell: ILabShell | null, restorer: ILayoutRestorer | null) => {
     const viewer = new Viewer(app, tapes, labShell === null ? "down" : "main");
     app.commands.addCommand(RESTORE, {
-      label: "Open a Tape Again",
+      label: "Reopen a Tape",
       isVisible: () => false,
       execute: (args) => {
         const id = readId(args);

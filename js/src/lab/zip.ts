@@ -37,10 +37,10 @@ export function isZip(bytes: Uint8Array): boolean {
 export async function readMember(bytes: Uint8Array, name: string, limit: number): Promise<Uint8Array> {
   const entries = directory(bytes).filter((entry) => entry.name === name);
   const [entry] = entries;
-  if (entry === undefined) throw new TraceError(`This zip holds no ${name}, so it is not a tapedebug trace.`);
-  if (entries.length > 1) throw new TraceError(`The zip holds ${name} twice.`);
+  if (entry === undefined) throw new TraceError(`This zip contains no ${name}, so it is not a tapedebug trace.`);
+  if (entries.length > 1) throw new TraceError(`The zip contains ${name} twice.`);
   if (entry.method !== STORED && entry.method !== DEFLATED) {
-    throw new TraceError(`${name} is packed in a way that traces do not use (zip method ${entry.method}).`);
+    throw new TraceError(`${name} uses a compression that traces do not use (zip method ${entry.method}).`);
   }
   if (entry.size === ZIP64 || entry.size > limit) {
     throw new TraceError(`${name} is ${count(entry.size)} bytes long; at most ${count(limit)} are opened.`);
@@ -56,7 +56,7 @@ export async function readMember(bytes: Uint8Array, name: string, limit: number)
   if (content.length !== entry.size) {
     throw damaged(`${name} is ${count(content.length)} bytes long, not ${count(entry.size)}`);
   }
-  if (crc32(content) !== entry.crc) throw damaged(`the checksum of ${name} does not fit`);
+  if (crc32(content) !== entry.crc) throw damaged(`the checksum of ${name} does not match`);
   return content;
 }
 
@@ -107,7 +107,7 @@ function endOf(numbers: DataView): number {
       return at;
     }
   }
-  throw damaged("its end is missing; the file was cut off, or is no zip");
+  throw damaged("its end is missing; the file was cut off, or is not a zip");
 }
 
 function data(bytes: Uint8Array, { name, offset, packed }: Entry): Uint8Array {
@@ -120,7 +120,7 @@ function data(bytes: Uint8Array, { name, offset, packed }: Entry): Uint8Array {
   return bytes.subarray(start, start + packed);
 }
 
-/** Stops as soon as more comes out than was announced: what a zip claims of itself proves nothing. */
+/** Stops as soon as there is more output than was announced: the sizes in a zip prove nothing. */
 async function inflate(packed: Uint8Array, size: number, name: string): Promise<Uint8Array> {
   const result = new Uint8Array(size);
   let at = 0;
@@ -139,7 +139,7 @@ async function inflate(packed: Uint8Array, size: number, name: string): Promise<
     }
   } catch (error) {
     if (error instanceof TraceError) throw error;
-    throw damaged(`${name} can not be unpacked`);
+    throw damaged(`${name} cannot be unpacked`);
   }
   return result.subarray(0, at);
 }

@@ -1,7 +1,7 @@
 /**
  * A trace as typed columns: what a tape of 100,000 launches takes in megabytes and milliseconds, where objects would take
- * seconds. Read from the packed form (`unpack.ts`) or from JSON (`jsoncolumns.ts`); every index in it has been checked, so that
- * those who read it need not. -1 stands for null throughout.
+ * seconds. Read from the packed form (`unpack.ts`) or from JSON (`jsonColumns.ts`); every index in it has been checked, so that
+ * readers need not check again. -1 stands for null throughout.
  */
 import type { ArgValue, LaunchKind, Place, VersionStatus } from "./types.js";
 

@@ -2,7 +2,7 @@
 import { isRecord, type Raw, TraceError } from "./reader.js";
 import { type Packed, widthOf } from "./unpack.js";
 
-/** Undone, the columns may be so many bytes; what is longer was made to fill the browser's memory. */
+/** The most bytes of unpacked columns; anything longer was made to fill the browser's memory. */
 const MOST_BYTES = 2_000_000_000;
 
 interface Compressed {
@@ -25,7 +25,7 @@ export async function decompress(data: unknown): Promise<unknown> {
     return { head: data.head, columns: apart(data.head, whole) };
   } catch (error) {
     if (error instanceof TraceError) return error;
-    return new TraceError("The columns of this trace are damaged: they can not be unpacked. Write it again.");
+    return new TraceError("The columns of this trace are damaged: they cannot be unpacked. Write it again.");
   }
 }
 

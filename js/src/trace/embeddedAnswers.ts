@@ -1,8 +1,8 @@
-/** Answers that a file carries, because they were asked for before it was written: in reports and in saved notebooks. */
+/** Answers embedded in reports and saved notebooks: those to questions that were asked before the file was written. */
 import { isRecord } from "./reader.js";
 import { type Answer, type Question, Unanswered } from "./store.js";
 
-const MISSING = "Not in this file: to compute it needs the kernel that recorded the tape.";
+const MISSING = "Not in this file: computing it needs the kernel that recorded the tape.";
 
 /** JSON with the keys of objects in order, so that equal questions are equal texts. */
 export function canonical(value: unknown): string {
@@ -24,7 +24,7 @@ export class EmbeddedAnswers {
   /** The questions that have an answer here. */
   readonly questions: readonly Question[];
 
-  /** `raw` is `[{question, data, buffers}]`, where buffers are base64; what does not look so is left out. */
+  /** `raw` is `[{question, data, buffers}]`, where buffers are base64; other entries are left out. */
   constructor(raw: unknown) {
     const questions: Question[] = [];
     for (const item of Array.isArray(raw) ? raw : []) {
@@ -44,7 +44,7 @@ export class EmbeddedAnswers {
   }
 
   /**
-   * What is held, at once; null where nothing is.
+   * Return the embedded answer to a question, or null if there is none.
    *
    * @throws {Unanswered} if it is damaged.
    */
@@ -54,7 +54,7 @@ export class EmbeddedAnswers {
     try {
       return { data: held.data, buffers: held.buffers.map(decode) };
     } catch {
-      throw new Unanswered("What this file holds of it is damaged.");
+      throw new Unanswered("The data of this answer in the file is damaged.");
     }
   }
 }

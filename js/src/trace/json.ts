@@ -65,7 +65,7 @@ export function parseTrace(data: unknown): Parsed {
   }
   for (const key of ["launches", "arrays", "versions"]) {
     if (!Array.isArray(data[key])) {
-      throw new TraceError(`This trace can not be shown: ${key} is ${describe(data[key])}, expected a list.`);
+      throw new TraceError(`This trace cannot be shown: ${key} is ${describe(data[key])}, expected a list.`);
     }
   }
   const r = new Reader();

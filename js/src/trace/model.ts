@@ -72,7 +72,7 @@ export class TraceModel {
     return this.columns.launches.count;
   }
 
-  /** A launch as an object; made when it is asked for, so not what to loop over many launches with. */
+  /** A launch as an object. It is made on demand: to loop over many launches, read the columns. */
   launch(index: number | null): Launch | null {
     if (index === null || !Number.isInteger(index) || index < 0 || index >= this.launchCount) return null;
     const known = this.kept.get(index);
@@ -137,7 +137,7 @@ export class TraceModel {
     return at < 0 ? -1 : first + at;
   }
 
-  /** The version of an array that a launch found (or left behind, where it wrote it). */
+  /** The version of an array that a launch read (or wrote). */
   versionAt(array: number, launch: number): Version | null {
     const at = this.versionIndexAt(array, launch);
     return at < 0 ? null : this.readVersion(at);

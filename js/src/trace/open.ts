@@ -10,7 +10,7 @@ import { FORMAT, isPacked, unpack } from "./unpack.js";
  */
 export function openTrace(data: unknown): TraceModel {
   if (data instanceof TraceModel) return data;
-  if (data instanceof TraceError) throw data; // of a file that could not be read so far
+  if (data instanceof TraceError) throw data; // the file could not be read
   if (!isPacked(data)) throw new TraceError(`This is not a tapedebug trace: it is ${saidOf(data)}.`);
   const { trace, columns, problems } = unpack(data);
   return new TraceModel(trace, columns, problems);

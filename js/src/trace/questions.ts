@@ -1,4 +1,4 @@
-/** Questions that are under way: each has a number, which its answer repeats. */
+/** Open questions to the kernel: each has a number, which its answer repeats. */
 import { type Answer, Unanswered } from "./store.js";
 
 /** Messages of the kernel: `{type: "answer", request, data}` with buffers, or `{type: "refused", request, message}`. */
@@ -24,7 +24,7 @@ export class Questions<Q> {
         this.send(request, question);
       } catch {
         this.open.delete(request);
-        reject(new Unanswered("The kernel can not be reached."));
+        reject(new Unanswered("The kernel cannot be reached."));
       }
     });
   }
@@ -40,7 +40,7 @@ export class Questions<Q> {
     return true;
   }
 
-  /** Nobody will answer any more. */
+  /** Rejects all open questions. */
   end(why: string): void {
     for (const waiting of this.open.values()) waiting.reject(new Unanswered(why));
     this.open.clear();

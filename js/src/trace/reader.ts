@@ -1,6 +1,6 @@
 /**
- * Reading values that nobody vouches for. A trace comes from a file, a notebook's metadata or another program: each field is
- * checked as it is read, a bad one is replaced by a harmless value and its path is written down, so that what is sound still shows.
+ * Reads untrusted values. A trace comes from a file, a notebook's metadata or another program: each field is
+ * checked as it is read, an invalid one is replaced by a harmless value and its path is noted, so that the rest can still be shown.
  */
 
 /** The longest text kept of any one field; a label of megabytes would stall every layout that it takes part in. */
@@ -31,7 +31,7 @@ export function describe(value: unknown): string {
   return text.length > 40 ? `${text.slice(0, 40)}…` : text;
 }
 
-/** Marks that turn the text around them around: what stands after a name must not read as something else. */
+/** Characters that reverse the direction of text: text after a name must not read as something else. */
 const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 export function clip(text: string, most = MAX_TEXT): string {
@@ -44,7 +44,7 @@ export class Reader {
   readonly problems: string[] = [];
   private dropped = 0;
 
-  /** All that was wrong, as sentences, at most a screenful. */
+  /** All problems as sentences, at most a screenful. */
   report(): string[] {
     return this.dropped === 0 ? this.problems : [...this.problems, `… and ${this.dropped} more`];
   }

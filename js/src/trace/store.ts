@@ -27,7 +27,7 @@ export type Question = { readonly type: string } & Readonly<Record<string, unkno
 
 export interface Answer {
   readonly data: Readonly<Record<string, unknown>>;
-  /** Bulk data; what is in which buffer is said in `data`. Little-endian. */
+  /** Bulk data; `data` describes the buffers. Little-endian. */
   readonly buffers: readonly DataView[];
 }
 
@@ -43,9 +43,9 @@ export interface PanelState {
   progress: number;
   status: string;
   canRun: boolean;
-  /** Reverse passes of the tape, if one has run since the trace was drawn: the adjoints are other ones now. Else 0. */
+  /** Number of reverse passes of the tape, if one has run since the trace was drawn: the adjoints have changed since. Otherwise 0. */
   passes: number;
-  /** Counts up every second while checks run: a panel hears nothing when its kernel dies. */
+  /** Counts up every second while checks run: a panel is not notified when its kernel dies. */
   beat: number;
   /** The pairs that this panel has asked to run, until the kernel is done with them; null where it has asked for none. */
   asked: readonly MaskEntry[] | null;
@@ -116,7 +116,7 @@ export class PanelStore extends Observable<PanelState> {
     try {
       this.actions.run(only);
     } catch {
-      this.set({ asked: null, status: "The kernel can not be reached." });
+      this.set({ asked: null, status: "The kernel cannot be reached." });
     }
   }
 

@@ -7,7 +7,7 @@ export type LaunchKind = "kernel" | "copy" | "fill" | "func" | "python";
 export type Role = "input" | "intermediate" | "output" | "constant";
 
 /**
- * What became of one version of an array's values. `lost`: an adjoint needs them and they were overwritten; `preserved`: the
+ * The fate of one version of an array's values. `lost`: an adjoint needs them and they were overwritten; `preserved`: the
  * same, but the tape kept a copy; `harmless`: overwritten, and no adjoint needs them; `kept`: needed and never overwritten;
  * `live`: the last version.
  */

@@ -1,7 +1,7 @@
 /**
  * The packed form of a trace → checked columns. Written by `tapedebug/trace/packing.py`, described in `docs/trace.md`.
  *
- * What arrives may have been damaged on the way, or be made by somebody who wants a browser to hang: lengths must fit each
+ * The data may be damaged, or crafted to hang a browser: lengths must fit each
  * other (else it is no trace), and every index is looked at once, in a linear pass (one that points nowhere becomes a problem
  * that the panel shows).
  */
@@ -15,7 +15,7 @@ import type { Scope, Trace } from "./types.js";
 export const FORMAT = "tapedebug-columns";
 const SCHEMA = 1;
 
-/** Launches that one panel takes on, and scopes; several times what it is made for. */
+/** The most launches and scopes that a panel accepts; several times what it is designed for. */
 const MOST_LAUNCHES = 4_000_000;
 const MOST_SCOPES = 2_000_000;
 /** Entries of any one column. */
@@ -210,7 +210,7 @@ const READ: Readonly<Record<string, readonly [size: number, read: (view: DataVie
   f8: [8, (view, at) => view.getFloat64(at, true)],
 };
 
-/** Bytes that a type of the packed form takes; 0 for one that there is not. */
+/** Bytes of a type of the packed form; 0 for an unknown type. */
 export function widthOf(dtype: unknown): number {
   return typeof dtype === "string" && Object.hasOwn(READ, dtype) ? (READ[dtype]?.[0] ?? 0) : 0;
 }
@@ -237,15 +237,15 @@ class ColumnReader {
     if (typeof length === "number" && length > most) {
       throw new TraceError(`This trace is too large to show: ${name} has ${length} entries, and ${most} are the most.`);
     }
-    throw new TraceError(`This trace can not be shown: column ${name} is ${describe(spec)}.`);
+    throw new TraceError(`This trace cannot be shown: column ${name} is ${describe(spec)}.`);
   }
 
-  /** Positions from 0 to `limit - 1`; -1 for none, where that is allowed. What points elsewhere becomes -1, or 0. */
+  /** Positions from 0 to `limit - 1`; -1 for none, if that is allowed. Other values become -1, or 0. */
   indices(name: string, length: number, limit: number, orNone = true): Int32Array {
     const low = orNone ? -1 : 0;
     if (!orNone && limit === 0 && length > 0) {
       throw new TraceError(
-        `This trace can not be shown: ${name} has ${length} entries, and there is nothing to point at.`,
+        `This trace cannot be shown: ${name} has ${length} entries, and there is nothing to point at.`,
       );
     }
     return this.fill(name, new Int32Array(length), low, limit - 1, low);
@@ -272,7 +272,7 @@ class ColumnReader {
     return offsets;
   }
 
-  /** Copies a column into `target`; what is not from `low` to `high` is replaced, and said. */
+  /** Copies a column into `target`; values outside `low` to `high` are replaced, and reported. */
   private fill<N extends Numbers>(
     name: string,
     target: N,

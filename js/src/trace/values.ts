@@ -1,4 +1,4 @@
-/** The answer to `{type: "values"}`, checked: what a version of an array held. Written by `tapedebug/panel/values_query.py`. */
+/** The answer to `{type: "values"}`, checked: the values of one version of an array. Written by `tapedebug/panel/values_query.py`. */
 import { readSummary } from "./head.js";
 import { isRecord, Reader } from "./reader.js";
 import { type Answer, Unanswered } from "./store.js";
@@ -63,7 +63,7 @@ const MOST_CELLS = 1 << 20;
 /**
  * Reads an answer.
  *
- * @throws {Unanswered} if it makes no sense.
+ * @throws {Unanswered} if it is invalid.
  */
 export function readValues({ data, buffers }: Answer): VersionValues {
   const r = new Reader();
@@ -77,7 +77,7 @@ export function readValues({ data, buffers }: Answer): VersionValues {
   const named = (name: string): DataView | null => buffers[names.indexOf(name)] ?? null;
   const sent = r.text(data, "sent", "values");
   const values = numbers(named("values"), sent, count * components);
-  if (values === null || start + count > size) throw new Unanswered("The answer to this question makes no sense.");
+  if (values === null || start + count > size) throw new Unanswered("The answer to this question is invalid.");
   const complete = start === 0 && count === size;
   const picture = complete ? draw(values, shape, components) : readPicture(r, data.overview, named("overview"));
   const first = isRecord(data.first) ? data.first : {};

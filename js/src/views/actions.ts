@@ -86,7 +86,7 @@ export function launchAt(time: number, count: number): { launch: number; backwar
   return time < count ? { launch: time, backward: false } : { launch: 2 * count - 1 - time, backward: true };
 }
 
-/** The argument whose values one asks about first: the one that is selected, one that is needed, any that is read. */
+/** The argument to trace back: the selected one, else one that the adjoint needs, else any that is read. */
 export function mainArg(panel: Panel, launch: Launch): Arg | null {
   const read = launch.args.filter((arg) => arg.array !== null && arg.reads);
   const selected = panel.model.arrayId(panel.store.get("selection").array);
@@ -129,12 +129,12 @@ export function goToWriter(panel: Panel, version: Version): void {
   panel.announce(`${label} version ${version.version} was written by launch ${version.writtenBy}, ${name}`);
 }
 
-/** One step back along the chain of "who wrote this?": to the launch that read it. */
+/** One step back along the provenance: to the launch that read the value. */
 export function backToReader(panel: Panel): void {
   const history = historyOf(panel);
   const { provenance } = history;
   const here = provenance ? history.position(provenance) : -1;
-  if (!provenance || here <= 0) panel.announce("no step back: w goes to who wrote a value");
+  if (!provenance || here <= 0) panel.announce("no step back: press w to go to the launch that wrote a value");
   else goToStep(panel, here - 1);
 }
 

@@ -34,8 +34,8 @@ function argRow(panel: Panel, arg: Arg, backward: boolean, shown: number | null)
   const written = model.version(array.id, arg.writeVersion);
   const summary = (backward ? (written ?? read)?.adjoint : (written ?? read)?.value) ?? null;
   const bad = summary ? summary.nan + summary.inf : 0;
-  const who = read ? link("who wrote this?", () => goToWriter(panel, read), origin(model, read)) : null;
-  if (who) who.dataset.key = `who ${arg.name}`;
+  const who = read ? link("go to writer", () => goToWriter(panel, read), origin(model, read)) : null;
+  if (who) who.dataset.key = `writer ${arg.name}`;
   return h(
     "tr",
     { class: array.id === shown ? "td-chosen" : null },

@@ -73,17 +73,17 @@ export function css(colour: Rgb): string {
 
 /** The panel's CSS variables as numbers, whatever form they have. */
 export function readHeat(root: HTMLElement): HeatColours | null {
-  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  if (!pen) return null;
+  const ctx = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  if (!ctx) return null;
   const probe = document.createElement("span");
   probe.style.display = "none";
   root.append(probe);
   const resolve = (name: string): Rgb => {
     probe.style.color = `var(--td-${name})`;
-    pen.clearRect(0, 0, 1, 1);
-    pen.fillStyle = getComputedStyle(probe).color || "#888888";
-    pen.fillRect(0, 0, 1, 1);
-    const { data } = pen.getImageData(0, 0, 1, 1);
+    ctx.clearRect(0, 0, 1, 1);
+    ctx.fillStyle = getComputedStyle(probe).color || "#888888";
+    ctx.fillRect(0, 0, 1, 1);
+    const { data } = ctx.getImageData(0, 0, 1, 1);
     return [data[0] as number, data[1] as number, data[2] as number];
   };
   const found = {

@@ -1,4 +1,4 @@
-/** The left column: findings, what is shown, and what the signs mean. */
+/** The left column: findings, display options and the legend. */
 
 import type { TraceModel } from "../trace/model.js";
 import type { Finding, Severity } from "../trace/types.js";
@@ -164,7 +164,7 @@ function findingList(panel: Panel): HTMLElement {
 }
 
 function emptyText({ model }: Panel): string {
-  if (model.findings.length > 0) return "None of those that are shown: see the filters above.";
+  if (model.findings.length > 0) return "None with the filters above.";
   if (model.launchCount === 0) return "None: this tape has no launch.";
   return model.trace.verdict === "NOT CHECKED"
     ? "None, but the tape was not checked end to end."
@@ -301,7 +301,7 @@ function showOptions(panel: Panel, stage: Stage): HTMLElement {
       panel,
       "fold",
       "fold repetitions",
-      "of launches that repeat, the first rounds are shown, and ×N; of arrays k, k#2 … k#100, the first two and the last",
+      "shows the first rounds of repeated launches with ×N, and of arrays k, k#2 … k#100 the first two and the last",
       canFold(model),
     ),
   ];
@@ -329,7 +329,7 @@ function foldedText(model: TraceModel): string {
 
 type Switch = "gradientOnly" | "suspectOnly" | "readOnly" | "fold";
 
-/** A checkbox of the view's state; one that would change nothing is off. */
+/** A checkbox of the view's state; it is disabled if it would have no effect. */
 function toggle(
   { view }: Panel,
   key: Switch,
@@ -342,7 +342,7 @@ function toggle(
   );
   const box = element.querySelector("input") as HTMLInputElement;
   box.disabled = !able;
-  element.title = able ? title : "changes nothing on this tape";
+  element.title = able ? title : "has no effect on this tape";
   return {
     element,
     update: () => {

@@ -1,4 +1,4 @@
-/** The bar on top: whose tape, the verdict and how far it reaches, search, colours, export, run. */
+/** The bar at the top: tape, verdict and coverage, search, colours, export, run. */
 
 import { button, h, replace } from "./dom.js";
 import { facts } from "./facts.js";
@@ -126,7 +126,7 @@ function kernelTools(panel: Panel): HTMLElement[] {
   return [exporting, runButton(panel, "td-run-head")];
 }
 
-/** The line under the header: progress of a run, and what the kernel last said. */
+/** The line under the header: progress of a run, and the last message of the kernel. */
 export function buildStatus(panel: Panel): HTMLElement {
   const { store, lifetime, model } = panel;
   const bar = h("div", {
@@ -157,7 +157,7 @@ function problemList(problems: readonly string[]): HTMLElement {
   const summary = h(
     "summary",
     {},
-    `This trace has ${plural(problems.length, "field")} that made no sense; left out of the picture.`,
+    `This trace has ${plural(problems.length, "field")} that ${problems.length === 1 ? "is" : "are"} invalid and left out.`,
   );
   return h("details", { class: "td-problems" }, summary, h("ul", {}, ...problems.map((text) => h("li", {}, text))));
 }

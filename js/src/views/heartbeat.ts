@@ -11,7 +11,7 @@ export const UNHEARD = 6;
 
 const NEWS = ["beat", "progress", "checks", "running", "trace"] as const;
 
-/** The state of a run, as far as this panel can know. */
+/** The state of a run, as far as this panel can tell. */
 export interface Silence {
   readonly seconds: number;
   readonly text: string;
@@ -49,7 +49,7 @@ export class Heartbeat {
   private look(): void {
     const { running, beat } = this.panel.store.value;
     const seconds = Math.round((Date.now() - this.heard) / 1000);
-    // a tapedebug in the kernel that gives no signs may well be silent for long
+    // a tapedebug without heartbeats in the kernel may be silent for long
     const patience = running ? (beat > 0 ? QUIET : 5 * QUIET) : UNHEARD;
     if (seconds < patience) return;
     const text = running
@@ -58,7 +58,7 @@ export class Heartbeat {
     this.tell({ seconds, text });
   }
 
-  /** Waits no longer; what was done stays. */
+  /** Stops waiting; results so far stay. */
   giveUp(): void {
     const { store } = this.panel;
     const { running } = store.value;

@@ -8,21 +8,21 @@ const SHORTCUTS: KeyRows = VIEWS.flatMap(({ shortcut, title }) =>
   shortcut === null ? [] : [[shortcut, `${VIEWS[0]?.title} or ${title}`.toLowerCase()]],
 );
 
-/** By where the focus is; the keys of a place take precedence over those of the whole panel. */
+/** Keys by the place that has the focus; they take precedence over those of the whole panel. */
 const KEYS: readonly (readonly [string, KeyRows])[] = [
   [
     "In the whole panel",
     [
       ["/", "search"],
-      ["j  k", "next, previous finding of those that are listed"],
-      ["←  →", "one launch back, on (through the backward pass too); what is folded in the lanes is one step"],
+      ["j  k", "next, previous finding in the list"],
+      ["←  →", "previous, next launch, also in the backward pass; a fold in the lanes is one step"],
       ["p", "play, pause"],
-      ["w  Shift+W", "who wrote this? and back to who read it"],
-      ["[  ]", "back, forward through what was selected"],
+      ["w  Shift+W", "go to the launch that wrote this value; go back to the one that read it"],
+      ["[  ]", "back, forward through the selections"],
       ...SHORTCUTS,
       ["f", "show everything"],
       ["+  −", "zoom in, out"],
-      ["Esc", "clear the selection, close this"],
+      ["Esc", "clear the selection, or close this help"],
       ["?", "this help"],
     ],
   ],
@@ -31,7 +31,7 @@ const KEYS: readonly (readonly [string, KeyRows])[] = [
     "In the source",
     [
       ["↑  ↓", "from line to line"],
-      ["Enter", "show or hide the adjoint that was generated for the line"],
+      ["Enter", "show or hide the adjoint generated for the line"],
     ],
   ],
   [
@@ -52,14 +52,14 @@ const KEYS: readonly (readonly [string, KeyRows])[] = [
   [
     "With the pointer",
     [
-      ["click", "choose a launch, a read or write, a version; fold or unfold a band"],
+      ["click", "select a launch, a read or write, a version; fold or unfold a band"],
       ["drag", "pan"],
-      ["Ctrl + wheel", "zoom about the pointer"],
+      ["Ctrl + wheel", "zoom at the pointer"],
     ],
   ],
 ];
 
-/** A dialog: the focus stays in it until it is closed, and then is where it was. */
+/** Return the help dialog. The focus stays in it until it is closed, and then returns to where it was. */
 export function buildHelp(panel: Panel): HTMLElement {
   const row = ([key, text]: KeyRows[number]): HTMLElement =>
     h(
@@ -84,11 +84,11 @@ export function buildHelp(panel: Panel): HTMLElement {
     },
     h("div", { class: "td-help-head" }, h("h2", {}, "Keyboard and pointer"), close),
     h("table", {}, ...groups),
-    h("p", { class: "td-empty" }, "Keys work while the panel has the focus, and no field in it takes the text."),
+    h("p", { class: "td-empty" }, "Keys work while the focus is in the panel, but not in a text field."),
   );
   element.addEventListener("keydown", (event) => {
     if (event.key !== "Tab") return;
-    event.preventDefault(); // there is one thing to be on
+    event.preventDefault(); // the close button is the only thing to focus
     close.focus();
   });
   panel.lifetime.listen(panel.root, "focusin", (event) => {

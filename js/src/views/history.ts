@@ -1,4 +1,4 @@
-/** The history of selections, with back and forward, and the chain of "who wrote this?". */
+/** The history of selections, with back and forward, and the provenance of the selected value. */
 import type { Selection } from "../trace/store.js";
 import type { Version } from "../trace/types.js";
 import type { CodeLine, Panel, ViewState } from "./state.js";
@@ -22,7 +22,7 @@ export interface Step {
 }
 
 interface Provenance {
-  /** The launch whose values were asked about; null where it was a version by itself. */
+  /** The launch whose values are traced back; null if it was a version by itself. */
   readonly from: number | null;
   readonly steps: readonly Step[];
 }

@@ -1,4 +1,4 @@
-/** The right column: all that is known of the selected launch, or of one version of an array. */
+/** The right column: details of the selected launch, or of one version of an array. */
 
 import type { Launch } from "../trace/types.js";
 import { mainArg } from "./actions.js";
@@ -98,7 +98,7 @@ function hint(text: string): Tab {
 function launchTab(panel: Panel, values: ValuesShell): Tab {
   const { model, store, view } = panel;
   const launch = model.launch(store.get("selection").launch);
-  if (!launch) return hint("Choose a launch: click a finding, a mark in the lanes, or walk with ← and →.");
+  if (!launch) return hint("Select a launch: click a finding or a mark in the lanes, or press ← and →.");
   const kernel = model.kernel(launch);
   const scopes = model.scopesOf(launch).map((scope) => short(scope.name, 40));
   const shown = valuesOf(panel, launch);
@@ -164,7 +164,7 @@ function arrayTab(panel: Panel, values: ValuesShell): Tab {
   const { model, store } = panel;
   const { array: key, version: number } = store.get("selection");
   const array = model.array(model.arrayId(key));
-  if (!array) return hint("Choose a version of an array: click a bar in the lanes.");
+  if (!array) return hint("Select a version of an array: click a bar in the lanes.");
   const version = model.version(array.id, number) ?? model.latest(array.id);
   const about = model.findings.filter((finding) => finding.arrays.includes(array.label));
   const parts: Child[] = [arrayFacts(panel, array, version), provenanceView(panel), findingLinks(panel, about)];

@@ -1,6 +1,6 @@
 /** Keeps the keyboard focus in place when content is redrawn. */
 
-/** Runs `render`, which replaces what is in a box; the focus then is on what stands where it was, at least on the box. */
+/** Runs `render`, which replaces the content of a box, and focuses the element in the same place, or the box. */
 export function keepFocus(box: HTMLElement, render: () => void): void {
   const active = document.activeElement;
   const inside = active instanceof HTMLElement && active !== box && box.contains(active);

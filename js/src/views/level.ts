@@ -15,7 +15,7 @@ export function countOf(findings: readonly { readonly severity: Severity }[]): C
   return counts;
 }
 
-/** Only what was asked for, is covered and agrees is good; a warning among the findings is seen from afar. */
+/** Good only if everything that was requested is covered and agrees, and no finding is a warning or an error. */
 function levelOf(verdict: Verdict, findings: Counts = NO_FINDINGS, partial = false): Level {
   if (verdict === "WRONG" || findings.error > 0) return "error";
   if (findings.warning > 0) return "warning";

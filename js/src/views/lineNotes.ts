@@ -81,7 +81,7 @@ export function holds(code: Code, line: number): boolean {
 }
 
 /**
- * Where a launch has finite values in and others out, forward (by "w" and the argument) or in the adjoint (by "r"). The adjoint
+ * The accesses at which a launch turns finite values into non-finite ones, forward (by "w" and the argument) or in the adjoint (by "r"). The adjoint
  * of a version is the sum over all that read it: it is blamed on a launch only where no other reader can have done it.
  */
 function bornHere(model: TraceModel, launch: Launch): ReadonlyMap<string, Badge> {
@@ -111,7 +111,7 @@ function nonFinite(summary: Summary, what: string, prefix = ""): Badge {
   return {
     text: `✕ ${prefix}${kind}`,
     weight: "bad",
-    title: `${what}: what comes in is finite, what comes out is not`,
+    title: `${what}: finite values go in, non-finite ones come out`,
   };
 }
 

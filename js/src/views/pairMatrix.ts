@@ -72,7 +72,7 @@ export function buildPairMatrix(panel: Panel): HTMLElement {
     const active = body.contains(document.activeElement) ? document.activeElement : null;
     const at = active?.closest("[data-cell]")?.getAttribute("data-cell") ?? null;
     const scroll = [...body.querySelectorAll(".td-tablebox")].map((box) => [box.scrollLeft, box.scrollTop] as const);
-    replace(body, ...content(panel, looks, render, watch));
+    replace(body, ...content(panel, looks, render, heartbeat));
     for (const [i, box] of [...body.querySelectorAll(".td-tablebox")].entries()) {
       [box.scrollLeft, box.scrollTop] = scroll[i] ?? [0, 0];
     }
@@ -81,7 +81,7 @@ export function buildPairMatrix(panel: Panel): HTMLElement {
     for (const cell of body.querySelectorAll<HTMLElement>("[data-cell]"))
       if (cell.getAttribute("data-cell") === at) cell.focus({ preventScroll: true });
   };
-  const watch = new Heartbeat(panel, (silence) => {
+  const heartbeat = new Heartbeat(panel, (silence) => {
     looks.silence = silence;
     render();
   });
@@ -95,7 +95,7 @@ export function buildPairMatrix(panel: Panel): HTMLElement {
   return element;
 }
 
-function content(panel: Panel, looks: Looks, render: () => void, watch: Heartbeat): Child[] {
+function content(panel: Panel, looks: Looks, render: () => void, heartbeat: Heartbeat): Child[] {
   const { model, store } = panel;
   const checks = allChecks(model, store.get("checks"));
   const selected = model.launch(store.get("selection").launch);
@@ -115,7 +115,7 @@ function content(panel: Panel, looks: Looks, render: () => void, watch: Heartbea
   if (tape) parts.push(table(panel, looks, tape, "whole tape", 1));
   parts.push(controls(panel, [grid, tape], looks.run));
   if (looks.silence) {
-    const stop = button("stop waiting", () => watch.giveUp(), { class: "td-button td-stop" });
+    const stop = button("stop waiting", () => heartbeat.giveUp(), { class: "td-button td-stop" });
     parts.push(h("p", { class: "td-silence", role: "status" }, `! ${looks.silence.text} `, stop));
   }
   return parts;

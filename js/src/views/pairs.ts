@@ -51,7 +51,7 @@ export const WORST_FIRST = [
 ] as const satisfies readonly Verdict[];
 
 /**
- * The verdict on the tape and how far it reaches: the diagnosis's own, or, where nobody has diagnosed the tape yet, the worst
+ * The verdict on the tape and its coverage: those of the diagnosis or, before the tape has been diagnosed, the worst
  * of the whole-tape pairs that were run.
  */
 export function judgement(model: TraceModel, newer: readonly unknown[]): { verdict: Verdict; summary: string } {

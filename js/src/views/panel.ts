@@ -73,7 +73,7 @@ function failure(error: unknown): HTMLElement {
   return h(
     "div",
     { class: "td-failure", role: "alert" },
-    h("h2", {}, known ? "This trace can not be shown" : "The panel failed on this trace"),
+    h("h2", {}, known ? "This trace cannot be shown" : "The panel failed on this trace"),
     h("p", {}, text.slice(0, 1000)),
   );
 }

@@ -1,4 +1,4 @@
-/** Sentences about versions and launches; the same words in tooltips, the inspector and for screen readers. */
+/** Phrases about versions and launches, shared by tooltips, the inspector and screen readers. */
 import type { TraceModel } from "../trace/model.js";
 import type { Launch, Severity, Verdict, Version, VersionStatus } from "../trace/types.js";
 import { listed, number, place, short } from "./format.js";
@@ -35,7 +35,7 @@ export const VERDICT_MEANINGS: Readonly<Record<Verdict, string>> = {
 const SENTENCE_END = /(?<=[.!?]["”)]?)\s+(?=[A-Z0-9‖⟨"“(])/;
 const ABOUT_THE_EFFECT = /\b(gradients?|loss|harmless|objective)\b/i;
 
-/** The message of a finding in two: what is wrong, and what that does. Either is cut by itself where there is little room. */
+/** The message of a finding in two parts, cause and effect; each is cut by itself if there is little room. */
 export function messageParts(message: string): { readonly cause: string; readonly effect: string } {
   const sentences = message.split(SENTENCE_END);
   const told = sentences.findIndex((sentence, i) => i > 0 && ABOUT_THE_EFFECT.test(sentence));
@@ -54,7 +54,7 @@ export function fate(model: TraceModel, version: Version): string {
     case "lost":
       return `${needers} ${need} these values; ${by} overwrote them`;
     case "preserved":
-      return `${by} overwrote these values; ${needers} ${need} them and the tape ${version.recomputed ? "computes them again, to keep to its memory_budget" : "kept a copy"}`;
+      return `${by} overwrote these values; ${needers} ${need} them and the tape ${version.recomputed ? "recomputes them, to stay within its memory_budget" : "kept a copy"}`;
     case "harmless":
       return `${by} overwrote these values; no adjoint needs them: harmless`;
     case "live":
@@ -71,7 +71,7 @@ export function launchName(model: TraceModel, index: number): string {
 
 export function origin(model: TraceModel, version: Version): string {
   if (version.writtenBy !== null) return `written by ${launchName(model, version.writtenBy)}`;
-  return version.version === 0 ? "there before the tape began" : "written outside the tape";
+  return version.version === 0 ? "set before the tape began" : "written outside the tape";
 }
 
 /** The lines of a tooltip about a version. */

@@ -1,4 +1,4 @@
-/** "Who wrote this?" as a chain of links, and what findings say of what is selected. */
+/** The provenance of the selected value as a row of links, and links to the findings about the selection. */
 import type { Finding } from "../trace/types.js";
 import { goToStep, selectFinding } from "./actions.js";
 import { type Child, h, link } from "./dom.js";
@@ -7,11 +7,11 @@ import { historyOf, type Step } from "./history.js";
 import { SEVERITY_SIGNS } from "./phrases.js";
 import type { Panel } from "./state.js";
 
-/** Steps that are shown: a chain may go back through a whole tape. */
+/** The most steps that are shown: the provenance may go back through a whole tape. */
 const MOST_STEPS = 6;
 const MOST_FINDINGS = 5;
 
-/** The chain that led here; nothing where the selection is not on it. */
+/** The steps that led to the selection; nothing if the selection is not one of them. */
 export function provenanceView(panel: Panel): Child {
   const { provenance } = historyOf(panel);
   if (!provenance) return null;
@@ -26,9 +26,9 @@ export function provenanceView(panel: Panel): Child {
   });
   return h(
     "div",
-    { class: "td-provenance", role: "group", "aria-label": "Who wrote this?" },
+    { class: "td-provenance", role: "group", "aria-label": "Writers of this value" },
     h("ol", {}, ...items),
-    h("span", { class: "td-hint" }, "w goes on, Shift+W back"),
+    h("span", { class: "td-hint" }, "w continues, Shift+W goes back"),
   );
 }
 

@@ -151,7 +151,7 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
     input.setAttribute("aria-expanded", String(!list.hidden));
     const { results, total, capped } = matches;
     if (results.length === 0) {
-      replace(list, h("li", { class: "td-none" }, "nothing of that name"));
+      replace(list, h("li", { class: "td-none" }, "no match"));
       input.removeAttribute("aria-activedescendant");
       return;
     }

@@ -10,7 +10,7 @@ import type { CodeLine, Panel } from "./state.js";
 
 const MOST_LINES = 400;
 const MOST_GENERATED = 2000;
-/** Letters by which a line is in, at most: the column is narrow. */
+/** The most letters by which a line is indented: the column is narrow. */
 const MOST_INDENT = 24;
 /** Functions of a kernel that are shown below it. */
 const MOST_FUNCTIONS = 20;
@@ -100,7 +100,7 @@ function listingOf(panel: Panel, launch: Launch, kernel: Kernel, code: Code): Li
   rows.forEach((element, i) => {
     element.id = `${id}-${i}`;
     element.setAttribute("role", "option");
-    element.title = "shows the adjoint that was generated for this line";
+    element.title = "show the adjoint generated for this line";
     element.addEventListener("click", () => {
       const same = indexOf(view.get("line")) === i && view.get("adjoint");
       view.set({ line: at(i), adjoint: !same });
@@ -175,7 +175,7 @@ interface Marked {
   readonly severity: Severity;
 }
 
-/** A line, and under it what is said of it: so that it covers no code, however long the line is. */
+/** A line with its notes below it, so that they cover no code, however long the line is. */
 function row(
   code: Code,
   index: number,
@@ -227,7 +227,7 @@ function adjointView(panel: Panel, kernel: Kernel, line: number | null, text?: s
     line === null
       ? `generated adjoint of ${short(kernel.name, 60)}`
       : whole
-        ? `generated adjoint (the whole kernel; nothing in it names line ${line})`
+        ? `generated adjoint (the whole kernel; no part of it comes from line ${line})`
         : `generated adjoint of line ${line}`;
   const shown = lines.slice(0, MOST_GENERATED);
   const more = lines.length - shown.length;

@@ -9,7 +9,7 @@ import * as list from "./views.js";
 /** The views in the order of their tabs. */
 export const VIEWS: readonly ViewSpec[] = Object.values<ViewSpec>(list).sort((a, b) => a.rank - b.rank);
 
-/** Milliseconds after which a view that does not arrive is worth an explanation. */
+/** Milliseconds after which a view that does not arrive gets an explanation. */
 const LATE = 4_000;
 let panels = 0;
 
@@ -158,8 +158,8 @@ class ViewShell implements View {
     const { name, chunk } = this.spec;
     const say = (text: string): void => replace(element, h("p", { class: "td-hint", role: "status" }, text));
     this.requested = true;
-    say(`Fetching ${name} …`);
-    const busy = `The kernel is busy, or it has gone. ${capital(name)} comes when it answers.`;
+    say(`Loading ${name} …`);
+    const busy = `The kernel is busy or gone. ${capital(name)} will appear when it answers.`;
     const late = setTimeout(() => say(busy), LATE);
     panel.lifetime.add(() => clearTimeout(late));
     withChunk(
@@ -173,7 +173,7 @@ class ViewShell implements View {
       (why) => {
         clearTimeout(late);
         this.requested = false; // requested again when it is opened again
-        say(`${capital(name)} is not here. ${why}`);
+        say(`${capital(name)} could not be loaded. ${why}`);
       },
     );
   }

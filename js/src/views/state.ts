@@ -79,7 +79,7 @@ export interface Panel {
   readonly model: TraceModel;
   /** Ends every subscription made through it when the panel goes, or shows another trace. */
   readonly lifetime: Lifetime;
-  /** Says something to a screen reader. */
+  /** Announces a text to screen readers. */
   announce(text: string): void;
 }
 

@@ -1,4 +1,4 @@
-/** Light or dark: what JupyterLab or VS Code say, else the browser; paper is light. Tells when it changes. */
+/** The light or dark theme: that of JupyterLab or VS Code, else of the browser; light on paper. Reports changes. */
 
 function isDark(): boolean {
   const wanted = document.body.dataset.tdTheme; // a setting of the JupyterLab extension

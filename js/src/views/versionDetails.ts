@@ -39,7 +39,7 @@ export function fateLine(panel: Panel, version: Version): HTMLElement {
 
 function writer(panel: Panel, version: Version): Child[] {
   if (version.writtenBy === null) return [origin(panel.model, version)];
-  const who = link("who wrote this?", () => goToWriter(panel, version), origin(panel.model, version));
+  const who = link("go to writer", () => goToWriter(panel, version), origin(panel.model, version));
   return [launchLink(panel, version.writtenBy), h("div", {}, who)];
 }
 

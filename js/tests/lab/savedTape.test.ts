@@ -46,7 +46,7 @@ describe("a row of the side bar", () => {
       { kind: "info", text: "i 2", title: "2 infos" },
     ]);
     expect(counts({ error: 0, warning: 0, info: 0 })).toEqual([
-      { kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" },
+      { kind: "none", text: "✓ no findings", title: "The tape was diagnosed, and nothing was found" },
     ]);
     expect(counts(null)).toEqual([]);
   });

@@ -122,10 +122,8 @@ describe("a session", () => {
     const { context, session } = start(kernel);
     session.watch();
     await settle();
-    kernel.answer = () => ({ type: "error", message: "Tape 9 is not alive any more. Live tapes: 3." });
-    await expect(session.ask({ type: "trace", tape: 9 })).rejects.toThrow(
-      "Tape 9 is not alive any more. Live tapes: 3.",
-    );
+    kernel.answer = () => ({ type: "error", message: "Tape 9 no longer exists. Live tapes: 3." });
+    await expect(session.ask({ type: "trace", tape: 9 })).rejects.toThrow("Tape 9 no longer exists. Live tapes: 3.");
     kernel.silent = true;
     const waiting = session.ask({ type: "trace", tape: 3 });
     context.statusChanged.emit("dead");

@@ -8,9 +8,9 @@ import type { Packed } from "../../src/trace/unpack.js";
 import compressed from "../fixtures/net.packed.json";
 import { type Context, DEATHS, Kernel, ROW, settle, start } from "./fake-kernel.js";
 
-const SEEN = "This is what was last seen; it can be read, and nothing more.";
-const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
-const AGAIN = "Record the tape again to go on.";
+const SEEN = "This is the last known state, read-only.";
+const RAN = "Checks were running; the results up to then are shown, read-only.";
+const AGAIN = "Record the tape again to continue.";
 const ID = { path: "net.ipynb", process: "p1", tape: 3, name: "net" };
 let net: { head: { tape: { launches: number } }; columns: Record<string, Uint8Array> };
 
@@ -100,9 +100,9 @@ describe("the notice of a tab", () => {
     await settle();
     expect(panel.notice.text).toBe(`The kernel of this tape died. ${RAN} ${AGAIN}`);
     expect(panel.store.get("running")).toBe(false);
-    expect(panel.store.get("status")).toBe("The checks were ended; what they had found by then is shown.");
+    expect(panel.store.get("status")).toBe("The checks were stopped; the results up to then are shown.");
     await expect(panel.store.ask({ type: "values", array: 0, version: 0, of: "value" })).rejects.toThrow(
-      "This needs the kernel that recorded the tape, which has gone.",
+      "This needs the kernel that recorded the tape, which is gone.",
     );
   });
 
@@ -138,7 +138,7 @@ describe("the notice of a tab", () => {
     other.process = "p2";
     tapes.open(other, false);
     await settle();
-    const text = `The kernel of net.ipynb was restarted since, and this tape is gone with it. Record it again. ${SEEN}`;
+    const text = `The kernel of net.ipynb was restarted, and this tape is gone. Record it again. ${SEEN}`;
     expect(panel.notice).toEqual({ text, action: null });
     const bare = await opened();
     bare.context.disposed.emit();
@@ -151,7 +151,7 @@ describe("the notice of a tab", () => {
     const [tapes, kernel] = [new Tapes(), live()];
     const panel = new TapePanel(tapes as unknown as ITapes, ID);
     panel.find();
-    const text = "This tape is in the kernel of net.ipynb. Open that to see it.";
+    const text = "This tape is in the kernel of net.ipynb. Open it to see the tape.";
     expect(panel.notice).toEqual({ text, action: "open" });
     tapes.open(kernel, false);
     await settle();
@@ -163,7 +163,7 @@ describe("the notice of a tab", () => {
     late.find();
     await settle();
     expect(late.notice).toEqual({
-      text: "The kernel of net.ipynb was restarted since, and this tape is gone with it. Record it again. Close this tab.",
+      text: "The kernel of net.ipynb was restarted, and this tape is gone. Record it again. Close this tab.",
       action: null,
     });
   });
@@ -184,9 +184,9 @@ describe("the notice of a tab", () => {
       action: "refresh",
     });
     await list({ ...row, launches: 1 });
-    expect(panel.notice.text).toBe("The tape was recorded anew: it has 1 launch now.");
+    expect(panel.notice.text).toBe("The tape was recorded again: it has 1 launch now.");
     await list(null);
-    expect(panel.notice).toEqual({ text: `The program has let go of this tape. ${SEEN}`, action: null });
+    expect(panel.notice).toEqual({ text: `The program no longer holds this tape. ${SEEN}`, action: null });
     expect(panel.store.get("canRun")).toBe(false);
   });
 

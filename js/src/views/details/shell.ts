@@ -24,7 +24,7 @@ const chunk = defineChunk<DetailsChunk>("details", () => import("./chunk.js"));
 /** The source of a launch's kernel; bare until the code that annotates it is here. */
 export function sourceOf(panel: Panel, launch: Launch, kernel: Kernel): HTMLElement {
   let shown: HTMLElement | null = null;
-  const note = h("p", { class: "td-empty td-why", role: "status" }, "Fetching what is known of each line …");
+  const note = h("p", { class: "td-empty td-why", role: "status" }, "Loading the notes on each line …");
   withChunk(
     panel,
     chunk,
@@ -33,7 +33,7 @@ export function sourceOf(panel: Panel, launch: Launch, kernel: Kernel): HTMLElem
       shown?.replaceWith(whole);
       shown = whole;
     },
-    (why) => replace(note, `Nothing is said of single lines. ${why}`),
+    (why) => replace(note, `There are no notes on single lines. ${why}`),
   );
   shown ??= h(
     "section",
@@ -45,9 +45,9 @@ export function sourceOf(panel: Panel, launch: Launch, kernel: Kernel): HTMLElem
   return shown;
 }
 
-/** Values as they were then; until their code is here, the figures that the trace has. */
+/** Values of the selected version; until the code is loaded, the summary in the trace. */
 export class ValuesShell implements ValuesView {
-  readonly element = h("section", { class: "td-values", role: "group", "aria-label": "Values then" });
+  readonly element = h("section", { class: "td-values", role: "group", "aria-label": "Values of the version" });
   private view: ValuesView | null = null;
   private coming = false;
   private wanted: Version | null = null;
@@ -58,13 +58,13 @@ export class ValuesShell implements ValuesView {
     this.wanted = this.panel.model.version(array, version);
     if (this.wanted !== null && this.view === null && !this.coming) this.ask();
     else if (this.view) this.view.show(array, version);
-    else if (this.coming) this.meanwhile("Fetching the values …");
+    else if (this.coming) this.meanwhile("Loading the values …");
   }
 
   private ask(): void {
     const { panel, element } = this;
     this.coming = true;
-    this.meanwhile("Fetching the values …");
+    this.meanwhile("Loading the values …");
     withChunk(
       panel,
       chunk,

@@ -29,13 +29,13 @@ export function bindControls(actions: ControlActions): Controls {
   const whole = button("Whole tape", actions.whole, { class: "td-g-choice" });
   const near = button("Neighbourhood", actions.near, {
     class: "td-g-choice",
-    title: "what feeds the chosen launch, and what it feeds",
+    title: "the selected launch with its sources and its readers",
   });
   const hops = HOPS.map((count) =>
     button(String(count), () => actions.hops(count), {
       class: "td-g-choice",
       name: `${count} ${count === 1 ? "launch" : "launches"} away`,
-      title: `shows what feeds the chosen launch, and what it feeds, through at most ${count} ${count === 1 ? "launch" : "launches"}`,
+      title: `shows the selected launch with its sources and its readers, through at most ${count} ${count === 1 ? "launch" : "launches"}`,
     }),
   );
   const centre = button("", actions.centre, { class: "td-link", hidden: true });
@@ -68,7 +68,7 @@ export function bindControls(actions: ControlActions): Controls {
       whole.disabled = !possible;
       whole.title = possible
         ? "all launches, repeated ones once"
-        : "too many launches to be read; fold repetitions or collapse scopes";
+        : "too many launches to read; fold repetitions or collapse scopes";
     },
   };
 }
@@ -111,7 +111,7 @@ function copyButton(dot: () => string): HTMLElement {
       if (written) written.then(done, () => show(text));
       else show(text);
     },
-    { class: "td-g-choice td-g-copy", title: "what is shown, as text for Graphviz" },
+    { class: "td-g-choice td-g-copy", title: "the drawing as DOT text for Graphviz" },
   );
   return h("div", { class: "td-g-copybox" }, said, copy, field);
 }

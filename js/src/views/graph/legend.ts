@@ -15,7 +15,7 @@ function edge(className: string): SVGElement[] {
 export function graphLegend(model: TraceModel): Sign[] {
   const signs: (Sign | false)[] = [
     {
-      text: "launch; a cell is an argument: r reads, r ● its adjoint needs it, w writes",
+      text: "launch, with a cell for each argument: r reads, r ● reads a value that its adjoint needs, w writes",
       draw: [
         svg("rect", { x: 2, y: 3, width: 32, height: 12, rx: 2, class: "td-g-shape" }),
         svg("rect", { x: 18, y: 3, width: 8, height: 12, class: "td-g-cell" }),
@@ -29,11 +29,11 @@ export function graphLegend(model: TraceModel): Sign[] {
     },
     model.trace.sequences.length > 0 && { text: "to the next round", draw: edge("td-g-loop") },
     model.countStatus("lost") > 0 && {
-      text: "overwrites what an adjoint still needs",
+      text: "overwrites a needed value",
       draw: edge("td-g-overwrite td-g-lost"),
     },
     model.countStatus("preserved") > 0 && {
-      text: "overwrites, but the tape kept a copy",
+      text: "overwrites a needed value that the tape preserved",
       draw: edge("td-g-overwrite td-g-kept"),
     },
     model.trace.backward.ran && {

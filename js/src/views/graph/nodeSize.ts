@@ -20,11 +20,11 @@ export const roughly: Measure = (text, bold = false) => {
 };
 
 export function canvasMeasure(font: string): Measure {
-  const pen = document.createElement("canvas").getContext("2d");
-  if (!pen) return roughly;
+  const ctx = document.createElement("canvas").getContext("2d");
+  if (!ctx) return roughly;
   return (text, bold = false) => {
-    pen.font = `${bold ? "600 " : ""}11px ${font}`;
-    return pen.measureText(text).width;
+    ctx.font = `${bold ? "600 " : ""}11px ${font}`;
+    return ctx.measureText(text).width;
   };
 }
 

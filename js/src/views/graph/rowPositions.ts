@@ -113,7 +113,7 @@ interface Block {
   count: number;
 }
 
-/** The order and the room between are kept; within that everybody is as near as can be to where they want to be. */
+/** Keeps the order and the gaps; within that, each is as near as possible to its preferred place. */
 function settle(row: Row, wish: (slot: Slot) => { at: number; weight: number }): void {
   const offsets: number[] = [];
   const blocks: Block[] = [];

@@ -18,7 +18,7 @@ export function versionFacts(model: TraceModel, array: number | null, version: n
   return at(model, model.versionIndex(array, version));
 }
 
-/** The version of an array that a launch found, or left behind. */
+/** The version of an array that a launch read, or wrote. */
 export function versionFactsAt(model: TraceModel, array: number, launch: number): VersionFacts | null {
   return at(model, model.versionIndexAt(array, launch));
 }

@@ -1,4 +1,4 @@
-/** The Jacobian view as one part; see `part.ts`. */
+/** The code of the Jacobian view, which is loaded when it is first opened. */
 import type { JacobianChunkFactory } from "./shell.js";
 import { sourceOf } from "./source.js";
 import { buildWideJacobian, jacobianTab } from "./view.js";

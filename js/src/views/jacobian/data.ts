@@ -85,7 +85,7 @@ export interface Jacobian {
   readonly cells: Cells | null;
 }
 
-/** Reads an answer; what makes no sense in it is an error with words, never a picture. */
+/** Reads an answer; throws an error with a message if anything in it is invalid. */
 export function readJacobian(pair: MaskEntry, { data, buffers }: Answer): Jacobian {
   const shape = twoWhole(data.shape) ?? [0, 0];
   return {

@@ -124,7 +124,7 @@ function fieldFigure(
   shape: readonly [number, number],
 ): { element: HTMLElement; paint(): void } {
   const title = fieldTitle(jacobian, line);
-  // of a gradient that was checked along a few directions the other maps would be hatched all over
+  // the other maps of a gradient that was checked along a few directions would be hatched all over
   const maps = MAPS.filter(
     (map) => map === "ad" || cells.known.some((known, i) => known !== NOTHING_KNOWN && !Number.isNaN(cells[map][i])),
   );

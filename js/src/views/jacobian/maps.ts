@@ -173,7 +173,7 @@ function bind(panel: Panel, source: JacobianSource, canvas: HTMLCanvasElement, g
       point(px, py);
     },
     leave: () => {
-      // the entry that was pointed at last stays named: to reach a button one has to leave the map
+      // the entry stays named after the pointer leaves the map, so that its buttons can be used
     },
     click: (px, py) => {
       last = { px, py };

@@ -43,48 +43,48 @@ function picture(cells: Cells, map: MapName, scale: Scale, colours: HeatColours)
 }
 
 export function paintMap(canvas: HTMLCanvasElement, map: MapName, scene: Scene): void {
-  const pen = canvas.getContext("2d");
+  const ctx = canvas.getContext("2d");
   const { ratio, window: seen, palette } = scene;
   const width = canvas.width / ratio;
   const height = canvas.height / ratio;
-  if (!pen || width <= 0 || height <= 0 || seen.width === 0 || seen.height === 0) return;
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.fillStyle = palette.bg;
-  pen.fillRect(0, 0, width, height);
-  pen.fillStyle = hatch(pen, palette["fg-2"], 3, ratio, 1, 0.14);
-  pen.fillRect(0, 0, width, height);
+  if (!ctx || width <= 0 || height <= 0 || seen.width === 0 || seen.height === 0) return;
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.fillStyle = palette.bg;
+  ctx.fillRect(0, 0, width, height);
+  ctx.fillStyle = hatch(ctx, palette["fg-2"], 3, ratio, 1, 0.14);
+  ctx.fillRect(0, 0, width, height);
   const dx = width / seen.width;
   const dy = height / seen.height;
-  pen.imageSmoothingEnabled = false;
+  ctx.imageSmoothingEnabled = false;
   for (const cells of scene.layers) {
     const x = (cells.columns[0] - seen.left) * dx;
     const y = (cells.rows[0] - seen.top) * dy;
     const wide = (cells.columns[1] - cells.columns[0]) * dx;
     const high = (cells.rows[1] - cells.rows[0]) * dy;
-    pen.save();
-    pen.beginPath();
-    pen.rect(x, y, wide, high);
-    pen.clip();
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(x, y, wide, high);
+    ctx.clip();
     if (cells !== scene.layers[0]) {
       // what is finer takes the place of what is coarse, also where it knows nothing
-      pen.fillStyle = palette.bg;
-      pen.fillRect(x, y, wide, high);
-      pen.fillStyle = hatch(pen, palette["fg-2"], 3, ratio, 1, 0.14);
-      pen.fillRect(x, y, wide, high);
+      ctx.fillStyle = palette.bg;
+      ctx.fillRect(x, y, wide, high);
+      ctx.fillStyle = hatch(ctx, palette["fg-2"], 3, ratio, 1, 0.14);
+      ctx.fillRect(x, y, wide, high);
     }
-    pen.drawImage(picture(cells, map, scene.scale, scene.colours), x, y, wide, high);
-    pen.restore();
+    ctx.drawImage(picture(cells, map, scene.scale, scene.colours), x, y, wide, high);
+    ctx.restore();
   }
-  paintLines(pen, scene, dx, dy, width, height);
-  if (scene.worst) paintMark(pen, scene, scene.worst, dx, dy, palette.red, 1.5, 2);
+  paintLines(ctx, scene, dx, dy, width, height);
+  if (scene.worst) paintMark(ctx, scene, scene.worst, dx, dy, palette.red, 1.5, 2);
   if (scene.cursor) {
-    paintMark(pen, scene, scene.cursor, dx, dy, palette.bg, 3);
-    paintMark(pen, scene, scene.cursor, dx, dy, palette.fg, 1.25);
+    paintMark(ctx, scene, scene.cursor, dx, dy, palette.bg, 3);
+    paintMark(ctx, scene, scene.cursor, dx, dy, palette.fg, 1.25);
   }
 }
 
 function paintLines(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   scene: Scene,
   dx: number,
   dy: number,
@@ -97,7 +97,7 @@ function paintLines(
     { side: scene.input, start: seen.left, count: seen.width, step: dx, length: height, across: false },
   ];
   for (const thick of [false, true]) {
-    pen.beginPath();
+    ctx.beginPath();
     for (const { side, start, count, step, length, across } of sides) {
       const each = side.suffixes.length;
       if (thick ? each * step < ELEMENT_ROOM : each === 1 || step < COMPONENT_ROOM) continue;
@@ -106,24 +106,24 @@ function paintLines(
         if (!thick && at % each === 0) continue;
         const place = Math.round((at - start) * step * scene.ratio) / scene.ratio;
         if (across) {
-          pen.moveTo(0, place);
-          pen.lineTo(length, place);
+          ctx.moveTo(0, place);
+          ctx.lineTo(length, place);
         } else {
-          pen.moveTo(place, 0);
-          pen.lineTo(place, length);
+          ctx.moveTo(place, 0);
+          ctx.lineTo(place, length);
         }
       }
     }
-    pen.strokeStyle = thick ? palette["fg-2"] : palette.border;
-    pen.globalAlpha = thick ? 0.55 : 0.9;
-    pen.lineWidth = thick ? 1 : 0.5;
-    pen.stroke();
-    pen.globalAlpha = 1;
+    ctx.strokeStyle = thick ? palette["fg-2"] : palette.border;
+    ctx.globalAlpha = thick ? 0.55 : 0.9;
+    ctx.lineWidth = thick ? 1 : 0.5;
+    ctx.stroke();
+    ctx.globalAlpha = 1;
   }
 }
 
 function paintMark(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   scene: Scene,
   { row, column }: { readonly row: number; readonly column: number },
   dx: number,
@@ -140,10 +140,10 @@ function paintMark(
   // within the canvas: of a frame around an entry at its edge all four sides are to be seen
   const left = Math.max(x, weight / 2);
   const top = Math.max(y, weight / 2);
-  const right = Math.min(x + wide, pen.canvas.width / scene.ratio - weight / 2);
-  const bottom = Math.min(y + high, pen.canvas.height / scene.ratio - weight / 2);
+  const right = Math.min(x + wide, ctx.canvas.width / scene.ratio - weight / 2);
+  const bottom = Math.min(y + high, ctx.canvas.height / scene.ratio - weight / 2);
   if (right <= left || bottom <= top) return;
-  pen.strokeStyle = colour;
-  pen.lineWidth = weight;
-  pen.strokeRect(left, top, right - left, bottom - top);
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = weight;
+  ctx.strokeRect(left, top, right - left, bottom - top);
 }

@@ -1,4 +1,4 @@
-/** The entry that is pointed at, in words: the same for the eye and for a screen reader. */
+/** The entry under the pointer, in words: the same text on the page and for screen readers. */
 import { COMPARED, cellAt, entryName, entryNumbers, type Jacobian, NOTHING_KNOWN, ZERO } from "./data.js";
 import type { JacobianSource } from "./source.js";
 

@@ -1,4 +1,4 @@
-/** The button that copies a script which shows the pair alone; where nothing can be copied, the text to copy by hand. */
+/** The button that copies a script which shows the pair alone; if the page may not copy, it shows the text. */
 import { button, h, replace } from "../dom.js";
 import { short } from "../format.js";
 import type { Panel } from "../state.js";

@@ -51,7 +51,7 @@ export class JacobianShell {
       this.asked = false; // opened again, it is asked for again
       return [text];
     }
-    return [h("p", { class: "td-hint", role: "status" }, "Fetching the Jacobian view …")];
+    return [h("p", { class: "td-hint", role: "status" }, "Loading the Jacobian view …")];
   }
 
   private begin(): void {

@@ -24,7 +24,7 @@ interface LookedAt {
   /** The entry that is pointed at. */
   cursor: { readonly row: number; readonly column: number } | null;
   loading: boolean;
-  /** Why there is nothing to be seen. */
+  /** Why there is nothing to show. */
   refusal: string;
 }
 

@@ -88,7 +88,7 @@ function badge(verdict: Jacobian["verdict"]): HTMLElement {
 function content(panel: Panel, host: Host, source: JacobianSource, maps: HTMLElement, fields: HTMLElement): Child[] {
   const { pair, check, jacobian, loading, refusal } = source.value;
   if (pair === null) {
-    return [h("p", { class: "td-hint" }, "Choose a pair: click a cell of the input–output mask below.")];
+    return [h("p", { class: "td-hint" }, "Select a pair: click a cell of the input–output mask below.")];
   }
   const [launch, input, output] = pair;
   const where =
@@ -119,7 +119,7 @@ function notRun(panel: Panel, host: Host, source: JacobianSource, never: boolean
     );
   else if (store.get("canRun"))
     parts.push(button("Run this pair", () => store.run([pair]), { class: "td-button td-primary td-jac-run" }));
-  else if (never) parts.push(h("p", { class: "td-empty" }, "To check it needs the kernel that recorded the tape."));
+  else if (never) parts.push(h("p", { class: "td-empty" }, "Checking it needs the kernel that recorded the tape."));
   return parts;
 }
 
@@ -184,7 +184,7 @@ function found(
   if (jacobian.notes.length > 0) {
     const items = jacobian.notes.slice(0, 20).map((note) => h("li", {}, short(note, 600)));
     parts.push(
-      h("details", { class: "td-jac-notes" }, h("summary", {}, "What the verdict rests on"), h("ul", {}, ...items)),
+      h("details", { class: "td-jac-notes" }, h("summary", {}, "Basis of the verdict"), h("ul", {}, ...items)),
     );
   }
   if (jacobian.script && panel.store.get("canRun")) parts.push(buildScript(panel, jacobian));

@@ -24,7 +24,7 @@ export interface Bands {
 
 /** Rows of scopes that are shown at a time; which ones follows from what is in view. */
 const SCOPE_ROWS = 3;
-/** Nobody nests so deep; a hostile trace would. Deeper ones are in the tooltip still. */
+/** No real program nests deeper; a hostile trace may. Deeper scopes are in the tooltip. */
 const DEEPEST = 64;
 const NARROW = 4;
 

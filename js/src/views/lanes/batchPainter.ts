@@ -31,13 +31,13 @@ export class MergedSpans {
   }
 
   /** On whole pixels: smoothed edges of hundreds of thin rectangles are what drawing without a GPU is slowest at. */
-  fill(pen: CanvasRenderingContext2D, style: string | CanvasPattern, top: number, height: number): void {
+  fill(ctx: CanvasRenderingContext2D, style: string | CanvasPattern, top: number, height: number): void {
     const { edges } = this;
     if (edges.length === 0) return;
-    pen.fillStyle = style;
+    ctx.fillStyle = style;
     for (let i = 0; i < edges.length; i += 2) {
       const from = Math.round(edges[i] as number);
-      pen.fillRect(from, top, Math.max(1, Math.round(edges[i + 1] as number) - from), height);
+      ctx.fillRect(from, top, Math.max(1, Math.round(edges[i + 1] as number) - from), height);
     }
   }
 }

@@ -85,29 +85,29 @@ function eachMark(
 }
 
 export function paintEvents(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   { geometry, palette }: Scene,
   marks: readonly EventMark[],
   middle: number,
 ): void {
-  pen.lineWidth = 1.25;
+  ctx.lineWidth = 1.25;
   eachMark(geometry, marks, (px, events) => {
     const [event] = events as [TapeEvent];
     const colour = event.of === "gradient" ? palette.adj : palette.fg;
-    pen.fillStyle = palette.bg;
-    pen.strokeStyle = colour;
-    pen.beginPath();
-    outline(pen, event.kind, px, middle + BELOW);
-    pen.fill();
-    pen.stroke();
+    ctx.fillStyle = palette.bg;
+    ctx.strokeStyle = colour;
+    ctx.beginPath();
+    outline(ctx, event.kind, px, middle + BELOW);
+    ctx.fill();
+    ctx.stroke();
     if (events.length === 1) return;
-    pen.fillStyle = colour; // filled: more than one
-    pen.fill();
+    ctx.fillStyle = colour; // filled: more than one
+    ctx.fill();
   });
 }
 
 /** Up: a read. Down: a write. A square: set to one value. Sideways: a reverse pass. */
-function outline(pen: CanvasRenderingContext2D, kind: EventKind, px: number, py: number): void {
+function outline(ctx: CanvasRenderingContext2D, kind: EventKind, px: number, py: number): void {
   const s = SIZE;
   const corners: Readonly<Record<EventKind, readonly (readonly [number, number])[]>> = {
     read: [
@@ -139,10 +139,10 @@ function outline(pen: CanvasRenderingContext2D, kind: EventKind, px: number, py:
     ],
   };
   for (const [i, [dx, dy]] of corners[kind].entries()) {
-    if (i === 0) pen.moveTo(px + dx, py + dy);
-    else pen.lineTo(px + dx, py + dy);
+    if (i === 0) ctx.moveTo(px + dx, py + dy);
+    else ctx.lineTo(px + dx, py + dy);
   }
-  pen.closePath();
+  ctx.closePath();
 }
 
 /** The events under the pointer, of a lane whose middle is at `middle`. */

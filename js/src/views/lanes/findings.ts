@@ -88,43 +88,43 @@ function signPlace(geometry: Geometry, launch: number | null): number {
   return columns.foldHiding(launch) === null ? middle : middle - 24;
 }
 
-export function paintFindings(pen: CanvasRenderingContext2D, scene: Scene): void {
+export function paintFindings(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { geometry, palette, tracks, findingMarks, finding: focused } = scene;
   const lanes = new Map(tracks.map((track, lane) => [track.array.id, lane]));
   const strength = (some: readonly Finding[]): number => (focused === null || some.includes(focused) ? 1 : 0.4);
   for (const mark of findingMarks) {
     const lane = mark.array === null ? undefined : lanes.get(mark.array);
     if (lane === undefined || mark.arc === null) continue;
-    pen.globalAlpha = strength([mark.finding]);
-    pen.strokeStyle = palette[TONES[mark.finding.severity]];
-    dashedArc(pen, geometry, lane, mark.arc);
+    ctx.globalAlpha = strength([mark.finding]);
+    ctx.strokeStyle = palette[TONES[mark.finding.severity]];
+    dashedArc(ctx, geometry, lane, mark.arc);
   }
-  pen.font = `700 9px ${palette.font}`;
-  pen.textAlign = "center";
-  pen.textBaseline = "middle";
+  ctx.font = `700 9px ${palette.font}`;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
   for (const { px, py, findings } of findingSigns(geometry, tracks, findingMarks)) {
     const [worst] = findings as [Finding];
-    pen.globalAlpha = strength(findings);
-    pen.beginPath();
-    pen.arc(px, py, RADIUS + 1.5, 0, 2 * Math.PI);
-    pen.fillStyle = palette.bg;
-    pen.fill();
-    pen.beginPath();
-    pen.arc(px, py, RADIUS, 0, 2 * Math.PI);
-    pen.fillStyle = palette[TONES[worst.severity]];
-    pen.fill();
-    pen.fillStyle = palette.bg;
-    pen.fillText(
+    ctx.globalAlpha = strength(findings);
+    ctx.beginPath();
+    ctx.arc(px, py, RADIUS + 1.5, 0, 2 * Math.PI);
+    ctx.fillStyle = palette.bg;
+    ctx.fill();
+    ctx.beginPath();
+    ctx.arc(px, py, RADIUS, 0, 2 * Math.PI);
+    ctx.fillStyle = palette[TONES[worst.severity]];
+    ctx.fill();
+    ctx.fillStyle = palette.bg;
+    ctx.fillText(
       findings.length > 1 ? String(Math.min(9, findings.length)) : SEVERITY_SIGNS[worst.severity],
       px,
       py + 0.5,
     );
   }
-  pen.globalAlpha = 1;
+  ctx.globalAlpha = 1;
 }
 
 function dashedArc(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   geometry: Geometry,
   lane: number,
   [reader, overwriter]: readonly [number, number],
@@ -135,18 +135,18 @@ function dashedArc(
   if (Math.max(from, to) < geometry.gutter || Math.min(from, to) > geometry.width || Math.abs(to - from) < 4) return;
   const foot = y(geometry, lane) - BAR / 2 - 3;
   const top = foot - Math.min(24, 8 + Math.abs(to - from) / 3);
-  pen.lineWidth = 1.5;
-  pen.setLineDash([4, 3]);
-  pen.beginPath();
-  pen.moveTo(from, foot);
-  pen.bezierCurveTo(from + 2, top, to - 2, top, to, foot - 1);
-  pen.stroke();
-  pen.setLineDash([]);
-  pen.beginPath();
-  pen.moveTo(to - 4, foot - 5);
-  pen.lineTo(to, foot);
-  pen.lineTo(to + 4, foot - 5);
-  pen.stroke();
+  ctx.lineWidth = 1.5;
+  ctx.setLineDash([4, 3]);
+  ctx.beginPath();
+  ctx.moveTo(from, foot);
+  ctx.bezierCurveTo(from + 2, top, to - 2, top, to, foot - 1);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.beginPath();
+  ctx.moveTo(to - 4, foot - 5);
+  ctx.lineTo(to, foot);
+  ctx.lineTo(to + 4, foot - 5);
+  ctx.stroke();
 }
 
 /** The findings whose sign is under the pointer. */

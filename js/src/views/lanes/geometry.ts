@@ -108,7 +108,7 @@ function seen({ width, gutter, columns, viewport }: Geometry, backward: boolean)
 /**
  * Calls `visit` for the cells that hold entries of ascending launches and can be seen, about one a pixel at most: what would
  * be painted over is skipped by bisection, so that a frame costs pixels, not launches. Backward passes mirror the launches.
- * With `beyond` the next entry on either side is visited too: a line goes on to what can not be seen.
+ * With `beyond` the next entry on either side is visited too: a line goes on to what cannot be seen.
  */
 export function eachVisible(
   geometry: Geometry,

@@ -14,7 +14,7 @@ const MEASURED = 40;
 
 /** As wide as the names need, and at most a quarter of the whole. */
 export function gutterWidth(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   font: string,
   tracks: readonly Track[],
   width: number,
@@ -27,10 +27,10 @@ export function gutterWidth(
     .slice(0, MEASURED);
   let widest = 0;
   for (const { text, second, indent } of names) {
-    pen.font = `600 12px ${font}`;
-    widest = Math.max(widest, pen.measureText(text).width + indent);
-    pen.font = `11px ${font}`;
-    widest = Math.max(widest, pen.measureText(short(second, 20)).width + indent);
+    ctx.font = `600 12px ${font}`;
+    widest = Math.max(widest, ctx.measureText(text).width + indent);
+    ctx.font = `11px ${font}`;
+    widest = Math.max(widest, ctx.measureText(short(second, 20)).width + indent);
   }
   return Math.round(Math.max(least, Math.min(most, widest + AROUND)));
 }
@@ -39,13 +39,13 @@ const fitted = new Map<string, string>();
 const MOST_FITTED = 4000;
 
 /** Text cut to a width in pixels. Measuring is slow, and a frame shows the same names as the one before. */
-export function fitText(pen: CanvasRenderingContext2D, text: string, width: number, middle = false): string {
+export function fitText(ctx: CanvasRenderingContext2D, text: string, width: number, middle = false): string {
   const whole = short(text, 80);
-  const key = `${Math.floor(width)} ${middle} ${pen.font} ${whole}`;
+  const key = `${Math.floor(width)} ${middle} ${ctx.font} ${whole}`;
   const known = fitted.get(key);
   if (known !== undefined) return known;
   let cut = whole;
-  for (let keep = whole.length - 1; keep > 0 && pen.measureText(cut).width > width; keep--)
+  for (let keep = whole.length - 1; keep > 0 && ctx.measureText(cut).width > width; keep--)
     cut = cutTo(whole, keep, middle);
   if (fitted.size >= MOST_FITTED) fitted.clear();
   fitted.set(key, cut);

@@ -25,7 +25,7 @@ export function headHeight(bands: Bands): number {
   return AXIS_HEIGHT + ROW_HEIGHT * rowCount(bands) + HEADROOM;
 }
 
-export function paintBands(pen: CanvasRenderingContext2D, scene: Scene, rows: readonly BandRow[]): void {
+export function paintBands(ctx: CanvasRenderingContext2D, scene: Scene, rows: readonly BandRow[]): void {
   const { geometry, palette } = scene;
   const bottom = geometry.height - AXIS_HEIGHT;
   const row = rows[0];
@@ -38,76 +38,76 @@ export function paintBands(pen: CanvasRenderingContext2D, scene: Scene, rows: re
       lines.add(Math.round(from), Math.round(from) + 1);
       lines.add(Math.round(to), Math.round(to) + 1);
     });
-    runs.fill(pen, palette["bg-2"], AXIS_HEIGHT, bottom);
-    lines.fill(pen, palette.border, AXIS_HEIGHT, bottom);
+    runs.fill(ctx, palette["bg-2"], AXIS_HEIGHT, bottom);
+    lines.fill(ctx, palette.border, AXIS_HEIGHT, bottom);
   }
-  paintFoldColumns(pen, scene);
-  paintSelectedColumns(pen, scene);
+  paintFoldColumns(ctx, scene);
+  paintSelectedColumns(ctx, scene);
 }
 
 /** What is folded is set apart by dotted edges and a veil of dots: it is more than one launch. */
-function paintFoldColumns(pen: CanvasRenderingContext2D, { geometry, palette, folds }: Scene): void {
+function paintFoldColumns(ctx: CanvasRenderingContext2D, { geometry, palette, folds }: Scene): void {
   const { columns, viewport } = geometry;
   const width = columns.foldWidth * viewport.scale;
   if (width < 4) return;
-  pen.strokeStyle = palette["fg-2"];
-  pen.lineWidth = 1;
-  pen.setLineDash([1, 4]);
-  pen.beginPath();
+  ctx.strokeStyle = palette["fg-2"];
+  ctx.lineWidth = 1;
+  ctx.setLineDash([1, 4]);
+  ctx.beginPath();
   for (const fold of folds) {
     const column = columns.of(fold.first);
     for (const left of columns.mirrored ? [column, columns.total - column - columns.foldWidth] : [column]) {
       for (const edge of [left, left + columns.foldWidth]) {
         const px = Math.round(x(geometry, edge)) + 0.5;
         if (px < geometry.gutter || px > geometry.width) continue;
-        pen.moveTo(px, AXIS_HEIGHT);
-        pen.lineTo(px, geometry.height);
+        ctx.moveTo(px, AXIS_HEIGHT);
+        ctx.lineTo(px, geometry.height);
       }
     }
   }
-  pen.stroke();
-  pen.setLineDash([]);
+  ctx.stroke();
+  ctx.setLineDash([]);
 }
 
-function paintSelectedColumns(pen: CanvasRenderingContext2D, scene: Scene): void {
+function paintSelectedColumns(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { geometry, palette } = scene;
   const { columns } = geometry;
   const band = (column: number, colour: string): void => {
     const width = Math.max(2, Math.min(geometry.viewport.scale, 40));
-    pen.fillStyle = colour;
-    pen.fillRect(x(geometry, column) - width / 2, AXIS_HEIGHT - 20, width, geometry.height);
+    ctx.fillStyle = colour;
+    ctx.fillRect(x(geometry, column) - width / 2, AXIS_HEIGHT - 20, width, geometry.height);
   };
-  pen.fillStyle = palette[scene.focusTone];
+  ctx.fillStyle = palette[scene.focusTone];
   for (const launch of scene.focusLaunches) {
     const width = Math.max(2, Math.min(geometry.viewport.scale - 6, 20));
-    pen.fillRect(x(geometry, columns.forward(launch)) - width / 2, AXIS_HEIGHT - 4, width, 2);
+    ctx.fillRect(x(geometry, columns.forward(launch)) - width / 2, AXIS_HEIGHT - 4, width, 2);
   }
   if (scene.launch === null) return;
-  pen.globalAlpha = scene.backward ? 0.45 : 1;
+  ctx.globalAlpha = scene.backward ? 0.45 : 1;
   band(columns.forward(scene.launch), palette.select);
-  pen.globalAlpha = scene.backward ? 1 : 0.45;
+  ctx.globalAlpha = scene.backward ? 1 : 0.45;
   if (columns.mirrored) band(columns.backward(scene.launch), palette.select);
-  pen.globalAlpha = 1;
+  ctx.globalAlpha = 1;
 }
 
 export function paintHead(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   scene: Scene,
   model: TraceModel,
   rows: readonly BandRow[],
   view: Pick<ViewState, "fold" | "unfolded" | "collapsed">,
 ): void {
-  pen.textBaseline = "middle";
-  paintTitles(pen, scene);
-  paintNumbers(pen, scene, false);
-  if (scene.geometry.columns.mirrored) paintNumbers(pen, scene, true);
+  ctx.textBaseline = "middle";
+  paintTitles(ctx, scene);
+  paintNumbers(ctx, scene, false);
+  if (scene.geometry.columns.mirrored) paintNumbers(ctx, scene, true);
   const events = scene.events.get(null);
-  if (events) paintEvents(pen, scene, events, tapeEventsAt(scene.geometry));
+  if (events) paintEvents(ctx, scene, events, tapeEventsAt(scene.geometry));
   rows.forEach((row, at) => {
     const middle = AXIS_HEIGHT + ROW_HEIGHT * (at + 0.5);
     eachBand(scene.geometry, row, (band, from, to) => {
-      if (band.kind === "sequence") paintSequence(pen, scene, band.sequence, from, to, middle, view);
-      else paintScope(pen, scene, model, band.scope, from, to, middle, at === 0, view.collapsed);
+      if (band.kind === "sequence") paintSequence(ctx, scene, band.sequence, from, to, middle, view);
+      else paintScope(ctx, scene, model, band.scope, from, to, middle, at === 0, view.collapsed);
     });
   });
 }
@@ -119,7 +119,7 @@ export function tapeEventsAt({ head }: Geometry): number {
 
 /** The first row names what is around its scopes, too: their own rows may have gone to make room. */
 function paintScope(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   scene: Scene,
   model: TraceModel,
   scope: Scope,
@@ -131,9 +131,9 @@ function paintScope(
 ): void {
   if (to - from < 16) return;
   const { geometry, palette } = scene;
-  pen.fillStyle = palette["fg-2"];
-  pen.font = `11px ${palette.font}`;
-  pen.textAlign = "left";
+  ctx.fillStyle = palette["fg-2"];
+  ctx.font = `11px ${palette.font}`;
+  ctx.textAlign = "left";
   const left = Math.max(from, geometry.gutter - 4);
   const room = Math.min(to, geometry.width) - left - 8;
   const sign = collapsed.has(scope.id) ? "▸" : "▾";
@@ -144,21 +144,21 @@ function paintScope(
     id = parent?.parent ?? null;
   }
   const full = `${sign} ${names.join(" › ")}`;
-  const text = pen.measureText(full).width <= room ? full : fitText(pen, `${sign} ${names.at(-1)}`, room);
+  const text = ctx.measureText(full).width <= room ? full : fitText(ctx, `${sign} ${names.at(-1)}`, room);
   // a few letters of a name say nothing; the tooltip has all of it
   const tooShort = to - from < 40 || (text.endsWith("…") && text.length < LEAST_OF_NAME);
-  pen.fillText(tooShort ? sign : text, left + 5, middle);
+  ctx.fillText(tooShort ? sign : text, left + 5, middle);
 }
 
-function paintTitles(pen: CanvasRenderingContext2D, { geometry, palette }: Scene): void {
+function paintTitles(ctx: CanvasRenderingContext2D, { geometry, palette }: Scene): void {
   const { columns } = geometry;
-  pen.font = `11px ${palette.font}`;
-  pen.fillStyle = palette["fg-2"];
-  pen.textAlign = "center";
+  ctx.font = `11px ${palette.font}`;
+  ctx.fillStyle = palette["fg-2"];
+  ctx.textAlign = "center";
   const title = (text: string, from: number, to: number): void => {
     const left = Math.max(from, geometry.gutter);
     const right = Math.min(to, geometry.width);
-    if (right - left > 60) pen.fillText(text, (left + right) / 2, 11);
+    if (right - left > 60) ctx.fillText(text, (left + right) / 2, 11);
   };
   const end = x(geometry, columns.count);
   title(columns.mirrored ? "forward" : "forward · backward has not run", x(geometry, 0), end);
@@ -166,14 +166,14 @@ function paintTitles(pen: CanvasRenderingContext2D, { geometry, palette }: Scene
   title("backward", x(geometry, columns.count + 1), x(geometry, columns.total));
   const middle = Math.round(x(geometry, columns.count + 0.5)) + 0.5;
   if (middle < geometry.gutter || middle > geometry.width) return;
-  pen.strokeStyle = palette["fg-2"];
-  pen.lineWidth = 1;
-  pen.setLineDash([3, 3]);
-  pen.beginPath();
-  pen.moveTo(middle, 20);
-  pen.lineTo(middle, geometry.height);
-  pen.stroke();
-  pen.setLineDash([]);
+  ctx.strokeStyle = palette["fg-2"];
+  ctx.lineWidth = 1;
+  ctx.setLineDash([3, 3]);
+  ctx.beginPath();
+  ctx.moveTo(middle, 20);
+  ctx.lineTo(middle, geometry.height);
+  ctx.stroke();
+  ctx.setLineDash([]);
 }
 
 /** A round number of columns between two labels. */
@@ -182,7 +182,7 @@ export function labelStride(scale: number, widest: number): number {
   for (let unit = 1; ; unit *= 10) for (const step of [1, 2, 5]) if (step * unit >= least) return step * unit;
 }
 
-function paintNumbers(pen: CanvasRenderingContext2D, scene: Scene, backward: boolean): void {
+function paintNumbers(ctx: CanvasRenderingContext2D, scene: Scene, backward: boolean): void {
   const { geometry, palette } = scene;
   const { columns, viewport } = geometry;
   const stride = labelStride(viewport.scale, String(columns.launches).length);
@@ -190,12 +190,12 @@ function paintNumbers(pen: CanvasRenderingContext2D, scene: Scene, backward: boo
   const b = u(geometry, geometry.width + 10);
   const low = Math.max(0, Math.floor(backward ? columns.total - b : a));
   const high = Math.min(columns.count - 1, Math.ceil(backward ? columns.total - a : b));
-  pen.textAlign = "center";
+  ctx.textAlign = "center";
   const draw = (column: number, text: string, colour: string, weight: string): void => {
-    pen.fillStyle = colour;
-    pen.font = `${weight}11px ${palette.font}`;
+    ctx.fillStyle = colour;
+    ctx.font = `${weight}11px ${palette.font}`;
     const centre = backward ? columns.total - column - 0.5 : column + 0.5;
-    pen.fillText(text, x(geometry, centre), 29);
+    ctx.fillText(text, x(geometry, centre), 29);
   };
   const selected = scene.launch === null ? -1 : columns.of(scene.launch);
   const taken = selected < 0 ? [] : [selected];
@@ -216,7 +216,7 @@ function paintNumbers(pen: CanvasRenderingContext2D, scene: Scene, backward: boo
 }
 
 function paintSequence(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   scene: Scene,
   sequence: Sequence,
   from: number,
@@ -226,26 +226,26 @@ function paintSequence(
 ): void {
   if (to - from < 10) return;
   const { geometry, palette } = scene;
-  pen.font = `11px ${palette.font}`;
+  ctx.font = `11px ${palette.font}`;
   const left = Math.max(from + 2, geometry.gutter);
   const right = Math.min(to - 2, geometry.width - 4);
-  pen.strokeStyle = palette.border;
-  pen.lineWidth = 1.5;
-  pen.beginPath();
-  pen.moveTo(left, middle + 6);
-  pen.lineTo(left, middle);
-  pen.lineTo(right, middle);
-  pen.lineTo(right, middle + 6);
-  pen.stroke();
+  ctx.strokeStyle = palette.border;
+  ctx.lineWidth = 1.5;
+  ctx.beginPath();
+  ctx.moveTo(left, middle + 6);
+  ctx.lineTo(left, middle);
+  ctx.lineTo(right, middle);
+  ctx.lineTo(right, middle + 6);
+  ctx.stroke();
   if (right - left < 34) return;
   const texts = sequenceTexts(sequence, isFolded(sequence, view));
-  const text = texts.find((one) => pen.measureText(one).width <= right - left - 16) ?? (texts.at(-1) as string);
-  const width = pen.measureText(text).width + 10;
-  pen.fillStyle = palette.bg;
-  pen.fillRect((left + right - width) / 2, middle - 8, width, 16);
-  pen.fillStyle = palette["fg-2"];
-  pen.textAlign = "center";
-  pen.fillText(text, (left + right) / 2, middle);
+  const text = texts.find((one) => ctx.measureText(one).width <= right - left - 16) ?? (texts.at(-1) as string);
+  const width = ctx.measureText(text).width + 10;
+  ctx.fillStyle = palette.bg;
+  ctx.fillRect((left + right - width) / 2, middle - 8, width, 16);
+  ctx.fillStyle = palette["fg-2"];
+  ctx.textAlign = "center";
+  ctx.fillText(text, (left + right) / 2, middle);
 }
 
 /** In as many words as there is room for: each is shorter than the one before. */

@@ -1,4 +1,4 @@
-/** The legend of the lanes, and how often this tape has each sign. */
+/** The legend of the lanes, with the number of each sign on this tape. */
 import { LOST, PRESERVED } from "../../trace/columns.js";
 import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";
@@ -23,13 +23,13 @@ export function lanesLegend(model: TraceModel): Sign[] {
     events.filter((event) => event.kind === kind && (kind !== "backward" || event.of === "tape")).length;
   return [
     {
-      text: "one version of the values, from a write to the next",
+      text: "one version of the values, from one write to the next",
       count: null,
       draw: [rect({ x: 2, y: 5, width: 32, height: 8, rx: 4 }, "td-f-bar")],
     },
     { text: "write", count: null, draw: [circle({ cx: 18, cy: 9, r: 4 }, "td-f-accent")] },
     {
-      text: "read; tall: an adjoint needs it",
+      text: "read (tall: an adjoint needs the value)",
       count: null,
       draw: [
         rect({ x: 12, y: 5, width: 2, height: 8 }, "td-f-muted"),
@@ -42,7 +42,7 @@ export function lanesLegend(model: TraceModel): Sign[] {
       draw: [path("M4 15 C6 2 28 2 31 11", "td-s-red"), path("M27 9 h8 l-4 6 z", "td-f-red")],
     },
     {
-      text: "overwritten, but the tape kept a copy",
+      text: "needed value overwritten, but preserved by the tape",
       count: fates.kept,
       draw: [
         path("M4 15 V7 H32 V15", "td-s-keep"),
@@ -50,7 +50,7 @@ export function lanesLegend(model: TraceModel): Sign[] {
       ],
     },
     {
-      text: "a finding, where it is first seen; a number: several",
+      text: "finding, where it is first seen; a number stands for several",
       count: model.findings.length,
       draw: [circle({ cx: 18, cy: 9, r: 6 }, "td-f-red"), word("✕", "td-f-bg")],
     },

@@ -151,37 +151,37 @@ function nothing(): Range {
 }
 
 export function paintStrip(canvas: HTMLCanvasElement, scene: Scene, series: StripSeries, ratio: number): void {
-  const pen = canvas.getContext("2d");
-  if (!pen) return;
+  const ctx = canvas.getContext("2d");
+  if (!ctx) return;
   const { geometry, palette } = scene;
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.fillStyle = palette.bg;
-  pen.fillRect(0, 0, geometry.width, STRIP_HEIGHT);
-  pen.fillStyle = palette.border;
-  pen.fillRect(geometry.gutter, BOTTOM + 2, geometry.width, 1);
-  pen.save();
-  pen.beginPath();
-  pen.rect(geometry.gutter - 8, 0, geometry.width, STRIP_HEIGHT);
-  pen.clip();
-  paintCursor(pen, scene);
-  paintLine(pen, scene, series, series.values, false, palette.accent);
-  if (geometry.columns.mirrored) paintLine(pen, scene, series, series.adjoints, true, palette.adj);
-  pen.restore();
-  paintStripLabels(pen, scene, series);
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.fillStyle = palette.bg;
+  ctx.fillRect(0, 0, geometry.width, STRIP_HEIGHT);
+  ctx.fillStyle = palette.border;
+  ctx.fillRect(geometry.gutter, BOTTOM + 2, geometry.width, 1);
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(geometry.gutter - 8, 0, geometry.width, STRIP_HEIGHT);
+  ctx.clip();
+  paintCursor(ctx, scene);
+  paintLine(ctx, scene, series, series.values, false, palette.accent);
+  if (geometry.columns.mirrored) paintLine(ctx, scene, series, series.adjoints, true, palette.adj);
+  ctx.restore();
+  paintStripLabels(ctx, scene, series);
 }
 
-function paintCursor(pen: CanvasRenderingContext2D, { geometry, palette, launch, backward }: Scene): void {
+function paintCursor(ctx: CanvasRenderingContext2D, { geometry, palette, launch, backward }: Scene): void {
   if (launch === null) return;
   const { columns } = geometry;
   if (backward && !columns.mirrored) return;
-  pen.fillStyle = palette.select;
+  ctx.fillStyle = palette.select;
   const width = Math.max(2, Math.min(geometry.viewport.scale, 40));
   const middle = x(geometry, backward ? columns.backward(launch) : columns.forward(launch));
-  pen.fillRect(middle - width / 2, TOP - 6, width, BOTTOM - TOP + 8);
+  ctx.fillRect(middle - width / 2, TOP - 6, width, BOTTOM - TOP + 8);
 }
 
 function paintLine(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   { geometry, palette }: Scene,
   { low, high }: StripSeries,
   { launches, extremes }: Series,
@@ -212,32 +212,32 @@ function paintLine(
     if (geometry.viewport.scale >= 8) points.rect(px - 1.5, top - 1.5, 3, 3);
   };
   eachVisible(geometry, launches, backward, visit, true);
-  pen.strokeStyle = pen.fillStyle = colour;
-  pen.lineWidth = 1.5;
-  pen.lineJoin = "round";
-  pen.stroke(line);
-  pen.fill(points);
-  pen.fillStyle = palette.red;
-  pen.font = `700 10px ${palette.font}`;
-  pen.textAlign = "center";
-  pen.textBaseline = "alphabetic";
-  for (const px of bad) pen.fillText("✕", px, TOP - 2);
+  ctx.strokeStyle = ctx.fillStyle = colour;
+  ctx.lineWidth = 1.5;
+  ctx.lineJoin = "round";
+  ctx.stroke(line);
+  ctx.fill(points);
+  ctx.fillStyle = palette.red;
+  ctx.font = `700 10px ${palette.font}`;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "alphabetic";
+  for (const px of bad) ctx.fillText("✕", px, TOP - 2);
 }
 
-function paintStripLabels(pen: CanvasRenderingContext2D, { geometry, palette }: Scene, series: StripSeries): void {
-  pen.font = `11px ${palette.font}`;
-  pen.textBaseline = "middle";
-  pen.textAlign = "left";
-  pen.fillStyle = palette["fg-2"];
+function paintStripLabels(ctx: CanvasRenderingContext2D, { geometry, palette }: Scene, series: StripSeries): void {
+  ctx.font = `11px ${palette.font}`;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  ctx.fillStyle = palette["fg-2"];
   const { mirrored } = geometry.columns;
   const of = series.array === null ? "" : ` of ${short(series.name, 32)}`;
-  pen.fillText(`${mirrored ? "‖value‖ and ‖adjoint‖" : "‖value‖"}${of}, log`, 8, 10);
-  pen.textAlign = "right";
+  ctx.fillText(`${mirrored ? "‖value‖ and ‖adjoint‖" : "‖value‖"}${of}, log`, 8, 10);
+  ctx.textAlign = "right";
   const right = geometry.gutter - 14;
   if (series.high > series.low) {
-    pen.fillText(number(10 ** series.high, 2), right, TOP + 4);
-    pen.fillText(number(10 ** series.low, 2), right, BOTTOM - 2);
+    ctx.fillText(number(10 ** series.high, 2), right, TOP + 4);
+    ctx.fillText(number(10 ** series.low, 2), right, BOTTOM - 2);
   } else if (series.values.logs.length + series.adjoints.logs.length > 0) {
-    pen.fillText(number(10 ** series.high, 2), right, (TOP + BOTTOM) / 2);
-  } else pen.fillText("not recorded", right, (TOP + BOTTOM) / 2);
+    ctx.fillText(number(10 ** series.high, 2), right, (TOP + BOTTOM) / 2);
+  } else ctx.fillText("not recorded", right, (TOP + BOTTOM) / 2);
 }

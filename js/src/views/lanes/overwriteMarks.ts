@@ -17,20 +17,20 @@ interface Span {
   readonly hidden: boolean;
 }
 
-export function paintClobbers(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+export function paintClobbers(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { palette, geometry } = scene;
   const { lost, preserved } = track.life;
   const kept = wholeSpans(geometry, preserved);
   const torn = wholeSpans(geometry, lost);
   if (kept.length > 0) {
-    stripe(pen, palette.bar, scene.keptHatch, kept, middle);
-    for (const span of kept) if (span.to - span.from >= MIN_ARC) keptArc(pen, palette, span, middle);
+    stripe(ctx, palette.bar, scene.keptHatch, kept, middle);
+    for (const span of kept) if (span.to - span.from >= MIN_ARC) keptArc(ctx, palette, span, middle);
   }
   if (torn.length > 0) {
-    stripe(pen, palette["red-tint"], scene.lostHatch, torn, middle);
-    tickAt(pen, palette.red, torn, middle);
+    stripe(ctx, palette["red-tint"], scene.lostHatch, torn, middle);
+    tickAt(ctx, palette.red, torn, middle);
     const most = Math.min(26, (geometry.lane - BAR) / 2 + 4);
-    for (const span of torn) if (span.to - span.from >= MIN_ARC) lostArc(pen, palette, span, middle, most);
+    for (const span of torn) if (span.to - span.from >= MIN_ARC) lostArc(ctx, palette, span, middle, most);
   }
 }
 
@@ -51,7 +51,7 @@ function wholeSpans(geometry: Geometry, spans: Spans): Span[] {
 }
 
 function stripe(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   ground: string,
   pattern: CanvasPattern | string,
   list: readonly Span[],
@@ -59,26 +59,26 @@ function stripe(
 ): void {
   const runs = new MergedSpans();
   for (const { from, to } of list) runs.add(from, to);
-  runs.fill(pen, ground, middle - BAR / 2, BAR);
-  runs.fill(pen, pattern, middle - BAR / 2, BAR);
+  runs.fill(ctx, ground, middle - BAR / 2, BAR);
+  runs.fill(ctx, pattern, middle - BAR / 2, BAR);
 }
 
 /** Reads of lost values; a line along the top if there is no room for ticks. */
-function tickAt(pen: CanvasRenderingContext2D, colour: string, list: readonly Span[], middle: number): void {
+function tickAt(ctx: CanvasRenderingContext2D, colour: string, list: readonly Span[], middle: number): void {
   const places = new SpacedMarks();
   for (const { from } of list) places.add(from);
   const line = new MergedSpans();
-  pen.fillStyle = colour;
+  ctx.fillStyle = colour;
   places.each((px, room) => {
     if (room < CROWDED) line.add(px - CROWDED / 2, px + CROWDED / 2);
-    else pen.fillRect(Math.round(px) - 1, middle - 10, 2, 20);
+    else ctx.fillRect(Math.round(px) - 1, middle - 10, 2, 20);
   });
-  line.fill(pen, colour, middle - BAR / 2 - 2, 3);
+  line.fill(ctx, colour, middle - BAR / 2 - 2, 3);
 }
 
 /** At most `most` pixels high, so that it stays out of the lane above. */
 function lostArc(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   palette: Palette,
   { from, to }: Span,
   middle: number,
@@ -86,67 +86,67 @@ function lostArc(
 ): void {
   const foot = middle - BAR / 2 - 4;
   const top = foot - Math.min(most * 1.3, 8 + (to - from) / 3);
-  pen.strokeStyle = pen.fillStyle = palette.red;
-  pen.lineWidth = 1.75;
-  pen.beginPath();
-  pen.moveTo(from, foot);
-  pen.bezierCurveTo(from + 2, top, to - 2, top, to, foot - 2);
-  pen.stroke();
-  pen.beginPath();
-  pen.moveTo(to - 4.5, foot - 5);
-  pen.lineTo(to + 4.5, foot - 5);
-  pen.lineTo(to, foot + 1.5);
-  pen.fill();
+  ctx.strokeStyle = ctx.fillStyle = palette.red;
+  ctx.lineWidth = 1.75;
+  ctx.beginPath();
+  ctx.moveTo(from, foot);
+  ctx.bezierCurveTo(from + 2, top, to - 2, top, to, foot - 2);
+  ctx.stroke();
+  ctx.beginPath();
+  ctx.moveTo(to - 4.5, foot - 5);
+  ctx.lineTo(to + 4.5, foot - 5);
+  ctx.lineTo(to, foot + 1.5);
+  ctx.fill();
 }
 
 /** A flat dashed bracket with a shield: the tape preserved the values. */
-function keptArc(pen: CanvasRenderingContext2D, palette: Palette, { from, to, hidden }: Span, middle: number): void {
+function keptArc(ctx: CanvasRenderingContext2D, palette: Palette, { from, to, hidden }: Span, middle: number): void {
   const foot = middle - BAR / 2 - 3;
   const top = foot - 6;
-  pen.strokeStyle = pen.fillStyle = palette.keep;
-  pen.lineWidth = 1;
-  pen.setLineDash([3, 2]);
-  pen.beginPath();
-  pen.moveTo(from, foot);
-  pen.lineTo(from, top + 3);
-  pen.quadraticCurveTo(from, top, from + 3, top);
-  pen.lineTo(to - 3, top);
-  pen.quadraticCurveTo(to, top, to, top + 3);
-  pen.lineTo(to, foot);
-  pen.stroke();
-  pen.setLineDash([]);
+  ctx.strokeStyle = ctx.fillStyle = palette.keep;
+  ctx.lineWidth = 1;
+  ctx.setLineDash([3, 2]);
+  ctx.beginPath();
+  ctx.moveTo(from, foot);
+  ctx.lineTo(from, top + 3);
+  ctx.quadraticCurveTo(from, top, from + 3, top);
+  ctx.lineTo(to - 3, top);
+  ctx.quadraticCurveTo(to, top, to, top + 3);
+  ctx.lineTo(to, foot);
+  ctx.stroke();
+  ctx.setLineDash([]);
   const middleX = (from + to) / 2;
   if (to - from < 16) return;
   const word = to - from >= ROOM_FOR_WORD && !hidden;
-  shield(pen, palette, word ? middleX - 14 : middleX, top);
+  shield(ctx, palette, word ? middleX - 14 : middleX, top);
   if (!word) return;
-  pen.font = `10.5px ${palette.font}`;
-  pen.textAlign = "left";
-  pen.textBaseline = "middle";
-  const width = pen.measureText("kept").width;
-  pen.fillStyle = palette.bg;
-  pen.fillRect(middleX - 9, top - 6, width + 4, 12);
-  pen.fillStyle = palette.keep;
-  pen.fillText("kept", middleX - 7, top);
+  ctx.font = `10.5px ${palette.font}`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  const width = ctx.measureText("kept").width;
+  ctx.fillStyle = palette.bg;
+  ctx.fillRect(middleX - 9, top - 6, width + 4, 12);
+  ctx.fillStyle = palette.keep;
+  ctx.fillText("kept", middleX - 7, top);
 }
 
-function shield(pen: CanvasRenderingContext2D, palette: Palette, px: number, py: number): void {
-  pen.beginPath();
-  pen.moveTo(px - 4, py - 4);
-  pen.lineTo(px, py - 5.5);
-  pen.lineTo(px + 4, py - 4);
-  pen.lineTo(px + 4, py);
-  pen.quadraticCurveTo(px + 3, py + 4, px, py + 5.5);
-  pen.quadraticCurveTo(px - 3, py + 4, px - 4, py);
-  pen.closePath();
-  pen.fillStyle = palette.bg;
-  pen.fill();
-  pen.fillStyle = palette.keep;
-  pen.fill();
+function shield(ctx: CanvasRenderingContext2D, palette: Palette, px: number, py: number): void {
+  ctx.beginPath();
+  ctx.moveTo(px - 4, py - 4);
+  ctx.lineTo(px, py - 5.5);
+  ctx.lineTo(px + 4, py - 4);
+  ctx.lineTo(px + 4, py);
+  ctx.quadraticCurveTo(px + 3, py + 4, px, py + 5.5);
+  ctx.quadraticCurveTo(px - 3, py + 4, px - 4, py);
+  ctx.closePath();
+  ctx.fillStyle = palette.bg;
+  ctx.fill();
+  ctx.fillStyle = palette.keep;
+  ctx.fill();
 }
 
 /** A fold must not hide trouble: it says how many of each are in it. */
-export function paintFoldCounts(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+export function paintFoldCounts(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette, folds } = scene;
   const { columns, viewport } = geometry;
   if (viewport.scale * columns.foldWidth < 14) return;
@@ -158,15 +158,15 @@ export function paintFoldCounts(pen: CanvasRenderingContext2D, scene: Scene, tra
     const text = lost > 0 ? `✕ ${lost}` : kept > 0 ? `kept ${kept}` : "";
     // what was kept is no trouble: it is said where there is room
     if (text === "" || (lost === 0 && viewport.scale * columns.foldWidth < 60)) continue;
-    pen.font = `${lost > 0 ? "600 " : ""}10.5px ${palette.font}`;
-    pen.textAlign = "center";
-    pen.textBaseline = "top";
-    const half = pen.measureText(text).width / 2;
+    ctx.font = `${lost > 0 ? "600 " : ""}10.5px ${palette.font}`;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "top";
+    const half = ctx.measureText(text).width / 2;
     const centre = Math.max(px, geometry.gutter + half);
-    pen.fillStyle = palette.bg; // marks of what happened around the tape are at the same height
-    pen.fillRect(centre - half - 1, middle + BAR / 2 + 2, 2 * half + 2, 12);
-    pen.fillStyle = lost > 0 ? palette.red : palette.keep;
-    pen.fillText(text, centre, middle + BAR / 2 + 3);
+    ctx.fillStyle = palette.bg; // marks of what happened around the tape are at the same height
+    ctx.fillRect(centre - half - 1, middle + BAR / 2 + 2, 2 * half + 2, 12);
+    ctx.fillStyle = lost > 0 ? palette.red : palette.keep;
+    ctx.fillText(text, centre, middle + BAR / 2 + 3);
   }
 }
 
@@ -175,8 +175,8 @@ function countWithin(sorted: Int32Array, first: number, last: number): number {
 }
 
 /** Where the reverse pass reads what was overwritten: a cross in red; where it reads a kept copy: a calm diamond. */
-export function paintBackwardMarks(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
-  paintKeptReads(pen, scene, track, middle);
+export function paintBackwardMarks(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+  paintKeptReads(ctx, scene, track, middle);
   const { geometry, palette } = scene;
   const { lost } = track.life;
   if (lost.first.length === 0) return;
@@ -184,8 +184,8 @@ export function paintBackwardMarks(pen: CanvasRenderingContext2D, scene: Scene, 
   const places = new SpacedMarks();
   eachVisible(geometry, lost.first, true, (i, px) => {
     places.add(px);
-    if (geometry.viewport.scale >= 14 && pen.globalAlpha === 1)
-      free = misreadLabel(pen, scene, track, i, px, middle, free);
+    if (geometry.viewport.scale >= 14 && ctx.globalAlpha === 1)
+      free = misreadLabel(ctx, scene, track, i, px, middle, free);
   });
   const dots = new Path2D();
   const crosses = new Path2D();
@@ -199,15 +199,15 @@ export function paintBackwardMarks(pen: CanvasRenderingContext2D, scene: Scene, 
       if (size >= 3) cross(crosses, px, middle, size * 0.5);
     }
   });
-  runs.fill(pen, palette.red, middle - 2, 4);
-  pen.fillStyle = palette.red;
-  pen.fill(dots);
-  pen.strokeStyle = palette.bg;
-  pen.lineWidth = 1;
-  pen.stroke(crosses);
+  runs.fill(ctx, palette.red, middle - 2, 4);
+  ctx.fillStyle = palette.red;
+  ctx.fill(dots);
+  ctx.strokeStyle = palette.bg;
+  ctx.lineWidth = 1;
+  ctx.stroke(crosses);
 }
 
-function paintKeptReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+function paintKeptReads(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const places = new SpacedMarks();
   eachVisible(scene.geometry, track.life.preserved.first, true, (_, px) => places.add(px));
   if (places.empty) return;
@@ -225,9 +225,9 @@ function paintKeptReads(pen: CanvasRenderingContext2D, scene: Scene, track: Trac
     diamonds.lineTo(px - size, middle);
     diamonds.closePath();
   });
-  runs.fill(pen, scene.palette.keep, middle - 1, 3);
-  pen.fillStyle = scene.palette.keep;
-  pen.fill(diamonds);
+  runs.fill(ctx, scene.palette.keep, middle - 1, 3);
+  ctx.fillStyle = scene.palette.keep;
+  ctx.fill(diamonds);
 }
 
 function cross(path: Path2D, px: number, py: number, arm: number): void {
@@ -239,7 +239,7 @@ function cross(path: Path2D, px: number, py: number, arm: number): void {
 
 /** "reads v2, needs v1", as far as there is room; visited from the right, so `free` is where the last label began. */
 function misreadLabel(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   scene: Scene,
   track: Track,
   index: number,
@@ -249,13 +249,13 @@ function misreadLabel(
 ): number {
   const needed = track.number(track.life.lost.version[index] as number);
   const text = `reads v${track.number(track.count - 1)}, needs v${needed}`;
-  pen.font = `10.5px ${scene.palette.font}`;
-  const width = pen.measureText(text).width;
+  ctx.font = `10.5px ${scene.palette.font}`;
+  const width = ctx.measureText(text).width;
   const right = Math.min(px + width / 2, scene.geometry.width - 4);
   if (free !== Number.NEGATIVE_INFINITY && right > free - 8) return free;
-  pen.textAlign = "right";
-  pen.textBaseline = "alphabetic";
-  pen.fillStyle = scene.palette.red;
-  pen.fillText(text, right, middle - BAR / 2 - 5);
+  ctx.textAlign = "right";
+  ctx.textBaseline = "alphabetic";
+  ctx.fillStyle = scene.palette.red;
+  ctx.fillText(text, right, middle - BAR / 2 - 5);
   return right - width;
 }

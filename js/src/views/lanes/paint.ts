@@ -50,32 +50,32 @@ function visibleLanes(geometry: Geometry, lanes: number): [first: number, last: 
   return [first, Math.min(lanes - 1, last)];
 }
 
-export function paintTracks(pen: CanvasRenderingContext2D, scene: Scene): void {
+export function paintTracks(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { geometry, tracks } = scene;
   const [first, last] = visibleLanes(geometry, tracks.length);
   for (let lane = first; lane <= last; lane++) {
     const track = tracks[lane] as Track;
-    pen.globalAlpha = scene.focus && !scene.focus.has(track.array.label) ? DIMMED : 1;
+    ctx.globalAlpha = scene.focus && !scene.focus.has(track.array.label) ? DIMMED : 1;
     const middle = Math.round(y(geometry, lane));
-    paintBaseline(pen, scene, middle);
-    paintVersions(pen, scene, track, middle);
-    if (geometry.columns.mirrored) paintAdjoints(pen, scene, track, middle);
-    paintClobbers(pen, scene, track, middle);
-    paintReads(pen, scene, track, middle);
-    paintWrites(pen, scene, track, middle);
-    paintBad(pen, scene, track, middle);
-    if (geometry.columns.mirrored) paintBackwardMarks(pen, scene, track, middle);
+    paintBaseline(ctx, scene, middle);
+    paintVersions(ctx, scene, track, middle);
+    if (geometry.columns.mirrored) paintAdjoints(ctx, scene, track, middle);
+    paintClobbers(ctx, scene, track, middle);
+    paintReads(ctx, scene, track, middle);
+    paintWrites(ctx, scene, track, middle);
+    paintBad(ctx, scene, track, middle);
+    if (geometry.columns.mirrored) paintBackwardMarks(ctx, scene, track, middle);
     const events = scene.events.get(track.array.id);
-    if (events) paintEvents(pen, scene, events, middle);
-    paintFoldCounts(pen, scene, track, middle);
+    if (events) paintEvents(ctx, scene, events, middle);
+    paintFoldCounts(ctx, scene, track, middle);
   }
-  pen.globalAlpha = 1;
+  ctx.globalAlpha = 1;
 }
 
-function paintBaseline(pen: CanvasRenderingContext2D, { geometry, palette }: Scene, middle: number): void {
-  pen.fillStyle = palette.border;
+function paintBaseline(ctx: CanvasRenderingContext2D, { geometry, palette }: Scene, middle: number): void {
+  ctx.fillStyle = palette.border;
   const end = x(geometry, geometry.columns.total);
-  pen.fillRect(geometry.gutter, middle, Math.min(end, geometry.width) - geometry.gutter, 1);
+  ctx.fillRect(geometry.gutter, middle, Math.min(end, geometry.width) - geometry.gutter, 1);
 }
 
 /** Narrower bars have no room for round ends, and are drawn as runs. */
@@ -105,11 +105,11 @@ class Bars {
     path.roundRect(left, middle - BAR / 2, width, BAR, Math.min(BAR / 2, width / 2));
   }
 
-  paint(pen: CanvasRenderingContext2D, middle: number): void {
-    for (const [style, runs] of this.runs) runs.fill(pen, style, middle - BAR / 2, BAR);
+  paint(ctx: CanvasRenderingContext2D, middle: number): void {
+    for (const [style, runs] of this.runs) runs.fill(ctx, style, middle - BAR / 2, BAR);
     for (const [style, path] of this.paths) {
-      pen.fillStyle = style;
-      pen.fill(path);
+      ctx.fillStyle = style;
+      ctx.fill(path);
     }
   }
 }
@@ -122,7 +122,7 @@ function barColour(scene: Scene, track: Track, position: number): string {
   return level === null ? palette["bar-off"] : (palette.ramp[Math.min(RAMP_STEPS - 1, level)] ?? palette.bar);
 }
 
-function paintVersions(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+function paintVersions(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry } = scene;
   const { columns, viewport } = geometry;
   const { start } = track;
@@ -147,18 +147,18 @@ function paintVersions(pen: CanvasRenderingContext2D, scene: Scene, track: Track
     // of those that begin in one cell, the last may live on to the right of it
     i = dense ? Math.max(i + 1, gallop(start, columns.nextLaunch(column, step), i) - 1) : i + 1;
   }
-  bars.paint(pen, middle);
-  pen.strokeStyle = scene.palette.accent;
-  pen.lineWidth = 1.5;
+  bars.paint(ctx, middle);
+  ctx.strokeStyle = scene.palette.accent;
+  ctx.lineWidth = 1.5;
   for (const [from, to] of outline) {
-    pen.beginPath();
-    pen.roundRect(from - 2, middle - BAR / 2 - 2, Math.max(6, to - from), BAR + 4, BAR / 2 + 2);
-    pen.stroke();
+    ctx.beginPath();
+    ctx.roundRect(from - 2, middle - BAR / 2 - 2, Math.max(6, to - from), BAR + 4, BAR / 2 + 2);
+    ctx.stroke();
   }
 }
 
 /** The adjoint of a version lives from its last reader, where the reverse pass meets it first, to its writer. */
-function paintAdjoints(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+function paintAdjoints(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
   const { columns } = geometry;
   const { adjoints, adjointState } = track.life;
@@ -190,17 +190,17 @@ function paintAdjoints(pen: CanvasRenderingContext2D, scene: Scene, track: Track
     if (end - 1 > first) add(end - 1);
   };
   eachSpan(geometry, adjoints, true, both);
-  bars.paint(pen, middle);
-  for (const top of [middle - BAR / 2, middle + BAR / 2 - 1]) edges.fill(pen, palette.adj, top, 1);
-  pen.strokeStyle = palette.adj;
-  pen.lineWidth = 1;
-  pen.setLineDash([2, 2]);
-  pen.stroke(hollow);
-  pen.setLineDash([]);
-  pen.fillStyle = palette.adj;
-  pen.fill(dots);
-  notches.fill(pen, palette.red, middle - BAR / 2 - 4, 4);
-  for (const [px, sign] of signs) signText(pen, palette, px, middle, sign, sign === "0" ? palette.adj : palette.red);
+  bars.paint(ctx, middle);
+  for (const top of [middle - BAR / 2, middle + BAR / 2 - 1]) edges.fill(ctx, palette.adj, top, 1);
+  ctx.strokeStyle = palette.adj;
+  ctx.lineWidth = 1;
+  ctx.setLineDash([2, 2]);
+  ctx.stroke(hollow);
+  ctx.setLineDash([]);
+  ctx.fillStyle = palette.adj;
+  ctx.fill(dots);
+  notches.fill(ctx, palette.red, middle - BAR / 2 - 4, 4);
+  for (const [px, sign] of signs) signText(ctx, palette, px, middle, sign, sign === "0" ? palette.adj : palette.red);
 }
 
 function adjointColour({ scale, palette }: Scene, state: number, version: number): string {
@@ -212,25 +212,25 @@ function adjointColour({ scale, palette }: Scene, state: number, version: number
 
 /** A word on a patch of background, so that it can be read on a bar of any colour. */
 function signText(
-  pen: CanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D,
   palette: Palette,
   px: number,
   py: number,
   text: string,
   colour: string,
 ): void {
-  pen.font = `600 9px ${palette.font}`;
-  pen.textAlign = "center";
-  pen.textBaseline = "middle";
+  ctx.font = `600 9px ${palette.font}`;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
   const width = text.length * 6 + 3;
-  pen.fillStyle = palette.bg;
-  pen.fillRect(px - width / 2, py - 5, width, 10);
-  pen.fillStyle = colour;
-  pen.fillText(text, px, py + 0.5);
+  ctx.fillStyle = palette.bg;
+  ctx.fillRect(px - width / 2, py - 5, width, 10);
+  ctx.fillStyle = colour;
+  ctx.fillText(text, px, py + 0.5);
 }
 
 /** Values that are not finite: the word where there is room, else a notch above the bar. */
-function paintBad(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+function paintBad(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { bad } = track.life;
   if (bad.length === 0) return;
   const { geometry, palette } = scene;
@@ -242,14 +242,14 @@ function paintBad(pen: CanvasRenderingContext2D, scene: Scene, track: Track, mid
     // what stands behind the last launches would lie over the backward pass
     const aside = ROOM_FOR_NAN / 2 + 1;
     const at = px + 2 * aside > end + NAN_BEYOND ? px - aside : px + aside;
-    if (room >= ROOM_FOR_NAN + 2) signText(pen, palette, at, middle, "NaN", palette.red);
+    if (room >= ROOM_FOR_NAN + 2) signText(ctx, palette, at, middle, "NaN", palette.red);
     notches.add(px - 1, px + 2);
   });
-  notches.fill(pen, palette.red, middle - BAR / 2 - 4, 4);
+  notches.fill(ctx, palette.red, middle - BAR / 2 - 4, 4);
 }
 
 /** Ticks where there is room for them; where there is none, a stripe under the bar, so that what is red stays to be seen. */
-function paintReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+function paintReads(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
   const { reads, neededBefore } = track.life;
   const places = new SpacedMarks();
@@ -268,15 +268,15 @@ function paintReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, m
     const width = room >= 6 ? 2 : 1;
     ticks[kind].rect(Math.round(px) - width / 2, middle - tall, width, 2 * tall);
   });
-  stripes.plain.fill(pen, palette["fg-2"], middle + BAR / 2 + 1, 2);
-  stripes.needed.fill(pen, palette.fg, middle + BAR / 2 + 1, 2);
-  pen.fillStyle = palette["fg-2"];
-  pen.fill(ticks.plain);
-  pen.fillStyle = palette.fg;
-  pen.fill(ticks.needed);
+  stripes.plain.fill(ctx, palette["fg-2"], middle + BAR / 2 + 1, 2);
+  stripes.needed.fill(ctx, palette.fg, middle + BAR / 2 + 1, 2);
+  ctx.fillStyle = palette["fg-2"];
+  ctx.fill(ticks.plain);
+  ctx.fillStyle = palette.fg;
+  ctx.fill(ticks.needed);
 }
 
-function paintWrites(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+function paintWrites(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
   const places = new SpacedMarks();
   eachVisible(geometry, track.life.writes, false, (_, px) => places.add(px));
@@ -286,14 +286,14 @@ function paintWrites(pen: CanvasRenderingContext2D, scene: Scene, track: Track, 
     if (room < CROWDED) runs.add(px - CROWDED / 2, px + CROWDED / 2);
     else addDot(dots, px, middle, Math.min(5, Math.max(1.5, room / 2.4)));
   });
-  runs.fill(pen, palette.accent, middle - 1, 3);
+  runs.fill(ctx, palette.accent, middle - 1, 3);
   if (scene.scale) {
-    pen.strokeStyle = palette.bg; // bars of any colour are behind them
-    pen.lineWidth = 2;
-    pen.stroke(dots);
+    ctx.strokeStyle = palette.bg; // bars of any colour are behind them
+    ctx.lineWidth = 2;
+    ctx.stroke(dots);
   }
-  pen.fillStyle = palette.accent;
-  pen.fill(dots);
+  ctx.fillStyle = palette.accent;
+  ctx.fill(dots);
 }
 
 function addDot(path: Path2D, px: number, py: number, radius: number): void {
@@ -302,14 +302,14 @@ function addDot(path: Path2D, px: number, py: number, radius: number): void {
 }
 
 /** Names of the lanes, over a strip of background so that what scrolls by does not shine through. */
-export function paintLabels(pen: CanvasRenderingContext2D, scene: Scene): void {
+export function paintLabels(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { geometry, palette, tracks } = scene;
-  pen.fillStyle = palette.bg;
-  pen.fillRect(0, 0, geometry.gutter - BAR / 2, geometry.height);
+  ctx.fillStyle = palette.bg;
+  ctx.fillRect(0, 0, geometry.gutter - BAR / 2, geometry.height);
   const [first, last] = visibleLanes(geometry, tracks.length);
   const two = geometry.lane >= 34;
-  pen.textBaseline = "middle";
-  pen.textAlign = "left";
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
   for (let lane = first; lane <= last; lane++) {
     const { array, depth } = tracks[lane] as Track;
     const middle = Math.round(y(geometry, lane));
@@ -317,60 +317,60 @@ export function paintLabels(pen: CanvasRenderingContext2D, scene: Scene): void {
     const left = 8 + depth * INDENT;
     const chosen = scene.array === array.id;
     const dimmed = scene.focus !== null && !scene.focus.has(array.label);
-    pen.globalAlpha = dimmed ? 0.5 : 1;
-    paintGradMark(pen, palette, left + 5, middle, array.requiresGrad);
-    pen.globalAlpha = 1; // a name steps back by its colour, and can still be read
-    pen.fillStyle = dimmed ? palette["fg-2"] : palette.fg;
-    pen.font = `${chosen ? "600 " : ""}12px ${palette.font}`;
+    ctx.globalAlpha = dimmed ? 0.5 : 1;
+    paintGradMark(ctx, palette, left + 5, middle, array.requiresGrad);
+    ctx.globalAlpha = 1; // a name steps back by its colour, and can still be read
+    ctx.fillStyle = dimmed ? palette["fg-2"] : palette.fg;
+    ctx.font = `${chosen ? "600 " : ""}12px ${palette.font}`;
     const room = geometry.gutter - left - 28;
-    pen.fillText(fitText(pen, array.label, room, true), left + 17, two ? middle - 6 : middle);
+    ctx.fillText(fitText(ctx, array.label, room, true), left + 17, two ? middle - 6 : middle);
     if (two) {
-      pen.fillStyle = palette["fg-2"];
-      pen.font = `11px ${palette.font}`;
-      pen.fillText(fitText(pen, shape(array), room), left + 17, middle + 8);
+      ctx.fillStyle = palette["fg-2"];
+      ctx.font = `11px ${palette.font}`;
+      ctx.fillText(fitText(ctx, shape(array), room), left + 17, middle + 8);
     }
   }
 }
 
 /** Where the window is on the tape and among the lanes, as thin bars; nothing where all can be seen. */
-export function paintScrollMarks(pen: CanvasRenderingContext2D, { geometry, palette, tracks }: Scene): void {
+export function paintScrollMarks(ctx: CanvasRenderingContext2D, { geometry, palette, tracks }: Scene): void {
   const { columns, viewport, gutter, width, height, head, lane } = geometry;
-  pen.fillStyle = palette["fg-2"];
-  pen.globalAlpha = 0.5;
+  ctx.fillStyle = palette["fg-2"];
+  ctx.globalAlpha = 0.5;
   const across = plotWidth(geometry);
   const shown = across / viewport.scale / columns.total;
   if (shown < 0.999) {
     const size = Math.max(12, shown * across);
     const at = viewport.left / Math.max(1e-9, columns.total - across / viewport.scale);
-    pen.fillRect(gutter + at * (across - size), 0, size, 3);
+    ctx.fillRect(gutter + at * (across - size), 0, size, 3);
   }
   const room = height - head;
   const whole = tracks.length * lane;
   if (whole > room + 1) {
     const size = Math.max(12, (room / whole) * room);
-    pen.fillRect(width - 3, head + (viewport.top / (whole - room)) * (room - size), 3, size);
+    ctx.fillRect(width - 3, head + (viewport.top / (whole - room)) * (room - size), 3, size);
   }
-  pen.globalAlpha = 1;
+  ctx.globalAlpha = 1;
 }
 
 /** A ring with a point: carries a gradient. An empty, dashed one: does not. */
-function paintGradMark(pen: CanvasRenderingContext2D, palette: Palette, px: number, py: number, grad: boolean): void {
-  pen.strokeStyle = grad ? palette.green : palette["fg-2"];
-  pen.lineWidth = 1.75;
-  pen.setLineDash(grad ? [] : [2, 2]);
-  pen.beginPath();
-  pen.arc(px, py, 4, 0, 2 * Math.PI);
-  pen.stroke();
-  pen.setLineDash([]);
+function paintGradMark(ctx: CanvasRenderingContext2D, palette: Palette, px: number, py: number, grad: boolean): void {
+  ctx.strokeStyle = grad ? palette.green : palette["fg-2"];
+  ctx.lineWidth = 1.75;
+  ctx.setLineDash(grad ? [] : [2, 2]);
+  ctx.beginPath();
+  ctx.arc(px, py, 4, 0, 2 * Math.PI);
+  ctx.stroke();
+  ctx.setLineDash([]);
   if (!grad) return;
-  pen.fillStyle = palette.green;
-  pen.beginPath();
-  pen.arc(px, py, 1.5, 0, 2 * Math.PI);
-  pen.fill();
+  ctx.fillStyle = palette.green;
+  ctx.beginPath();
+  ctx.arc(px, py, 1.5, 0, 2 * Math.PI);
+  ctx.fill();
 }
 
-export function clipToPlot(pen: CanvasRenderingContext2D, geometry: Geometry, top: number): void {
-  pen.beginPath();
-  pen.rect(geometry.gutter - BAR / 2, top, plotWidth(geometry) + BAR, geometry.height - top);
-  pen.clip();
+export function clipToPlot(ctx: CanvasRenderingContext2D, geometry: Geometry, top: number): void {
+  ctx.beginPath();
+  ctx.rect(geometry.gutter - BAR / 2, top, plotWidth(geometry) + BAR, geometry.height - top);
+  ctx.clip();
 }

@@ -54,17 +54,17 @@ export function hatch(
   const size = gap * 2;
   const tile = document.createElement("canvas");
   tile.width = tile.height = Math.max(2, Math.round(size * ratio));
-  const pen = tile.getContext("2d");
-  if (!pen) return colour;
+  const ctx = tile.getContext("2d");
+  if (!ctx) return colour;
   const side = tile.width;
-  pen.strokeStyle = colour;
-  pen.lineWidth = side * weight;
-  pen.beginPath();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = side * weight;
+  ctx.beginPath();
   for (let k = -1; k <= 1; k++) {
-    pen.moveTo(k * side - side / 4, lean > 0 ? side * 1.25 : -side / 4);
-    pen.lineTo((k + 1) * side + side / 4, lean > 0 ? -side / 4 : side * 1.25);
+    ctx.moveTo(k * side - side / 4, lean > 0 ? side * 1.25 : -side / 4);
+    ctx.lineTo((k + 1) * side + side / 4, lean > 0 ? -side / 4 : side * 1.25);
   }
-  pen.stroke();
+  ctx.stroke();
   const pattern = context.createPattern(tile, "repeat");
   if (!pattern) return colour;
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));

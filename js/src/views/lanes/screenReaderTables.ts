@@ -92,7 +92,7 @@ function eventsNear(model: TraceModel, launch: number | null, array: number | nu
 
 function eventList(model: TraceModel, events: readonly TapeEvent[]): HTMLElement {
   const items = events.map((event) => h("li", {}, `${eventText(model, event)}; ${eventPlace(model, event)}`));
-  return h("ul", { "aria-label": "Around the tape" }, ...items);
+  return h("ul", { "aria-label": "Events around the tape" }, ...items);
 }
 
 function row(chosen: boolean, head: HTMLElement, ...cells: readonly string[]): HTMLElement {

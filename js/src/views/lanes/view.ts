@@ -259,8 +259,8 @@ export class LanesView implements View {
   private geometry(): Geometry {
     const { width, height } = this.size;
     const head = headHeight(this.bands);
-    const pen = this.gutter === 0 && width > 0 ? this.canvas.getContext("2d") : null;
-    if (pen) this.gutter = gutterWidth(pen, getComputedStyle(this.panel.root).fontFamily, this.tracks, width);
+    const ctx = this.gutter === 0 && width > 0 ? this.canvas.getContext("2d") : null;
+    if (ctx) this.gutter = gutterWidth(ctx, getComputedStyle(this.panel.root).fontFamily, this.tracks, width);
     const { gutter } = this;
     const lane = laneHeight(height - head, this.tracks.length);
     return { width, height, gutter, head, lane, columns: this.columns, viewport: this.viewport };
@@ -326,31 +326,31 @@ export class LanesView implements View {
   private paint(): void {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    const pen = this.canvas.getContext("2d");
+    const ctx = this.canvas.getContext("2d");
     const { width, height, ratio } = this.size;
-    if (!pen || width === 0) return;
+    if (!ctx || width === 0) return;
     if (!this.palette) {
       this.palette = readPalette(this.panel.root);
       const { red, keep } = this.palette;
-      this.hatches = { lost: hatch(pen, red, 4, ratio, 1, 0.32), kept: hatch(pen, keep, 3.5, ratio, -1, 0.17) };
+      this.hatches = { lost: hatch(ctx, red, 4, ratio, 1, 0.32), kept: hatch(ctx, keep, 3.5, ratio, -1, 0.17) };
     }
     const scene = this.scene(this.palette);
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.fillStyle = this.palette.bg;
-    pen.fillRect(0, 0, width, height);
-    pen.save();
-    clipToPlot(pen, scene.geometry, 0);
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+    ctx.fillStyle = this.palette.bg;
+    ctx.fillRect(0, 0, width, height);
+    ctx.save();
+    clipToPlot(ctx, scene.geometry, 0);
     const rows = shownRows(scene.geometry, this.bands);
-    paintBands(pen, scene, rows);
-    paintHead(pen, scene, this.panel.model, rows, this.panel.view.value);
-    pen.beginPath();
-    pen.rect(0, scene.geometry.head - HEADROOM, width, height);
-    pen.clip();
-    paintTracks(pen, scene);
-    paintFindings(pen, scene);
-    pen.restore();
-    paintLabels(pen, scene);
-    paintScrollMarks(pen, scene);
+    paintBands(ctx, scene, rows);
+    paintHead(ctx, scene, this.panel.model, rows, this.panel.view.value);
+    ctx.beginPath();
+    ctx.rect(0, scene.geometry.head - HEADROOM, width, height);
+    ctx.clip();
+    paintTracks(ctx, scene);
+    paintFindings(ctx, scene);
+    ctx.restore();
+    paintLabels(ctx, scene);
+    paintScrollMarks(ctx, scene);
     paintStrip(this.strip, scene, this.series, ratio);
   }
 

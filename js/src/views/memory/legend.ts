@@ -11,16 +11,16 @@ export function memoryLegend(model: TraceModel): Sign[] {
   const box = (name: string): SVGElement => svg("rect", { x: 2, y: 3, width: 32, height: 12, rx: 2, class: name });
   return [
     {
-      text: "one version of the values, from a write to the next",
+      text: "one version of the values, from one write to the next",
       draw: [svg("rect", { x: 2, y: 7, width: 32, height: 4, class: "td-f-bar" })],
     },
     {
-      text: "needed by an adjoint and overwritten: the tape kept a copy",
+      text: "needed by an adjoint and overwritten, but preserved by the tape",
       count: count("copied"),
       draw: [box("td-mem-copied")],
     },
     {
-      text: "the same, recomputed to keep to a memory_budget",
+      text: "the same, recomputed to stay within a memory_budget",
       count: count("recomputed"),
       draw: [box("td-mem-recomputed")],
     },

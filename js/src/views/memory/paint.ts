@@ -40,61 +40,61 @@ function xOf({ from, to }: Span, width: number, launch: number): number {
 }
 
 /** Clears a canvas and sets it to CSS pixels; null if it cannot be drawn on. */
-function start(canvas: HTMLCanvasElement, ratio: number): { pen: CanvasRenderingContext2D; width: number } | null {
-  const pen = canvas.getContext("2d");
+function start(canvas: HTMLCanvasElement, ratio: number): { ctx: CanvasRenderingContext2D; width: number } | null {
+  const ctx = canvas.getContext("2d");
   const width = canvas.clientWidth;
-  if (!pen || width === 0) return null;
+  if (!ctx || width === 0) return null;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(canvas.clientHeight * ratio);
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  return { pen, width };
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return { ctx, width };
 }
 
 /** Copies are solid, what is recomputed is an outline, what is lost is striped: it shows without the colours, too. */
-function block(pen: CanvasRenderingContext2D, scene: Scene, means: Means, path: Path2D): void {
+function block(ctx: CanvasRenderingContext2D, scene: Scene, means: Means, path: Path2D): void {
   const { keep, red, bg } = scene.palette;
   if (means === "copied") {
-    pen.fillStyle = keep;
-    pen.fill(path);
+    ctx.fillStyle = keep;
+    ctx.fill(path);
     return;
   }
-  pen.fillStyle = bg;
-  pen.fill(path);
+  ctx.fillStyle = bg;
+  ctx.fill(path);
   if (means === "lost") {
-    pen.fillStyle = scene.stripes;
-    pen.fill(path);
+    ctx.fillStyle = scene.stripes;
+    ctx.fill(path);
   }
-  pen.strokeStyle = means === "lost" ? red : keep;
-  pen.lineWidth = 1;
-  pen.stroke(path);
+  ctx.strokeStyle = means === "lost" ? red : keep;
+  ctx.lineWidth = 1;
+  ctx.stroke(path);
 }
 
-function selectedLaunch(pen: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
+function selectedLaunch(ctx: CanvasRenderingContext2D, scene: Scene, width: number, height: number): void {
   if (scene.launch === null) return;
   const x = xOf(scene.span, width, scene.launch + 0.5);
   if (x < 0 || x > width) return;
-  pen.fillStyle = scene.palette.fg;
-  pen.fillRect(Math.round(x - 0.5), 0, 1, height);
+  ctx.fillStyle = scene.palette.fg;
+  ctx.fillRect(Math.round(x - 0.5), 0, 1, height);
 }
 
 /** One row: the versions of a region in time, with those that are overwritten and needed as blocks. */
 export function paintRegion(canvas: HTMLCanvasElement, scene: Scene, region: Region): void {
   const begun = start(canvas, scene.ratio);
   if (!begun) return;
-  const { pen, width } = begun;
+  const { ctx, width } = begun;
   const { model, palette, span } = scene;
   const { of, since } = model.columns.versions;
   const middle = ROW_HEIGHT / 2;
   const first = of[region.array] as number;
   const end = of[region.array + 1] as number;
   const x = (launch: number): number => xOf(span, width, launch);
-  pen.fillStyle = palette.bar;
+  ctx.fillStyle = palette.bar;
   let drawn = Number.NEGATIVE_INFINITY;
   for (let v = first; v < end; v++) {
     const left = Math.max(0, x(Math.max(0, since[v] as number)));
     const right = Math.min(width, x(v + 1 < end ? (since[v + 1] as number) : model.launchCount));
     if (right <= drawn + 0.5 || left > width) continue; // less than a pixel, or out of view
-    pen.fillRect(left, middle - BAR / 2, Math.max(1, right - left - 1), BAR);
+    ctx.fillRect(left, middle - BAR / 2, Math.max(1, right - left - 1), BAR);
     drawn = right;
   }
   const paths: Record<Means, Path2D> = { copied: new Path2D(), recomputed: new Path2D(), lost: new Path2D() };
@@ -107,50 +107,50 @@ export function paintRegion(canvas: HTMLCanvasElement, scene: Scene, region: Reg
     paths[means].rect(left + 0.5, middle - BLOCK / 2, Math.max(1, right - left - gap), BLOCK);
     drawnTo[means] = right;
   }
-  for (const means of MEANS) block(pen, scene, means, paths[means]);
+  for (const means of MEANS) block(ctx, scene, means, paths[means]);
   if (scene.version >= first && scene.version < end) {
     const last = scene.version + 1 === end;
     const left = x(Math.max(0, since[scene.version] as number));
     const right = x(last ? model.launchCount : (since[scene.version + 1] as number));
-    pen.strokeStyle = palette.accent;
-    pen.lineWidth = 2;
-    pen.strokeRect(left + 1, middle - BLOCK / 2 - 2, Math.max(2, right - left - 2), BLOCK + 4);
+    ctx.strokeStyle = palette.accent;
+    ctx.lineWidth = 2;
+    ctx.strokeRect(left + 1, middle - BLOCK / 2 - 2, Math.max(2, right - left - 2), BLOCK + 4);
   }
-  selectedLaunch(pen, scene, width, ROW_HEIGHT);
+  selectedLaunch(ctx, scene, width, ROW_HEIGHT);
 }
 
 /** The bytes after each launch as stacked steps. */
 export function paintGrowth(canvas: HTMLCanvasElement, scene: Scene, growth: Growth): void {
   const begun = start(canvas, scene.ratio);
   if (!begun) return;
-  const { pen, width } = begun;
+  const { ctx, width } = begun;
   const { palette, span } = scene;
   const most = sum(growth.bytes.at(-1) ?? { copied: 0, recomputed: 0, lost: 0 });
   const floor = GROWTH_HEIGHT - BOTTOM;
   const y = (bytes: number): number => floor - (bytes / Math.max(1, most)) * (floor - TOP);
-  pen.fillStyle = palette.border;
-  pen.fillRect(0, floor, width, 1);
-  pen.fillRect(0, TOP, width, 1);
+  ctx.fillStyle = palette.border;
+  ctx.fillRect(0, floor, width, 1);
+  ctx.fillRect(0, TOP, width, 1);
   for (const [i, means] of MEANS.entries()) {
     if ((growth.bytes.at(-1)?.[means] ?? 0) === 0) continue;
     const under = (bytes: Bytes): number => MEANS.slice(0, i).reduce((total, one) => total + bytes[one], 0);
     block(
-      pen,
+      ctx,
       scene,
       means,
       steps(growth, span, width, y, under, (bytes) => under(bytes) + bytes[means]),
     );
   }
-  pen.font = `11px ${palette.font}`;
-  pen.fillStyle = palette["fg-2"];
-  pen.textBaseline = "alphabetic";
-  pen.textAlign = "left";
-  pen.fillText(most > 0 ? bytesText(most) : "", 3, TOP - 4);
+  ctx.font = `11px ${palette.font}`;
+  ctx.fillStyle = palette["fg-2"];
+  ctx.textBaseline = "alphabetic";
+  ctx.textAlign = "left";
+  ctx.fillText(most > 0 ? bytesText(most) : "", 3, TOP - 4);
   const [from, to] = [Math.max(0, Math.floor(span.from)), Math.max(0, Math.ceil(span.to) - 1)];
-  pen.fillText(`launch ${whole(from)}`, 3, GROWTH_HEIGHT - 3);
-  pen.textAlign = "right";
-  if (to > from) pen.fillText(whole(to), width - 2, GROWTH_HEIGHT - 3);
-  selectedLaunch(pen, scene, width, floor);
+  ctx.fillText(`launch ${whole(from)}`, 3, GROWTH_HEIGHT - 3);
+  ctx.textAlign = "right";
+  if (to > from) ctx.fillText(whole(to), width - 2, GROWTH_HEIGHT - 3);
+  selectedLaunch(ctx, scene, width, floor);
 }
 
 /** The area between two staircases, at most two corners a pixel. */

@@ -270,10 +270,10 @@ export class MemoryView implements ViewContent {
     if (this.box.clientWidth === 0) return; // hidden, or not laid out yet
     const { model, root, store } = this.panel;
     const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
-    const pen = this.growth.getContext("2d");
-    if (pen && this.colours?.ratio !== ratio) {
+    const ctx = this.growth.getContext("2d");
+    if (ctx && this.colours?.ratio !== ratio) {
       const palette = readPalette(root);
-      this.colours = { palette, stripes: hatch(pen, palette.red, 3.5, ratio, 1, 0.4), ratio };
+      this.colours = { palette, stripes: hatch(ctx, palette.red, 3.5, ratio, 1, 0.4), ratio };
     }
     if (this.colours === null) return;
     const { launch, array, version } = store.get("selection");
@@ -328,7 +328,7 @@ function summary({ model }: Panel, { regions, bytes: all, total }: MemoryUse): s
   if (total.copied > 0)
     sentences.push(`Copies for the reverse pass: ${bytes(total.copied)} of ${plural(copies, "version")}.`);
   if (total.recomputed > 0)
-    sentences.push(`To keep to its memory_budget, the tape recomputes ${bytes(total.recomputed)}.`);
+    sentences.push(`To stay within its memory_budget, the tape recomputes ${bytes(total.recomputed)}.`);
   if (total.lost > 0) {
     const evidence = model.trace.tape.onOverwrite === "warn" ? " (the tape keeps copies as evidence only)" : "";
     sentences.push(

@@ -1,4 +1,4 @@
-/** The report in prose, for readers who were not there: what was recorded, checked, found, and left out. */
+/** The report in prose, for readers who did not run the program: what was recorded, checked, found, and left out. */
 import type { TraceModel } from "../../trace/model.js";
 import type { Check, Finding } from "../../trace/types.js";
 import { type Child, h } from "../dom.js";
@@ -17,7 +17,7 @@ const SEVERITY_WORDS = { error: "error", warning: "warning", info: "info" } as c
 
 /** The treatment of values that an adjoint needs and a later launch overwrites. */
 const OVERWRITES: Readonly<Record<string, string>> = {
-  preserve: "copied before, for the adjoint",
+  preserve: "copied first, for the adjoint",
   warn: "lost, with a warning",
   error: "refused",
   ignore: "lost",
@@ -36,7 +36,7 @@ export function tapeAccount(model: TraceModel, pictures: Child = null): HTMLElem
   const { trace } = model;
   return h(
     "article",
-    { class: "td-about-tape" },
+    { class: "td-account-tape" },
     h("h1", {}, short(trace.name, 200)),
     verdict(model),
     findings(model),
@@ -52,25 +52,25 @@ export function tapeAccount(model: TraceModel, pictures: Child = null): HTMLElem
 export function fileAccount(file: ReportFacts, problems: readonly string[]): HTMLElement {
   return h(
     "article",
-    { class: "td-about-file" },
+    { class: "td-account-file" },
     section(
       "How to read this",
       h(
         "p",
         {},
-        "A tape records launches of kernels; the reverse pass runs the adjoint of each in the opposite order, and what comes out is the gradient. ",
-        "It is silently wrong where an adjoint reads values that were overwritten meanwhile, where an array that carries the gradient was left out, or where an adjoint is not the derivative of its kernel.",
+        "A tape records launches of kernels; the reverse pass runs the adjoint of each in the opposite order, which gives the gradient. ",
+        "It is wrong without an error if an adjoint reads values that were overwritten, if an array that carries the gradient has no requires_grad, or if an adjoint is not the derivative of its kernel.",
       ),
       h(
         "p",
         {},
-        "The verdict compares the gradient of the tape with one that was computed anew in float64. A finding names the launch, the array and the line; its numbers were measured on this tape. ",
-        "Errors (✕) make the gradient that was used wrong, warnings (!) are most likely not what was meant, infos (i) are harmless.",
+        "The verdict compares the gradient of the tape with a float64 reference. A finding names the launch, the array and the line; its numbers were measured on this tape. ",
+        "An error (✕) makes the gradient that was used wrong, a warning (!) is probably not what was meant, an info (i) is harmless.",
       ),
       h(
         "p",
         {},
-        "In the panel the tape runs from left to right, one lane an array; the reverse pass mirrors it on the right. Click a finding to see where it is.",
+        "In the panel the tape runs from left to right, with one lane for each array; the reverse pass mirrors it on the right. Click a finding to see where it is.",
       ),
     ),
     section(
@@ -82,7 +82,7 @@ export function fileAccount(file: ReportFacts, problems: readonly string[]): HTM
       ]),
       list(file.notes, "Nothing was left out."),
       problems.length > 0
-        ? h("p", {}, `${plural(problems.length, "field")} of the trace made no sense and were left out:`)
+        ? h("p", {}, `${plural(problems.length, "field")} of the trace are invalid and were left out:`)
         : null,
       problems.length > 0 ? list(problems, "") : null,
     ),
@@ -94,7 +94,7 @@ export function section(title: string, ...children: readonly Child[]): HTMLEleme
 }
 
 function facts(rows: readonly (readonly [string, Child])[]): HTMLElement {
-  const element = h("dl", { class: "td-about-facts" });
+  const element = h("dl", { class: "td-account-facts" });
   for (const [name, value] of rows) element.append(h("dt", {}, name), h("dd", {}, value));
   return element;
 }
@@ -102,7 +102,7 @@ function facts(rows: readonly (readonly [string, Child])[]): HTMLElement {
 function table(head: readonly string[], rows: readonly (readonly Child[])[], label: string): HTMLElement {
   return h(
     "div",
-    { class: "td-about-table" },
+    { class: "td-account-table" },
     h(
       "table",
       { "aria-label": label },
@@ -165,14 +165,14 @@ function finding(item: Finding): HTMLElement {
     rows.push([item.launches.length > 1 ? "launches" : "launch", listed(item.launches, 12)]);
   return h(
     "div",
-    { class: `td-about-finding td-${item.severity}` },
+    { class: `td-account-finding td-${item.severity}` },
     h(
       "h3",
       {},
       h("span", { class: "td-sign" }, SEVERITY_SIGNS[item.severity]),
       ` ${SEVERITY_WORDS[item.severity]}: ${short(item.rule, 80)}${arrays}`,
     ),
-    h("p", { class: "td-about-message" }, short(item.message, 4_000)),
+    h("p", { class: "td-account-message" }, short(item.message, 4_000)),
     item.fix ? h("p", {}, h("strong", {}, "Fix: "), short(item.fix, 2_000)) : null,
     facts(rows),
   );
@@ -212,12 +212,8 @@ function events(model: TraceModel): HTMLElement | null {
   if (all.length === 0) return null;
   const shown = all.slice(-MOST_EVENTS);
   return section(
-    "Around the tape",
-    h(
-      "p",
-      {},
-      "What happened to the tape, to its arrays and to their gradients, other than its launches, in this order.",
-    ),
+    "Events around the tape",
+    h("p", {}, "Events of the tape, its arrays and their gradients, other than launches, in order."),
     list(
       shown.map((event) => `${sentence(eventText(model, event))} (${eventPlace(model, event)})`),
       "",

@@ -44,7 +44,7 @@ export function jacobianPictures(
       const answer = answers.find({ type: "jacobian", launch: pair[0], input: pair[1], output: pair[2] });
       return answer && picture(model, readJacobian(pair, answer), open, painters);
     } catch {
-      return h("p", { class: "td-empty" }, `What this file holds of ${pairName(pair)} is damaged.`);
+      return h("p", { class: "td-empty" }, `The data of ${pairName(pair)} in this file is damaged.`);
     }
   });
   const more = asked.length - MOST;
@@ -54,7 +54,7 @@ export function jacobianPictures(
         ? null
         : section(
             "Jacobians",
-            h("p", {}, "AD is what the adjoint of the kernel returned, FD what differences of its values say."),
+            h("p", {}, "AD is the result of the kernel's adjoint, FD that of finite differences."),
             ...figures,
             more > 0 ? h("p", { class: "td-empty" }, `and ${plural(more, "more Jacobian")}, not shown`) : null,
           ),
@@ -91,16 +91,16 @@ function picture(
   const worst = worstText(jacobian);
   return h(
     "div",
-    { class: "td-about-jac" },
+    { class: "td-account-jac" },
     h(
       "h3",
       {},
       open ? link(name, () => open(pair), "show it in the panel") : name,
       " ",
       verdictSign(jacobian.verdict),
-      h("span", { class: "td-about-of" }, ` of ${of}`),
+      h("span", { class: "td-account-of" }, ` of ${of}`),
     ),
-    worst === "" ? null : h("p", { class: "td-about-worst" }, worst),
+    worst === "" ? null : h("p", { class: "td-account-worst" }, worst),
     cells ? maps(jacobian, `${name} of ${of}. ${worst}`, painters) : null,
     cells ? legend(jacobian) : null,
     h("p", { class: "td-empty" }, evaluation(jacobian)),

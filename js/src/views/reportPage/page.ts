@@ -16,7 +16,7 @@ import { sentenceRows } from "./sentences.js";
 export interface ReportFile extends ReportFacts {
   /** Packed or as JSON, not yet checked. */
   readonly traces: readonly unknown[];
-  /** For each trace, what was asked about it before the file was written. */
+  /** For each trace, the questions that were answered before the file was written. */
   readonly answers: readonly EmbeddedAnswers[];
   /** The differences of the two traces, if they are compared. */
   readonly diff: DiffData | null;
@@ -27,8 +27,8 @@ export interface ReportFile extends ReportFacts {
 /** Tapes whose words are printed, beside the one that is shown. */
 const MOST_PRINTED = 20;
 
-type View = "panel" | "about";
-const VIEWS: Readonly<Record<View, string>> = { panel: "Panel", about: "What was checked" };
+type View = "panel" | "account";
+const VIEWS: Readonly<Record<View, string>> = { panel: "Panel", account: "What was checked" };
 
 export class ReportPage {
   private readonly store: PanelStore;
@@ -38,11 +38,11 @@ export class ReportPage {
     role: "tabpanel",
     "aria-label": VIEWS.panel,
   });
-  private readonly about = h("div", {
-    class: "tapedebug td-fill td-about",
-    id: "tapedebug-view-about",
+  private readonly account = h("div", {
+    class: "tapedebug td-fill td-account",
+    id: "tapedebug-view-account",
     role: "tabpanel",
-    "aria-label": VIEWS.about,
+    "aria-label": VIEWS.account,
     tabindex: 0,
   });
   private readonly sentences = h("dl", { class: "td-report-sentences", "aria-label": "In short" });
@@ -71,10 +71,10 @@ export class ReportPage {
   }
 
   show(): void {
-    replace(this.host, this.navigation(), this.sentences, this.frame, this.about);
+    replace(this.host, this.navigation(), this.sentences, this.frame, this.account);
     this.say();
-    this.about.hidden = true;
-    watchTheme(this.about, () => this.paint());
+    this.account.hidden = true;
+    watchTheme(this.account, () => this.paint());
     window.addEventListener("beforeprint", () => this.write("all"));
     if (this.file.diff !== null) {
       this.showDiff(this.file.diff);
@@ -109,7 +109,7 @@ export class ReportPage {
 
   private navigation(): HTMLElement {
     const tabs = h("div", { role: "tablist", "aria-label": "Views of this report" });
-    for (const view of ["panel", "about"] as const) {
+    for (const view of ["panel", "account"] as const) {
       const tab = button(
         view === "panel" && this.file.diff ? "Before and after" : VIEWS[view],
         () => this.choose(view),
@@ -124,7 +124,7 @@ export class ReportPage {
     }
     tabs.addEventListener("keydown", ({ key }) => {
       if (key !== "ArrowLeft" && key !== "ArrowRight") return;
-      const other = this.view === "panel" ? "about" : "panel";
+      const other = this.view === "panel" ? "account" : "panel";
       this.choose(other);
       this.tabs.get(other)?.focus();
     });
@@ -147,7 +147,7 @@ export class ReportPage {
       const trace = traces[this.shown];
       this.store.set({ trace, selection: initialSelection(trace) });
       this.say();
-      if (this.view === "about") this.write(this.shown);
+      if (this.view === "account") this.write(this.shown);
     });
     return h("label", { class: "td-report-tapes" }, `${traces.length} tapes:`, select);
   }
@@ -161,8 +161,8 @@ export class ReportPage {
   private choose(view: View): void {
     this.view = view;
     this.frame.hidden = view !== "panel";
-    this.about.hidden = view !== "about";
-    if (view === "about") this.write(this.file.diff === null ? this.shown : "all");
+    this.account.hidden = view !== "account";
+    if (view === "account") this.write(this.file.diff === null ? this.shown : "all");
     this.mark();
   }
 
@@ -173,7 +173,7 @@ export class ReportPage {
     }
   }
 
-  /** Puts the words about one tape, or about all, into their place. */
+  /** Writes the prose about one tape, or about all. */
   private write(what: number | "all"): void {
     if (this.written === what) return;
     this.written = what;
@@ -190,13 +190,13 @@ export class ReportPage {
       pictures.push(of);
       return tapeAccount(model, of.element);
     });
-    replace(this.about, h("div", { class: "td-about-page" }, ...articles, fileAccount(this.file, problems)));
+    replace(this.account, h("div", { class: "td-account-page" }, ...articles, fileAccount(this.file, problems)));
     this.pictures = pictures;
     this.paint();
   }
 
   private paint(): void {
-    for (const each of this.pictures) each.paint(this.about);
+    for (const each of this.pictures) each.paint(this.account);
   }
 
   private answers(place: number): EmbeddedAnswers {

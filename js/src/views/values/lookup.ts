@@ -15,7 +15,7 @@ export interface Wanted {
   readonly start?: number;
 }
 
-/** Milliseconds without another wish before the kernel is asked. */
+/** Milliseconds without another request before the kernel is asked. */
 const PAUSE = 70;
 /** Questions that are under way at once: a kernel answers one after the other. */
 const MOST_OPEN = 2;

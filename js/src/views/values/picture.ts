@@ -50,8 +50,8 @@ export function pictureView(picture: Picture, of: Of, label: string): { element:
   });
   const paint = (): void => {
     const room = canvas.parentElement?.clientWidth ?? 0;
-    const pen = canvas.getContext("2d");
-    if (!pen || room === 0) return;
+    const ctx = canvas.getContext("2d");
+    if (!ctx || room === 0) return;
     const ratio = Math.min(MOST_RATIO, window.devicePixelRatio || 1);
     const heat = grid ? readHeat(canvas.parentElement ?? canvas) : null;
     const size = grid ? gridSize(picture, room) : { width: room, height: HEIGHT };
@@ -59,7 +59,7 @@ export function pictureView(picture: Picture, of: Of, label: string): { element:
     canvas.style.height = `${size.height}px`;
     canvas.width = Math.round(size.width * ratio);
     canvas.height = Math.round(size.height * ratio);
-    pen.scale(ratio, ratio);
+    ctx.scale(ratio, ratio);
     const style = getComputedStyle(canvas);
     const colour = (name: string): string => style.getPropertyValue(name).trim();
     const tones = {
@@ -67,8 +67,8 @@ export function pictureView(picture: Picture, of: Of, label: string): { element:
       red: colour("--td-red"),
       axis: colour("--td-border"),
     };
-    if (heat) paintGrid(pen, picture, range, size, heat);
-    else paintLines(pen, picture, range, size.width, tones);
+    if (heat) paintGrid(ctx, picture, range, size, heat);
+    else paintLines(ctx, picture, range, size.width, tones);
   };
   const bar = grid && range.low < range.high ? h("span", { class: "td-heat-bar", "aria-hidden": "true" }) : null;
   if (bar) bar.style.background = heatBar(range.low, range.high);
@@ -90,7 +90,7 @@ interface Tones {
 
 type Pen = CanvasRenderingContext2D;
 
-function paintLines(pen: Pen, picture: Picture, range: Range, width: number, tones: Tones): void {
+function paintLines(ctx: Pen, picture: Picture, range: Range, width: number, tones: Tones): void {
   const { columns, series, low, high, bad } = picture;
   const spread = range.high - range.low;
   const pad = 4;
@@ -100,14 +100,14 @@ function paintLines(pen: Pen, picture: Picture, range: Range, width: number, ton
     spread > 0 && Number.isFinite(spread)
       ? HEIGHT - pad - ((value - range.low) / spread) * (HEIGHT - 2 * pad)
       : HEIGHT / 2;
-  pen.strokeStyle = tones.axis;
-  pen.lineWidth = 1;
-  if (range.low <= 0 && range.high >= 0) line(pen, 0, y(0), width, y(0));
-  pen.strokeStyle = pen.fillStyle = tones.ink;
+  ctx.strokeStyle = tones.axis;
+  ctx.lineWidth = 1;
+  if (range.low <= 0 && range.high >= 0) line(ctx, 0, y(0), width, y(0));
+  ctx.strokeStyle = ctx.fillStyle = tones.ink;
   for (let s = 0; s < series; s++) {
-    pen.setLineDash([...(DASHES[s % DASHES.length] ?? [])]);
-    pen.globalAlpha = 1 - 0.18 * s;
-    pen.beginPath();
+    ctx.setLineDash([...(DASHES[s % DASHES.length] ?? [])]);
+    ctx.globalAlpha = 1 - 0.18 * s;
+    ctx.beginPath();
     let drawing = false;
     for (let c = 0; c < columns; c++) {
       const i = c * series + s;
@@ -117,24 +117,24 @@ function paintLines(pen: Pen, picture: Picture, range: Range, width: number, ton
         drawing = false;
         continue;
       }
-      if (drawing) pen.lineTo(x(c), y(bottom));
-      else pen.moveTo(x(c), y(bottom));
-      if (top !== bottom) pen.lineTo(x(c), y(top));
+      if (drawing) ctx.lineTo(x(c), y(bottom));
+      else ctx.moveTo(x(c), y(bottom));
+      if (top !== bottom) ctx.lineTo(x(c), y(top));
       drawing = true;
-      if (columns <= 40) pen.rect(x(c) - 1, y(bottom) - 1, 2, 2);
+      if (columns <= 40) ctx.rect(x(c) - 1, y(bottom) - 1, 2, 2);
     }
-    pen.stroke();
+    ctx.stroke();
   }
-  pen.globalAlpha = 1;
-  pen.setLineDash([]);
-  pen.strokeStyle = tones.red;
+  ctx.globalAlpha = 1;
+  ctx.setLineDash([]);
+  ctx.strokeStyle = tones.red;
   for (let i = 0; i < bad.length; i++) {
-    if ((bad[i] ?? 0) > 0) cross(pen, x(Math.floor(i / series)), 7, 3);
+    if ((bad[i] ?? 0) > 0) cross(ctx, x(Math.floor(i / series)), 7, 3);
   }
 }
 
 function paintGrid(
-  pen: Pen,
+  ctx: Pen,
   picture: Picture,
   range: Range,
   { width, height }: { width: number; height: number },
@@ -144,33 +144,33 @@ function paintGrid(
   const across = width / columns;
   const down = height / rows;
   const scale = heatScale(range.low, range.high);
-  pen.fillStyle = css(colours.page);
-  pen.fillRect(0, 0, width, height);
+  ctx.fillStyle = css(colours.page);
+  ctx.fillRect(0, 0, width, height);
   for (let r = 0; r < rows; r++) {
     for (let c = 0; c < columns; c++) {
       const i = r * columns + c;
       const value = ((low[i] ?? Number.NaN) + (high[i] ?? Number.NaN)) / 2;
       if (!Number.isNaN(value)) {
-        pen.fillStyle = css(heatColour(value, scale, colours));
-        pen.fillRect(c * across, r * down, across + 0.3, down + 0.3);
+        ctx.fillStyle = css(heatColour(value, scale, colours));
+        ctx.fillRect(c * across, r * down, across + 0.3, down + 0.3);
       }
       if ((bad[i] ?? 0) > 0) {
-        pen.strokeStyle = css(colours.wrong);
-        pen.lineWidth = 1.2;
-        cross(pen, (c + 0.5) * across, (r + 0.5) * down, Math.max(1.5, Math.min(across, down) / 3));
+        ctx.strokeStyle = css(colours.wrong);
+        ctx.lineWidth = 1.2;
+        cross(ctx, (c + 0.5) * across, (r + 0.5) * down, Math.max(1.5, Math.min(across, down) / 3));
       }
     }
   }
 }
 
-function cross(pen: Pen, x: number, y: number, size: number): void {
-  line(pen, x - size, y - size, x + size, y + size);
-  line(pen, x - size, y + size, x + size, y - size);
+function cross(ctx: Pen, x: number, y: number, size: number): void {
+  line(ctx, x - size, y - size, x + size, y + size);
+  line(ctx, x - size, y + size, x + size, y - size);
 }
 
-function line(pen: Pen, x0: number, y0: number, x1: number, y1: number): void {
-  pen.beginPath();
-  pen.moveTo(x0, y0);
-  pen.lineTo(x1, y1);
-  pen.stroke();
+function line(ctx: Pen, x0: number, y0: number, x1: number, y1: number): void {
+  ctx.beginPath();
+  ctx.moveTo(x0, y0);
+  ctx.lineTo(x1, y1);
+  ctx.stroke();
 }
