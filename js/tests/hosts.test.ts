@@ -44,7 +44,7 @@ describe("a host that gives no more than the specification", () => {
     const answer = questions.ask({ type: "values" });
     const memory = new ArrayBuffer(24);
     new Float64Array(memory, 8, 2).set([1.5, -2]);
-    questions.hear({ type: "answer", request: asked[0], data: {} }, [new DataView(memory, 8, 16)]);
+    questions.accept({ type: "answer", request: asked[0], data: {} }, [new DataView(memory, 8, 16)]);
     const { buffers } = await answer;
     expect([buffers[0]?.getFloat64(0, true), buffers[0]?.getFloat64(8, true)]).toEqual([1.5, -2]);
   });

@@ -3,7 +3,7 @@ import { openJson } from "../src/trace/json.js";
 import { type Answer, type MaskEntry, NOTHING, type PanelState, PanelStore, Unanswered } from "../src/trace/store.js";
 import { fetchChunks, holdChunks } from "../src/views/chunks.js";
 import { type HeatColours, heatBar, heatScale, heatShade } from "../src/views/colormap.js";
-import { QUIET, UNHEARD } from "../src/views/heartbeat.js";
+import { ANSWER_SECONDS, HEARTBEAT_TIMEOUT } from "../src/views/heartbeat.js";
 import { jacobianChunk } from "../src/views/jacobian/chunk.js";
 import { cellColour, errorShade } from "../src/views/jacobian/colours.js";
 import { cellAt, entryName, entryNumbers, readJacobian } from "../src/views/jacobian/data.js";
@@ -411,13 +411,13 @@ describe("a kernel that says nothing", () => {
       store.set({ beat });
     }
     expect(text(".td-silence")).toBe("");
-    wait(QUIET + 1);
+    wait(HEARTBEAT_TIMEOUT + 1);
     expect(text(".td-silence")).toMatch(
       /^! No news from the kernel for 1\d s: it is busy with one long step, or it has died\./,
     );
     store.set({ beat: 99 });
     expect(text(".td-silence")).toBe("");
-    wait(QUIET + 1);
+    wait(HEARTBEAT_TIMEOUT + 1);
     host.querySelector<HTMLElement>(".td-stop")?.click();
     expect([store.get("running"), text(".td-silence")]).toEqual([false, ""]);
     expect(store.get("status")).toContain("the results so far stay");
@@ -428,7 +428,7 @@ describe("a kernel that says nothing", () => {
     const store = mount(state, { run: () => {} });
     host.querySelector<HTMLElement>(".td-run")?.click();
     expect(text(".td-run")).toBe("Asking the kernel …");
-    wait(UNHEARD + 1);
+    wait(ANSWER_SECONDS + 1);
     expect(text(".td-silence")).toMatch(/^! The kernel has not answered for \d s/);
     host.querySelector<HTMLElement>(".td-stop")?.click();
     expect(text(".td-run")).toBe("Run checks");

@@ -56,10 +56,10 @@ function countIn(holder: object, seen = new Set<unknown>()): void {
   }
 }
 
-type Look = { fold: boolean; scale: number; left: number; colour?: "value" | "adjoint" };
+type PaintScheme = { fold: boolean; scale: number; left: number; colour?: "value" | "adjoint" };
 
 /** Calls and reads of one frame. */
-function frame(steps: number, { fold, scale, left, colour }: Look): { calls: number; reads: number } {
+function frame(steps: number, { fold, scale, left, colour }: PaintScheme): { calls: number; reads: number } {
   const model = openJson(makeNet({ steps, mode: "preserve" }));
   const columns = fold ? buildLaunchAxis(model, INITIAL_VIEW) : new LaunchAxis(model.launchCount);
   const least = fitScale(WIDTH, columns);
@@ -101,7 +101,7 @@ function frame(steps: number, { fold, scale, left, colour }: Look): { calls: num
 globalThis.Path2D = CountedPath as unknown as typeof Path2D;
 
 describe("a frame of the lanes", () => {
-  const LOOKS: [string, Look][] = [
+  const LOOKS: [string, PaintScheme][] = [
     ["all of it, unfolded", { fold: false, scale: 0, left: 0 }],
     ["all of it, coloured", { fold: false, scale: 0, left: 0, colour: "value" }],
     ["zoomed to launches, forward", { fold: false, scale: 20, left: 0.25 }],

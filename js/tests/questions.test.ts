@@ -18,8 +18,8 @@ describe("Questions", () => {
       [1, { type: "a" }],
       [2, { type: "b" }],
     ]);
-    expect(open.hear({ type: "answer", request: 2, data: { n: 2 } }, [view])).toBe(true);
-    expect(open.hear({ type: "answer", request: 1, data: { n: 1 } }, [])).toBe(true);
+    expect(open.accept({ type: "answer", request: 2, data: { n: 2 } }, [view])).toBe(true);
+    expect(open.accept({ type: "answer", request: 1, data: { n: 1 } }, [])).toBe(true);
     expect(await first).toEqual({ data: { n: 1 }, buffers: [] });
     expect((await second).buffers[0]).toBe(view);
   });
@@ -28,7 +28,7 @@ describe("Questions", () => {
     const open = questions();
     void open.ask({ type: "a" }).catch(() => {});
     for (const message of [null, 3, {}, { request: 1 }, { type: "answer", request: 9 }, { type: "list", request: 1 }]) {
-      expect(open.hear(message, [])).toBe(false);
+      expect(open.accept(message, [])).toBe(false);
     }
   });
 
@@ -36,7 +36,7 @@ describe("Questions", () => {
     const open = questions();
     const refused = open.ask({ type: "a" });
     const forgotten = open.ask({ type: "b" });
-    open.hear({ type: "refused", request: 1, message: "no tape" }, []);
+    open.accept({ type: "refused", request: 1, message: "no tape" }, []);
     open.end("The panel was closed.");
     await expect(refused).rejects.toThrow(new Unanswered("no tape"));
     await expect(forgotten).rejects.toThrow("The panel was closed.");

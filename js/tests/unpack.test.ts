@@ -149,7 +149,7 @@ describe("packed traces", () => {
   }, 60_000);
 });
 
-/** Looks at everything, as views do; every index has to lead somewhere. */
+/** MatrixState at everything, as views do; every index has to lead somewhere. */
 function walk(model: ReturnType<typeof openTrace>): void {
   for (let i = 0; i < model.launchCount; i++) {
     const launch = model.launch(i);

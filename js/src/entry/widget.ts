@@ -97,7 +97,7 @@ function pullTrace(model: AnyModel<Traits>, store: PanelStore): void {
 }
 
 /** Traits → store. Equal values are not set again, so that an echo of the panel's own change does not rebuild it. */
-function pull(model: AnyModel<Traits>, store: PanelStore, keys: readonly (keyof Traits)[]): void {
+function copyTraits(model: AnyModel<Traits>, store: PanelStore, keys: readonly (keyof Traits)[]): void {
   for (const key of keys) {
     const value = model.get(key);
     if (key === "head" || key === "columns") pullTrace(model, store);
@@ -136,16 +136,16 @@ function render({ model, el }: RenderProps<Traits>): () => void {
       unknown
     >;
     if (type === "passes") store.set({ passes: Number(passes) || 0 });
-    else questions.hear(message, buffers);
+    else questions.accept(message, buffers);
   };
   model.on("msg:custom", hear);
-  pull(model, store, TRAITS);
+  copyTraits(model, store, TRAITS);
   let pulling = false;
   const listeners = TRAITS.map((key) => {
     const listener = (): void => {
       pulling = true;
       try {
-        pull(model, store, [key]);
+        copyTraits(model, store, [key]);
       } finally {
         pulling = false;
       }

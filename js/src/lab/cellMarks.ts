@@ -5,13 +5,13 @@ import type { ICellModel } from "@jupyterlab/cells";
 import { EditorExtensionRegistry, IEditorExtensionRegistry } from "@jupyterlab/codemirror";
 import { INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
 import { guarded, PALETTE } from "./commands.js";
-import { MarkBook, markAt, sameText } from "./editorMarks.js";
+import { MarkRegistry, markAt, sameText } from "./editorMarks.js";
 import type { CellMarks, Mark } from "./protocol.js";
 import type { TapeSession } from "./session.js";
 import { ITapeSettings, ITapes, ITapeViewer } from "./tokens.js";
 
 class CellMarker {
-  readonly book = new MarkBook<ICellModel>((marks, mark) => this.open(marks, mark));
+  readonly book = new MarkRegistry<ICellModel>((marks, mark) => this.open(marks, mark));
   private readonly known = new Map<TapeSession, { print: string; cells: readonly CellMarks[]; cleared: boolean }>();
 
   constructor(

@@ -9,7 +9,7 @@ type OpenMark = (marks: CellMarks, mark: Mark) => void;
 const MOST_TEXT = 120;
 
 /** The marks of editors, by the model of each: a model may be shown in several editors, or in none yet. */
-export class MarkBook<Model extends object> {
+export class MarkRegistry<Model extends object> {
   private readonly marks = new WeakMap<Model, CellMarks>();
   private readonly views = new Map<Model, Set<EditorView>>();
 

@@ -10,14 +10,14 @@ import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Panel, type Widget } from "@lumino/widgets";
 import { TRACE_MIME, WIDGET_MIME } from "./protocol.js";
 import { SavedTape } from "./savedTape.js";
-import { AGAIN, becameOf, type TapeSession } from "./session.js";
+import { AGAIN, lossMessage, type TapeSession } from "./session.js";
 import { ITapes } from "./tokens.js";
 
 /** Before the widget manager's own renderer, whose rank is -10. */
 const RANK = -20;
-const PATIENCE = 20_000;
+const RESTORE_TIMEOUT_MS = 20_000;
 
-const HELD = `This is the state saved in the notebook. ${AGAIN}`;
+const SAVED_STATE = `This is the state saved in the notebook. ${AGAIN}`;
 
 type Shown = "nothing" | "live" | "saved";
 
@@ -69,7 +69,7 @@ class TapeOutput extends Panel implements IRenderMime.IRenderer {
       return;
     }
     await this.put("saved");
-    if (await this.comesBack()) await this.put("live");
+    if (await this.isRestored()) await this.put("live");
   }
 
   /** The front end holds a channel to the widget's Python side. Only a trusted output may claim one. */
@@ -79,20 +79,20 @@ class TapeOutput extends Panel implements IRenderMime.IRenderer {
   }
 
   /** After a reload of the page the kernel still has the widget, and the front end is about to restore it. */
-  private async comesBack(): Promise<boolean> {
+  private async isRestored(): Promise<boolean> {
     const kernel = this.notebook.sessionContext.session?.kernel;
     const id = this.model?.trusted ? modelId(this.model) : null;
     if (kernel == null || id === null) return false;
     const reply = await kernel.requestCommInfo({ target_name: "jupyter.widget" }).catch(() => null);
     if (reply?.content.status !== "ok" || !(id in reply.content.comms)) return false;
-    const until = Date.now() + PATIENCE;
+    const until = Date.now() + RESTORE_TIMEOUT_MS;
     while (!this.isLive() && Date.now() < until && !this.isDisposed) await pause(100);
     return this.isLive();
   }
 
   private async put(what: "live" | "saved"): Promise<void> {
     if (this.shown === what || this.isDisposed || this.model === null) return;
-    const became = this.shown === "live" ? `${becameOf(this.session)} ${HELD}` : "";
+    const became = this.shown === "live" ? `${lossMessage(this.session)} ${SAVED_STATE}` : "";
     this.shown = what;
     for (const old of [...this.widgets]) old.dispose();
     const renderer = what === "live" ? this.rendermime.createRenderer(WIDGET_MIME) : new SavedTape(became);

@@ -27,9 +27,9 @@ const LOST: Readonly<Partial<Record<Kernel.Status, Loss>>> = {
 };
 
 /** Milliseconds between updates while the kernel is busy. */
-const LOOK = 1_500;
-/** Milliseconds after which an idle kernel that has not answered is greeted again: it may have missed the first greeting while it started. */
-const GREET = 5_000;
+const POLL_MS = 1_500;
+/** Milliseconds after which an idle kernel that has not answered is greeted again: it may have missed the first greetTimer while it started. */
+const GREET_MS = 5_000;
 const OFF: NextCell = { state: "off", tape: null, message: "" };
 const NOT_LOADED = "tapedebug is not loaded in this kernel: run %load_ext tapedebug.";
 /** Code that may load tapedebug into a kernel. */
@@ -58,8 +58,8 @@ export class TapeSession implements IDisposable {
   private readonly changedSignal = new Signal<this, void>(this);
   private readonly newsSignal = new Signal<this, Answer>(this);
   private readonly listedSignal = new Signal<this, void>(this);
-  private looking: ReturnType<typeof setTimeout> | undefined;
-  private greeting: ReturnType<typeof setTimeout> | undefined;
+  private pollTimer: ReturnType<typeof setTimeout> | undefined;
+  private greetTimer: ReturnType<typeof setTimeout> | undefined;
   /** True if code that mentions tapedebug was executed, so that it may be loaded. */
   private mentioned = false;
   private kernel: Kernel.IKernelConnection | null = null;
@@ -77,16 +77,16 @@ export class TapeSession implements IDisposable {
     readonly context: ISessionContext,
     private readonly label: () => string,
     /** True if the document contains code that mentions tapedebug: a kernel that was running before may have loaded it. */
-    private readonly speaks: () => boolean = () => false,
+    private readonly mentionsTapedebug: () => boolean = () => false,
   ) {
     this.changed = this.changedSignal;
     this.news = this.newsSignal;
     this.listed = this.listedSignal;
-    context.kernelChanged.connect(this.adopt, this);
+    context.kernelChanged.connect(this.useCurrentKernel, this);
     context.statusChanged.connect(this.statusChanged, this);
-    context.iopubMessage.connect(this.overheard, this);
+    context.iopubMessage.connect(this.onIopubMessage, this);
     context.disposed.connect(this.dispose, this);
-    this.adopt();
+    this.useCurrentKernel();
   }
 
   get isDisposed(): boolean {
@@ -134,7 +134,7 @@ export class TapeSession implements IDisposable {
         this.busy = answer.type === "busy" || (answer.type === "tapes" && answer.busy === true);
         this.emit();
         if (answer.type === "tapes" && !this.busy) this.listedSignal.emit();
-        this.lookAgain();
+        this.pollLater();
       },
       // for a kernel that is gone, the reason is a better message than a missing answer
       (error: Error) => comm === this.comm && this.fail(error),
@@ -152,10 +152,11 @@ export class TapeSession implements IDisposable {
   }
 
   /** While the kernel is busy and the side bar is visible, the list is updated periodically. */
-  private lookAgain(): void {
-    clearTimeout(this.looking);
+  private pollLater(): void {
+    clearTimeout(this.pollTimer);
     const goesOn = this.busy || this.tapes.some((row) => row.recording || row.checking);
-    if (this.watchers > 0 && goesOn && this.state === "ready") this.looking = setTimeout(() => this.refresh(), LOOK);
+    if (this.watchers > 0 && goesOn && this.state === "ready")
+      this.pollTimer = setTimeout(() => this.refresh(), POLL_MS);
   }
 
   /** Diagnoses a tape in the kernel; the list then has its findings. */
@@ -223,8 +224,8 @@ export class TapeSession implements IDisposable {
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
-    clearTimeout(this.looking);
-    clearTimeout(this.greeting);
+    clearTimeout(this.pollTimer);
+    clearTimeout(this.greetTimer);
     this.drop("closed");
     Signal.clearData(this);
   }
@@ -252,13 +253,13 @@ export class TapeSession implements IDisposable {
   }
 
   /** Replaces the kernel by the notebook's current one. */
-  private adopt(): void {
+  private useCurrentKernel(): void {
     const kernel = this.context.session?.kernel ?? null;
     if (kernel === this.kernel) return;
     this.lost = this.kernel === null ? "" : kernel === null ? "was shut down" : "was replaced by another";
     this.drop(kernel === null ? "no-kernel" : "absent");
     this.kernel = kernel;
-    if (this.watchers > 0 || this.speaks()) void this.connect();
+    if (this.watchers > 0 || this.mentionsTapedebug()) void this.connect();
   }
 
   private statusChanged(_: ISessionContext, status: Kernel.Status): void {
@@ -281,7 +282,7 @@ export class TapeSession implements IDisposable {
   }
 
   /** After each execution in the kernel, by any client, there may be new tapes. */
-  private overheard(_: ISessionContext, message: KernelMessage.IMessage): void {
+  private onIopubMessage(_: ISessionContext, message: KernelMessage.IMessage): void {
     const content = message.content as { execution_state?: string; code?: string };
     if (message.header.msg_type === "execute_input") {
       if (MENTION.test(content.code ?? "")) this.mentioned = true;
@@ -307,7 +308,7 @@ export class TapeSession implements IDisposable {
     this.setState("connecting");
     comm.onMsg = (message) => {
       const buffers = views(message.buffers);
-      if (comm !== this.comm || this.questions.hear(message.content.data, buffers)) return;
+      if (comm !== this.comm || this.questions.accept(message.content.data, buffers)) return;
       this.receive(message.content.data, buffers);
     };
     // a kernel without tapedebug has no such target, and closes the comm at once
@@ -315,14 +316,14 @@ export class TapeSession implements IDisposable {
       if (comm === this.comm) this.drop("absent");
     };
     comm.open();
-    clearTimeout(this.greeting);
-    this.greeting = setTimeout(() => this.greetAgain(comm), GREET);
+    clearTimeout(this.greetTimer);
+    this.greetTimer = setTimeout(() => this.greetOnceMore(comm), GREET_MS);
   }
 
-  private greetAgain(comm: Kernel.IComm): void {
+  private greetOnceMore(comm: Kernel.IComm): void {
     if (comm !== this.comm || this.state !== "connecting") return;
     if (this.kernel?.status === "busy") {
-      this.greeting = setTimeout(() => this.greetAgain(comm), GREET); // it answers after the cell
+      this.greetTimer = setTimeout(() => this.greetOnceMore(comm), GREET_MS); // it answers after the cell
       return;
     }
     this.comm = null;
@@ -382,7 +383,7 @@ export class TapeSession implements IDisposable {
 }
 
 /** The message for every tape whose kernel is gone. */
-export function becameOf({ state, name, lost }: TapeSession): string {
+export function lossMessage({ state, name, lost }: TapeSession): string {
   if (state === "closed") return `${name} was closed.`;
   return `The kernel of this tape ${lost === "" ? "is gone" : lost}.`;
 }

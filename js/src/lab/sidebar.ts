@@ -78,12 +78,12 @@ class SideBar extends Widget {
   private follow(session: TapeSession | null): void {
     this.unwatch();
     this.session?.changed.disconnect(this.changed, this);
-    this.session?.news.disconnect(this.hear, this);
+    this.session?.news.disconnect(this.onAnswer, this);
     this.session = session;
     this.progress.clear();
     this.told = "";
     session?.changed.connect(this.changed, this);
-    session?.news.connect(this.hear, this);
+    session?.news.connect(this.onAnswer, this);
     if (this.isVisible) this.watch();
     this.draw();
   }
@@ -106,7 +106,7 @@ class SideBar extends Widget {
     this.draw();
   }
 
-  private hear(session: TapeSession, answer: Answer): void {
+  private onAnswer(session: TapeSession, answer: Answer): void {
     if (answer.type !== "state") return;
     const { running, progress } = answer.state;
     if (running === false) this.progress.delete(answer.tape);

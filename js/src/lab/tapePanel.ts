@@ -8,7 +8,7 @@ import { loadAllChunks } from "../views/chunks.js";
 import { mountPanel } from "../views/panel.js";
 import { element } from "./dom.js";
 import type { Answer, Question, TapeRow } from "./protocol.js";
-import { AGAIN, becameOf, type TapeSession } from "./session.js";
+import { AGAIN, lossMessage, type TapeSession } from "./session.js";
 import { amount, title } from "./sidebarRows.js";
 import type { ITapes, TapePlace } from "./tokens.js";
 
@@ -39,14 +39,14 @@ export class TapePanel extends Widget {
   private session: TapeSession | null = null;
   private watching: { dispose(): void } | null = null;
   /** The session of the tab's notebook that is asked whether it has the tape, and whether it has been asked. */
-  private hope: { readonly session: TapeSession; asked: boolean } | null = null;
+  private candidate: { readonly session: TapeSession; asked: boolean } | null = null;
   /** The kernel is gone, and the tape with it; if only the notebook was closed, it may come back. */
   private gone = false;
   private unmount: (() => void) | null = null;
   /** The entry of the tape in the kernel's list, to detect changes. */
   private known: TapeRow | null = null;
   private launches = 0;
-  private called: string;
+  private label: string;
 
   constructor(
     private readonly tapes: ITapes,
@@ -56,21 +56,21 @@ export class TapePanel extends Widget {
     this.addClass("td-tab");
     this.addClass("td-live");
     this.node.append(this.body);
-    this.called = tapeId.name;
+    this.label = tapeId.name;
     const { tape } = tapeId;
     this.store = new PanelStore(
       { canRun: false },
       {
-        run: (only) => this.tell({ type: "run", tape, mask: only ?? this.store.get("mask") }),
-        cancel: () => this.tell({ type: "cancel", tape }),
-        exportReport: () => this.tell({ type: "export", tape }),
+        run: (only) => this.send({ type: "run", tape, mask: only ?? this.store.get("mask") }),
+        cancel: () => this.send({ type: "cancel", tape }),
+        exportReport: () => this.send({ type: "export", tape }),
         ask: (question) =>
           this.alive && this.session !== null
             ? this.session.askAbout(tape, question)
             : Promise.reject(new Unanswered("This needs the kernel that recorded the tape, which is gone.")),
       },
     );
-    tapes.changed.connect(this.heardOf, this);
+    tapes.changed.connect(this.onSessionChanged, this);
   }
 
   /** True if the tape still exists in the kernel. */
@@ -79,32 +79,32 @@ export class TapePanel extends Widget {
   }
 
   get name(): string {
-    return title({ tape: this.tapeId.tape, name: this.called });
+    return title({ tape: this.tapeId.tape, name: this.label });
   }
 
   /** The state of the tab that is saved for a reload of the page. */
   get saved(): TapeId {
-    return { ...this.tapeId, name: this.called };
+    return { ...this.tapeId, name: this.label };
   }
 
   /** Attaches to the session of the tape's kernel, if there is one; otherwise shows what the tab waits for. */
   find(): void {
-    for (const session of this.tapes.sessions) this.heardOf(this.tapes, session);
-    if (this.session === null) this.say({ text: this.waitsFor(), action: "open" });
+    for (const session of this.tapes.sessions) this.onSessionChanged(this.tapes, session);
+    if (this.session === null) this.setNotice({ text: this.waitingText(), action: "open" });
   }
 
   attach(session: TapeSession): void {
     if (this.session === session) return;
     this.detach();
     this.session = session;
-    session.news.connect(this.hear, this);
+    session.news.connect(this.onAnswer, this);
     session.listed.connect(this.compare, this);
     this.watching = session.watch();
   }
 
   async load(place?: TapePlace): Promise<void> {
     const { session, tapeId } = this;
-    if (session === null) throw new Error(this.waitsFor());
+    if (session === null) throw new Error(this.waitingText());
     const answer = await session.ask({ type: "trace", tape: tapeId.tape });
     if (this.isDisposed) return;
     if (answer.type === "busy") throw new Error(BUSY);
@@ -118,12 +118,12 @@ export class TapePanel extends Widget {
       ...(first ? { mask: answer.mask } : {}),
       ...(this.store.get("canRun") ? {} : { status: "" }), // it belonged to the previous kernel
     });
-    this.called = nameOf(answer.trace) ?? this.called;
+    this.label = nameOf(answer.trace) ?? this.label;
     this.launches = launchesOf(answer.trace);
     this.known = session.tapes.find(({ tape }) => tape === tapeId.tape) ?? null;
     this.unmount ??= mountPanel(this.body, this.store, { fill: true });
     this.goTo(place);
-    this.say(SILENT);
+    this.setNotice(SILENT);
     session.refresh(); // the list may lack the tape's name, or its findings
   }
 
@@ -136,7 +136,7 @@ export class TapePanel extends Widget {
 
   override dispose(): void {
     if (this.isDisposed) return;
-    this.tapes.changed.disconnect(this.heardOf, this);
+    this.tapes.changed.disconnect(this.onSessionChanged, this);
     // the kernel cancels the checks of this tab, and can release its tape
     if (this.alive) this.session?.ask({ type: "forget", tape: this.tapeId.tape }).catch(() => undefined);
     this.detach();
@@ -147,59 +147,62 @@ export class TapePanel extends Widget {
   private detach(): void {
     this.watching?.dispose();
     this.watching = null;
-    this.hope = null;
-    this.session?.news.disconnect(this.hear, this);
+    this.candidate = null;
+    this.session?.news.disconnect(this.onAnswer, this);
     this.session?.listed.disconnect(this.compare, this);
     this.session = null;
   }
 
-  private say(notice: Notice): void {
+  private setNotice(notice: Notice): void {
     if (notice.text === this.notice.text && notice.action === this.notice.action) return;
     this.notice = notice;
     this.noticeChanged.emit();
   }
 
-  private tell(question: Question): void {
+  private send(question: Question): void {
     if (this.session === null) return;
     this.session.ask(question).catch((error: Error) => {
       if (this.alive) this.store.set({ running: false, asked: null, status: error.message });
     });
   }
 
-  private hear(_: TapeSession, answer: Answer): void {
+  private onAnswer(_: TapeSession, answer: Answer): void {
     if (answer.type === "state" && answer.tape === this.tapeId.tape) this.store.set(answer.state);
   }
 
   /** A session changed: ours may be gone, or another one may have our kernel again. */
-  private heardOf(_: ITapes, session: TapeSession): void {
+  private onSessionChanged(_: ITapes, session: TapeSession): void {
     if (session === this.session && !this.alive) {
       if (session.state !== "connecting") this.lose(session);
     } else if (session === this.session) {
       if (this.gone) this.revive(session);
     } else if (!this.alive && !session.isDisposed) {
       if (session.state === "ready" && session.process === this.tapeId.process) this.revive(session);
-      else if (this.session === null && !this.gone && session.path === this.tapeId.path) this.askOf(session);
+      else if (this.session === null && !this.gone && session.path === this.tapeId.path) this.checkSession(session);
     }
   }
 
   private revive(session: TapeSession): void {
     this.gone = false;
     this.attach(session);
-    this.load().catch((error: Error) => this.say({ text: error.message, action: "refresh" }));
+    this.load().catch((error: Error) => this.setNotice({ text: error.message, action: "refresh" }));
   }
 
   /** The notebook is open again: checks if its kernel is the one that has the tape. */
-  private askOf(session: TapeSession): void {
-    if (this.hope?.session !== session) {
-      this.hope = { session, asked: false };
+  private checkSession(session: TapeSession): void {
+    if (this.candidate?.session !== session) {
+      this.candidate = { session, asked: false };
       this.watching?.dispose();
       this.watching = session.watch();
     }
     const { state } = session;
-    if (state === "connecting") this.hope.asked = true;
-    if (state === "ready" || (state === "absent" && this.hope.asked)) {
+    if (state === "connecting") this.candidate.asked = true;
+    if (state === "ready" || (state === "absent" && this.candidate.asked)) {
       const text = elsewhere(session.name);
-      this.say({ text: this.unmount === null ? `${text} Close this tab.` : `${text} ${SEEN}`, action: null });
+      this.setNotice({
+        text: this.unmount === null ? `${text} Close this tab.` : `${text} ${LAST_STATE}`,
+        action: null,
+      });
     }
   }
 
@@ -209,9 +212,9 @@ export class TapePanel extends Widget {
     if (!this.gone) {
       const ran = this.store.get("running") || this.store.get("asked") !== null;
       this.gone = !closed;
-      const text = `${becameOf(session)} ${ran ? RAN : SEEN}`;
-      this.say(closed ? { text, action: "open" } : { text: `${text} ${AGAIN}`, action: null });
-      this.store.set({ canRun: false, running: false, asked: null, status: ran ? ENDED : "" });
+      const text = `${lossMessage(session)} ${ran ? CHECKS_RAN : LAST_STATE}`;
+      this.setNotice(closed ? { text, action: "open" } : { text: `${text} ${AGAIN}`, action: null });
+      this.store.set({ canRun: false, running: false, asked: null, status: ran ? CHECKS_STOPPED : "" });
     }
     if (closed) this.detach();
   }
@@ -222,7 +225,7 @@ export class TapePanel extends Widget {
     const row = session.tapes.find(({ tape }) => tape === this.tapeId.tape);
     if (row === undefined) {
       this.store.set({ canRun: false });
-      this.say({ text: `The program no longer holds this tape. ${SEEN}`, action: null });
+      this.setNotice({ text: `The program no longer holds this tape. ${LAST_STATE}`, action: null });
       return;
     }
     const before = this.known;
@@ -230,7 +233,7 @@ export class TapePanel extends Widget {
     if (row.launches !== this.launches) {
       const now = amount(row.launches, "launch", "launches");
       const text = `The tape has ${now} now; this shows the first ${this.launches.toLocaleString("en")}.`;
-      this.say({
+      this.setNotice({
         text: row.launches > this.launches ? text : `The tape was recorded again: it has ${now} now.`,
         action: "refresh",
       });
@@ -242,14 +245,14 @@ export class TapePanel extends Widget {
     }
   }
 
-  private waitsFor(): string {
+  private waitingText(): string {
     return `This tape is in the kernel of ${this.tapeId.path}. Open it to see the tape.`;
   }
 }
 
-const SEEN = "This is the last known state, read-only.";
-const RAN = "Checks were running; the results up to then are shown, read-only.";
-const ENDED = "The checks were stopped; the results up to then are shown.";
+const LAST_STATE = "This is the last known state, read-only.";
+const CHECKS_RAN = "Checks were running; the results up to then are shown, read-only.";
+const CHECKS_STOPPED = "The checks were stopped; the results up to then are shown.";
 
 function elsewhere(name: string): string {
   return `The kernel of ${name} was restarted, and this tape is gone. Record it again.`;

@@ -41,7 +41,7 @@ class Tapes implements ITapes {
     const session = new TapeSession(
       host.sessionContext,
       () => host.title.label,
-      () => speaks(host),
+      () => mentionsTapedebug(host),
     );
     this.hosts.set(host, session);
     session.changed.connect((one) => this.changed.emit(one));
@@ -73,7 +73,7 @@ class Tapes implements ITapes {
 }
 
 /** True if a notebook contains code that mentions tapedebug; for a console, this is unknown before it runs code. */
-function speaks(host: TapeHost): boolean {
+function mentionsTapedebug(host: TapeHost): boolean {
   const cells = "context" in host ? host.content.model?.cells : undefined;
   if (cells === undefined) return false;
   for (const cell of cells) if (cell.type === "code" && cell.sharedModel.source.includes("tapedebug")) return true;

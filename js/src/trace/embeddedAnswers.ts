@@ -14,13 +14,13 @@ export function canonical(value: unknown): string {
   return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join(",")}}`;
 }
 
-interface Held {
+interface EmbeddedAnswer {
   readonly data: Answer["data"];
   readonly buffers: readonly string[];
 }
 
 export class EmbeddedAnswers {
-  private readonly held = new Map<string, Held>();
+  private readonly answers = new Map<string, EmbeddedAnswer>();
   /** The questions that have an answer here. */
   readonly questions: readonly Question[];
 
@@ -32,7 +32,7 @@ export class EmbeddedAnswers {
       if (!isRecord(item.data) || !Array.isArray(item.buffers)) continue;
       if (!item.buffers.every((buffer) => typeof buffer === "string")) continue;
       questions.push(item.question as Question);
-      this.held.set(canonical(item.question), { data: item.data, buffers: item.buffers as string[] });
+      this.answers.set(canonical(item.question), { data: item.data, buffers: item.buffers as string[] });
     }
     this.questions = questions;
   }
@@ -49,10 +49,10 @@ export class EmbeddedAnswers {
    * @throws {Unanswered} if it is damaged.
    */
   find(question: Question): Answer | null {
-    const held = this.held.get(canonical(question));
-    if (held === undefined) return null;
+    const answers = this.answers.get(canonical(question));
+    if (answers === undefined) return null;
     try {
-      return { data: held.data, buffers: held.buffers.map(decode) };
+      return { data: answers.data, buffers: answers.buffers.map(decode) };
     } catch {
       throw new Unanswered("The data of this answer in the file is damaged.");
     }

@@ -103,7 +103,7 @@ function versionColumns(trace: CheckedTrace): Pick<TraceColumns, "versions" | "s
     of[array + 1] = (of[array] as number) + group.length;
   });
   const list = groups.flat();
-  const book = new SummaryBook();
+  const book = new SummaryTable();
   const reads = flatten(list.map((version) => version.reads));
   const needs = flatten(list.map((version) => version.neededBy));
   const writtenBy = Int32Array.from(list, (version) => orNone(version.writtenBy));
@@ -146,7 +146,7 @@ function flatten(lists: readonly (readonly number[])[]): { offsets: Int32Array; 
   return { offsets, flat };
 }
 
-class SummaryBook {
+class SummaryTable {
   private readonly summaries: Summary[] = [];
 
   add(summary: Summary | null): number {

@@ -11,12 +11,12 @@ import { FORMAT, isPacked, unpack } from "./unpack.js";
 export function openTrace(data: unknown): TraceModel {
   if (data instanceof TraceModel) return data;
   if (data instanceof TraceError) throw data; // the file could not be read
-  if (!isPacked(data)) throw new TraceError(`This is not a tapedebug trace: it is ${saidOf(data)}.`);
+  if (!isPacked(data)) throw new TraceError(`This is not a tapedebug trace: it is ${describeHead(data)}.`);
   const { trace, columns, problems } = unpack(data);
   return new TraceModel(trace, columns, problems);
 }
 
-function saidOf(data: unknown): string {
+function describeHead(data: unknown): string {
   const head = isRecord(data) && isRecord(data.head) ? data.head : data;
   if (!isRecord(head)) return `${describe(head)}, not an object`;
   return `of the format ${describe(head.format)}, not "${FORMAT}"`;

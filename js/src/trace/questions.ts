@@ -30,7 +30,7 @@ export class Questions<Q> {
   }
 
   /** Takes a message of the kernel; false where it is no answer to any of these questions. */
-  hear(message: unknown, buffers: readonly DataView[]): boolean {
+  accept(message: unknown, buffers: readonly DataView[]): boolean {
     const reply = (typeof message === "object" && message !== null ? message : {}) as Reply;
     const waiting = typeof reply.request === "number" ? this.open.get(reply.request) : undefined;
     if (waiting === undefined || (reply.type !== "answer" && reply.type !== "refused")) return false;

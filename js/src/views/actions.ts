@@ -100,7 +100,7 @@ export function mainArg(panel: Panel, launch: Launch): Arg | null {
 }
 
 /** Goes to the launch that wrote the selected version, or what the selected launch read; once more goes on from there. */
-export function whoWroteThis(panel: Panel): void {
+export function selectWriter(panel: Panel): void {
   const { array, version } = panel.store.get("selection");
   const launch = panel.model.launch(panel.store.get("selection").launch);
   if (panel.view.get("tab") === "array") {
@@ -130,7 +130,7 @@ export function goToWriter(panel: Panel, version: Version): void {
 }
 
 /** One step back along the provenance: to the launch that read the value. */
-export function backToReader(panel: Panel): void {
+export function selectReader(panel: Panel): void {
   const history = historyOf(panel);
   const { provenance } = history;
   const here = provenance ? history.position(provenance) : -1;

@@ -23,7 +23,7 @@ export function buildHeader(panel: Panel, toggleHelp: () => void): Header {
     "div",
     { class: "td-header" },
     title(panel),
-    h("div", { class: "td-tools" }, search.element, colourMenu(panel), ...kernelTools(panel), helpButton(toggleHelp)),
+    h("div", { class: "td-tools" }, search.element, colourMenu(panel), ...kernelButtons(panel), helpButton(toggleHelp)),
   );
   return { element, focusSearch: search.focus };
 }
@@ -52,12 +52,12 @@ function title(panel: Panel): HTMLElement {
     h("h1", { class: "td-name", title: short(trace.name, 300) }, short(tapeTitle(trace.name, trace.tape.id), 80)),
     badge,
     coverage,
-    whatWasChecked(panel),
+    checkAccount(panel),
   );
 }
 
 /** The meaning and the coverage of the verdict, in full. */
-function whatWasChecked(panel: Panel): HTMLElement {
+function checkAccount(panel: Panel): HTMLElement {
   const { model, store, lifetime } = panel;
   const body = h("div", { class: "td-checked-body" });
   const summary = h("summary", {}, "what was checked");
@@ -113,7 +113,7 @@ function helpButton(toggle: () => void): HTMLElement {
 }
 
 /** Buttons that need a kernel; without one they are disabled, with the reason as their title. */
-function kernelTools(panel: Panel): HTMLElement[] {
+function kernelButtons(panel: Panel): HTMLElement[] {
   const { store, lifetime } = panel;
   const exporting = button("Export report", () => store.exportReport(), { class: "td-button" });
   const update = (): void => {

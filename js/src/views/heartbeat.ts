@@ -5,11 +5,11 @@
 import type { Panel } from "./state.js";
 
 /** Seconds without a sign of life after which a run may be lost. */
-export const QUIET = 12;
+export const HEARTBEAT_TIMEOUT = 12;
 /** Seconds within which the kernel should confirm a press of *Run*. */
-export const UNHEARD = 6;
+export const ANSWER_SECONDS = 6;
 
-const NEWS = ["beat", "progress", "checks", "running", "trace"] as const;
+const MESSAGES = ["beat", "progress", "checks", "running", "trace"] as const;
 
 /** The state of a run, as far as this panel can tell. */
 export interface Silence {
@@ -18,7 +18,7 @@ export interface Silence {
 }
 
 export class Heartbeat {
-  private heard = Date.now();
+  private lastMessage = Date.now();
   private timer = 0;
   private silence: Silence | null = null;
 
@@ -29,33 +29,33 @@ export class Heartbeat {
     const { store, lifetime } = panel;
     lifetime.add(
       store.subscribe((fields) => {
-        if (NEWS.some((field) => fields.has(field)) || fields.has("asked")) this.listen();
-        else if (fields.has("status") && this.silence === null) this.heard = Date.now();
+        if (MESSAGES.some((field) => fields.has(field)) || fields.has("asked")) this.restart();
+        else if (fields.has("status") && this.silence === null) this.lastMessage = Date.now();
       }),
     );
     lifetime.add(() => window.clearInterval(this.timer));
-    this.listen();
+    this.restart();
   }
 
   /** Restarts the wait, after a message or a new request. */
-  private listen(): void {
+  private restart(): void {
     const { running, asked } = this.panel.store.value;
-    this.heard = Date.now();
-    this.tell(null);
+    this.lastMessage = Date.now();
+    this.report(null);
     window.clearInterval(this.timer);
-    this.timer = running || asked !== null ? window.setInterval(() => this.look(), 1000) : 0;
+    this.timer = running || asked !== null ? window.setInterval(() => this.check(), 1000) : 0;
   }
 
-  private look(): void {
+  private check(): void {
     const { running, beat } = this.panel.store.value;
-    const seconds = Math.round((Date.now() - this.heard) / 1000);
+    const seconds = Math.round((Date.now() - this.lastMessage) / 1000);
     // a tapedebug without heartbeats in the kernel may be silent for long
-    const patience = running ? (beat > 0 ? QUIET : 5 * QUIET) : UNHEARD;
-    if (seconds < patience) return;
+    const timeout = running ? (beat > 0 ? HEARTBEAT_TIMEOUT : 5 * HEARTBEAT_TIMEOUT) : ANSWER_SECONDS;
+    if (seconds < timeout) return;
     const text = running
       ? `No news from the kernel for ${seconds} s: it is busy with one long step, or it has died.`
       : `The kernel has not answered for ${seconds} s: it is busy, or it has died.`;
-    this.tell({ seconds, text });
+    this.report({ seconds, text });
   }
 
   /** Stops waiting; results so far stay. */
@@ -71,7 +71,7 @@ export class Heartbeat {
     });
   }
 
-  private tell(silence: Silence | null): void {
+  private report(silence: Silence | null): void {
     if (silence === null && this.silence === null) return;
     const before = this.silence;
     this.silence = silence;

@@ -1,7 +1,7 @@
 /** Keys that work anywhere in the panel, unless a field takes the text. */
 
 import { NOTHING } from "../trace/store.js";
-import { backToReader, selectFinding, stepFinding, stepShown, whoWroteThis } from "./actions.js";
+import { selectFinding, selectReader, selectWriter, stepFinding, stepShown } from "./actions.js";
 import { visibleFindings } from "./findings.js";
 import { historyOf } from "./history.js";
 import { type Stage, VIEWS } from "./stage.js";
@@ -16,8 +16,8 @@ export function bindKeyboard(panel: Panel, stage: Stage, focusSearch: () => void
     p: () => panel.root.querySelector<HTMLElement>(".td-play")?.click(),
     j: () => stepFinding(panel, 1, visibleFindings(panel)),
     k: () => stepFinding(panel, -1, visibleFindings(panel)),
-    w: () => whoWroteThis(panel),
-    W: () => backToReader(panel),
+    w: () => selectWriter(panel),
+    W: () => selectReader(panel),
     "[": () => historyOf(panel).go(-1),
     "]": () => historyOf(panel).go(1),
     "+": () => stage.shown.zoom(1.5),
@@ -31,7 +31,7 @@ export function bindKeyboard(panel: Panel, stage: Stage, focusSearch: () => void
   const onKey = (event: KeyboardEvent): void => {
     if (!(event.target instanceof Node) || !panel.root.contains(event.target)) return;
     if (event.ctrlKey || event.metaKey || event.altKey || takesText(event.target, event.key)) return;
-    if (takesItself(event.target, event.key) || ownTabs(event.target, event.key)) return;
+    if (handlesKey(event.target, event.key) || ownTabs(event.target, event.key)) return;
     if (scrolls(event.target, event.key)) return;
     if (view.get("help") && event.key !== "Escape" && event.key !== "?") return; // the dialog is in front
     const act = keys[event.key];
@@ -57,7 +57,7 @@ function clear(panel: Panel): void {
 }
 
 /** Elements with keys of their own, such as grids and maps, list them in `data-td-keys`. */
-function takesItself(target: EventTarget | null, key: string): boolean {
+function handlesKey(target: EventTarget | null, key: string): boolean {
   const owner = target instanceof Element ? target.closest("[data-td-keys]") : null;
   return owner?.getAttribute("data-td-keys")?.split(" ").includes(key) ?? false;
 }

@@ -40,7 +40,7 @@ export function lineNotes(
   code: Code = kernel,
 ): ReadonlyMap<number, LineNote> {
   const notes = new Map<number, { badges: Badge[]; wrong: boolean; accesses: number; heat: number }>();
-  const born = bornHere(model, launch);
+  const born = nonFiniteOrigins(model, launch);
   for (const group of grouped(kernel, code)) {
     const { line, param, kind, needed, count } = group;
     const name = kernel.params[param]?.name ?? `argument ${param}`;
@@ -84,7 +84,7 @@ export function holds(code: Code, line: number): boolean {
  * The accesses at which a launch turns finite values into non-finite ones, forward (by "w" and the argument) or in the adjoint (by "r"). The adjoint
  * of a version is the sum over all that read it: it is blamed on a launch only where no other reader can have done it.
  */
-function bornHere(model: TraceModel, launch: Launch): ReadonlyMap<string, Badge> {
+function nonFiniteOrigins(model: TraceModel, launch: Launch): ReadonlyMap<string, Badge> {
   const found = new Map<string, Badge>();
   const bad = (summary: Summary | null): boolean | null => (summary ? summary.nan + summary.inf > 0 : null);
   const known = launch.args.map((arg) => ({

@@ -16,8 +16,8 @@ import {
   entryKey,
   type Grid,
   gridOf,
+  type KernelGroup,
   launchesOfKernel,
-  type Together,
   toggled,
 } from "./pairs.js";
 import { followRuns, isPending } from "./pendingPairs.js";
@@ -47,7 +47,7 @@ function openPair(panel: Panel, pair: MaskEntry): void {
 }
 
 /** The state of the matrix that belongs to this panel alone. */
-interface Looks {
+interface MatrixState {
   /** All launches of the selected one's kernel, not it alone. */
   together: boolean;
   silence: Silence | null;
@@ -58,7 +58,7 @@ interface Looks {
 
 export function buildPairMatrix(panel: Panel): HTMLElement {
   const { store, lifetime } = panel;
-  const looks: Looks = { together: false, silence: null, last: new Map(), run: runButton(panel, "td-run") };
+  const state: MatrixState = { together: false, silence: null, last: new Map(), run: runButton(panel, "td-run") };
   const body = h("div", {});
   const element = h(
     "section",
@@ -72,17 +72,17 @@ export function buildPairMatrix(panel: Panel): HTMLElement {
     const active = body.contains(document.activeElement) ? document.activeElement : null;
     const at = active?.closest("[data-cell]")?.getAttribute("data-cell") ?? null;
     const scroll = [...body.querySelectorAll(".td-tablebox")].map((box) => [box.scrollLeft, box.scrollTop] as const);
-    replace(body, ...content(panel, looks, render, heartbeat));
+    replace(body, ...content(panel, state, render, heartbeat));
     for (const [i, box] of [...body.querySelectorAll(".td-tablebox")].entries()) {
       [box.scrollLeft, box.scrollTop] = scroll[i] ?? [0, 0];
     }
-    if (active === looks.run) looks.run.focus({ preventScroll: true });
+    if (active === state.run) state.run.focus({ preventScroll: true });
     if (at === null) return;
     for (const cell of body.querySelectorAll<HTMLElement>("[data-cell]"))
       if (cell.getAttribute("data-cell") === at) cell.focus({ preventScroll: true });
   };
   const heartbeat = new Heartbeat(panel, (silence) => {
-    looks.silence = silence;
+    state.silence = silence;
     render();
   });
   render();
@@ -95,57 +95,57 @@ export function buildPairMatrix(panel: Panel): HTMLElement {
   return element;
 }
 
-function content(panel: Panel, looks: Looks, render: () => void, heartbeat: Heartbeat): Child[] {
+function content(panel: Panel, state: MatrixState, render: () => void, heartbeat: Heartbeat): Child[] {
   const { model, store } = panel;
   const checks = allChecks(model, store.get("checks"));
   const selected = model.launch(store.get("selection").launch);
-  const together = selected?.kernel == null ? null : togetherOf(panel, selected.index);
-  const many = looks.together && together !== null && together.launches.length > 1 ? together : null;
+  const together = selected?.kernel == null ? null : kernelGroupOf(panel, selected.index);
+  const many = state.together && together !== null && together.launches.length > 1 ? together : null;
   const grid = selected ? gridOf(model, many?.launches ?? [selected.index], checks) : null;
   const tape = gridOf(model, [null], checks);
   if (!grid && !tape)
     return [h("p", { class: "td-empty" }, "No pair of a read and a written array carries a gradient here.")];
   const parts: Child[] = [];
-  if (selected && together && together.total > 1 && grid) parts.push(scopeSwitch(looks, together, render));
+  if (selected && together && together.total > 1 && grid) parts.push(scopeSwitch(state, together, render));
   if (grid && selected) {
     const name = many ? manyName(selected.name, many) : `launch ${selected.index} · ${short(selected.name, 40)}`;
-    parts.push(table(panel, looks, grid, name, 0));
+    parts.push(table(panel, state, grid, name, 0));
   } else if (selected)
     parts.push(h("p", { class: "td-empty" }, `launch ${selected.index}: no pair carries a gradient`));
-  if (tape) parts.push(table(panel, looks, tape, "whole tape", 1));
-  parts.push(controls(panel, [grid, tape], looks.run));
-  if (looks.silence) {
+  if (tape) parts.push(table(panel, state, tape, "whole tape", 1));
+  parts.push(controls(panel, [grid, tape], state.run));
+  if (state.silence) {
     const stop = button("stop waiting", () => heartbeat.giveUp(), { class: "td-button td-stop" });
-    parts.push(h("p", { class: "td-silence", role: "status" }, `! ${looks.silence.text} `, stop));
+    parts.push(h("p", { class: "td-silence", role: "status" }, `! ${state.silence.text} `, stop));
   }
   return parts;
 }
 
-const TOGETHER = new WeakMap<object, Map<number, Together>>();
+const KERNEL_GROUPS = new WeakMap<object, Map<number, KernelGroup>>();
 
 /** The launches of a launch's kernel; looked for once for each kernel. */
-function togetherOf({ model }: Panel, launch: number): Together {
+function kernelGroupOf({ model }: Panel, launch: number): KernelGroup {
   const kernel = model.columns.launches.kernel[launch] ?? -1;
-  const known = TOGETHER.get(model) ?? new Map<number, Together>();
-  TOGETHER.set(model, known);
+  const known = KERNEL_GROUPS.get(model) ?? new Map<number, KernelGroup>();
+  KERNEL_GROUPS.set(model, known);
   const found = known.get(kernel) ?? launchesOfKernel(model, launch);
   if (kernel >= 0) known.set(kernel, found);
   return found;
 }
 
-function manyName(kernel: string, { launches, total }: Together): string {
+function manyName(kernel: string, { launches, total }: KernelGroup): string {
   const some =
     launches.length < total ? `${launches.length} of ${total.toLocaleString("en-US")}, evenly spaced` : `${total}`;
   return `all launches of ${short(kernel, 40)} (${some})`;
 }
 
-function scopeSwitch(looks: Looks, { total }: Together, render: () => void): HTMLElement {
+function scopeSwitch(state: MatrixState, { total }: KernelGroup, render: () => void): HTMLElement {
   const option = (text: string, on: boolean): HTMLElement => {
-    const chosen = looks.together === on;
+    const chosen = state.together === on;
     return button(
       text,
       () => {
-        looks.together = on;
+        state.together = on;
         render();
       },
       { class: `td-button td-scope${chosen ? " td-chosen" : ""}`, "aria-pressed": String(chosen) },
@@ -159,7 +159,7 @@ function scopeSwitch(looks: Looks, { total }: Together, render: () => void): HTM
   );
 }
 
-function table(panel: Panel, looks: Looks, grid: Grid, name: string, number_: number): HTMLElement {
+function table(panel: Panel, state: MatrixState, grid: Grid, name: string, number_: number): HTMLElement {
   const { store } = panel;
   const { canRun, running } = store.value;
   const size = grid.inputs.length * grid.outputs.length;
@@ -229,7 +229,7 @@ function table(panel: Panel, looks: Looks, grid: Grid, name: string, number_: nu
       ...lines.slice(1).map((line) => h("tr", { role: "row" }, ...line.map((c) => c.element))),
     ),
   );
-  bindGrid(element, lines, String(number_), looks.last);
+  bindGrid(element, lines, String(number_), state.last);
   return h("div", { class: "td-tablebox" }, element);
 }
 

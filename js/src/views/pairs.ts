@@ -92,7 +92,7 @@ export function toggled(mask: readonly MaskEntry[], entries: readonly MaskEntry[
 /** Launches of one kernel of which a matrix is shown together; of more, this many, evenly spaced. */
 const MOST_TOGETHER = 500;
 
-export interface Together {
+export interface KernelGroup {
   /** The launches of which pairs are shown. */
   readonly launches: readonly number[];
   /** All launches of the kernel. */
@@ -100,7 +100,7 @@ export interface Together {
 }
 
 /** The launches of the kernel that a launch runs. */
-export function launchesOfKernel(model: TraceModel, launch: number): Together {
+export function launchesOfKernel(model: TraceModel, launch: number): KernelGroup {
   const { kernel, count } = model.columns.launches;
   const wanted = kernel[launch] ?? -1;
   if (wanted < 0) return { launches: [launch], total: 1 };

@@ -186,7 +186,7 @@ function row(
   const line = code.line + index;
   const here = marked?.line === line ? marked.severity : null;
   // what is wrong comes first: the rest may be cut off
-  const badges = [...(note?.badges ?? [])].sort((a, b) => Number(grave(b)) - Number(grave(a)));
+  const badges = [...(note?.badges ?? [])].sort((a, b) => Number(isSerious(b)) - Number(isSerious(a)));
   const said = [...badges.map(({ title }) => title), here ? `the finding: ${here}` : ""].filter(Boolean);
   const sign = here ? h("span", { class: `td-access td-finding-${here}` }, `${SEVERITY_SIGNS[here]} ${here}`) : null;
   return h(
@@ -205,7 +205,7 @@ function row(
   );
 }
 
-function grave({ weight }: Badge): boolean {
+function isSerious({ weight }: Badge): boolean {
   return weight === "lost" || weight === "bad";
 }
 

@@ -1,7 +1,7 @@
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { afterEach, describe, expect, it } from "vitest";
-import { MarkBook, markAt, texts } from "../../src/lab/editorMarks.js";
+import { MarkRegistry, markAt, texts } from "../../src/lab/editorMarks.js";
 import type { CellMarks, Mark } from "../../src/lab/protocol.js";
 
 const SOURCE = "def f(x, y):\n    y[i] = x[i]\n    return";
@@ -32,7 +32,7 @@ const MARKS: CellMarks = {
 };
 
 const views: EditorView[] = [];
-function edit(book: MarkBook<object>, model: object, doc = SOURCE): EditorView {
+function edit(book: MarkRegistry<object>, model: object, doc = SOURCE): EditorView {
   const parent = document.createElement("div");
   document.body.append(parent);
   const view = new EditorView({ parent, state: EditorState.create({ doc, extensions: book.extension(model) }) });
@@ -46,7 +46,7 @@ const shown = (view: EditorView) => [...view.dom.querySelectorAll(".td-mark")].m
 
 describe("marks in an editor", () => {
   it("stand at their line, with a text and the finding as a tooltip", () => {
-    const book = new MarkBook(() => {});
+    const book = new MarkRegistry(() => {});
     const model = {};
     const view = edit(book, model);
     expect(shown(view)).toEqual([]);
@@ -58,7 +58,7 @@ describe("marks in an editor", () => {
   });
 
   it("are there in editors that are made later, and in all of a model", () => {
-    const book = new MarkBook(() => {});
+    const book = new MarkRegistry(() => {});
     const model = {};
     book.set(model, MARKS);
     const [first, second] = [edit(book, model), edit(book, model)];
@@ -68,7 +68,7 @@ describe("marks in an editor", () => {
   });
 
   it("go when the text changes, return with it, and never show for another text", () => {
-    const book = new MarkBook(() => {});
+    const book = new MarkRegistry(() => {});
     const model = {};
     const view = edit(book, model);
     book.set(model, MARKS);
@@ -84,7 +84,7 @@ describe("marks in an editor", () => {
 
   it("open the tape where a click on them leads", () => {
     const opened: unknown[] = [];
-    const book = new MarkBook((marks, at) => opened.push([marks.tape, at.launch, at.finding]));
+    const book = new MarkRegistry((marks, at) => opened.push([marks.tape, at.launch, at.finding]));
     const model = {};
     const view = edit(book, model);
     book.set(model, MARKS);
@@ -93,7 +93,7 @@ describe("marks in an editor", () => {
   });
 
   it("stay text, and are cut", () => {
-    const book = new MarkBook(() => {});
+    const book = new MarkRegistry(() => {});
     const model = {};
     const view = edit(book, model);
     const text = `<img src=x onerror=alert(1)> ${"x".repeat(10_000)}`;
@@ -103,7 +103,7 @@ describe("marks in an editor", () => {
   });
 
   it("ignore lines that are not there", () => {
-    const book = new MarkBook(() => {});
+    const book = new MarkRegistry(() => {});
     const model = {};
     const view = edit(book, model);
     book.set(model, {

@@ -8,7 +8,7 @@ import type { Packed } from "../../src/trace/unpack.js";
 import compressed from "../fixtures/net.packed.json";
 import { type Context, DEATHS, Kernel, ROW, settle, start } from "./fake-kernel.js";
 
-const SEEN = "This is the last known state, read-only.";
+const LAST_STATE = "This is the last known state, read-only.";
 const RAN = "Checks were running; the results up to then are shown, read-only.";
 const AGAIN = "Record the tape again to continue.";
 const ID = { path: "net.ipynb", process: "p1", tape: 3, name: "net" };
@@ -72,7 +72,7 @@ describe("the notice of a tab", () => {
   it("says what became of the kernel, and stays by that", async () => {
     for (const [lost, tell] of DEATHS) {
       const { kernel, context, panel } = await opened();
-      const said = { text: `The kernel of this tape ${lost}. ${SEEN} ${AGAIN}`, action: null };
+      const said = { text: `The kernel of this tape ${lost}. ${LAST_STATE} ${AGAIN}`, action: null };
       tell(context);
       await settle();
       expect(panel.notice).toEqual(said);
@@ -119,7 +119,7 @@ describe("the notice of a tab", () => {
   it("says that its notebook was closed, and comes back to life with it", async () => {
     const { tapes, kernel, context, panel } = await opened();
     context.disposed.emit();
-    expect(panel.notice).toEqual({ text: `net.ipynb was closed. ${SEEN}`, action: "open" });
+    expect(panel.notice).toEqual({ text: `net.ipynb was closed. ${LAST_STATE}`, action: "open" });
     expect(panel.store.get("canRun")).toBe(false);
     tapes.open(kernel, false); // nothing else would ask this kernel
     await settle();
@@ -138,7 +138,7 @@ describe("the notice of a tab", () => {
     other.process = "p2";
     tapes.open(other, false);
     await settle();
-    const text = `The kernel of net.ipynb was restarted, and this tape is gone. Record it again. ${SEEN}`;
+    const text = `The kernel of net.ipynb was restarted, and this tape is gone. Record it again. ${LAST_STATE}`;
     expect(panel.notice).toEqual({ text, action: null });
     const bare = await opened();
     bare.context.disposed.emit();
@@ -186,7 +186,7 @@ describe("the notice of a tab", () => {
     await list({ ...row, launches: 1 });
     expect(panel.notice.text).toBe("The tape was recorded again: it has 1 launch now.");
     await list(null);
-    expect(panel.notice).toEqual({ text: `The program no longer holds this tape. ${SEEN}`, action: null });
+    expect(panel.notice).toEqual({ text: `The program no longer holds this tape. ${LAST_STATE}`, action: null });
     expect(panel.store.get("canRun")).toBe(false);
   });
 
@@ -196,7 +196,7 @@ describe("the notice of a tab", () => {
     context.session.kernel.process = "p2";
     context.kernelChanged.emit({});
     await settle();
-    expect(panel.notice.text).toBe(`The kernel of this tape was replaced by another. ${SEEN} ${AGAIN}`);
+    expect(panel.notice.text).toBe(`The kernel of this tape was replaced by another. ${LAST_STATE} ${AGAIN}`);
     context.session = { kernel };
     context.kernelChanged.emit({});
     await settle();

@@ -110,7 +110,7 @@ export class DiffView {
 
   /** Shows what a row is about, on both sides: a finding where it is, and the same launch on the other side. */
   private choose(row: DiffRow): void {
-    this.quietly(() => {
+    this.withoutEcho(() => {
       for (const side of [0, 1] as const) {
         const finding = row.findings[side];
         const status = this.said(row, side);
@@ -142,7 +142,7 @@ export class DiffView {
     const { launch, array } = selection;
     const partner = launch === null ? null : this.source.diff.partners.of(side, launch);
     this.mark(null);
-    this.quietly(() => {
+    this.withoutEcho(() => {
       this.stores[side].set({ status: "" });
       this.stores[other(side)].set({
         selection: { ...NOTHING, launch: partner, array: this.sameArray(side, array) },
@@ -158,7 +158,7 @@ export class DiffView {
     return found && theirs ? theirs.arrayId(found.label) : null;
   }
 
-  private quietly(work: () => void): void {
+  private withoutEcho(work: () => void): void {
     this.following = true;
     try {
       work();

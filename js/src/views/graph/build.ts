@@ -387,8 +387,8 @@ function sameRound(unit: Unit, one: number, other: number): boolean {
   return Math.floor((one - first) / length) === Math.floor((other - first) / length);
 }
 
-const WORSE: readonly VersionStatus[] = ["live", "kept", "harmless", "preserved", "lost"];
+const BY_SEVERITY: readonly VersionStatus[] = ["live", "kept", "harmless", "preserved", "lost"];
 
 function worse(one: VersionStatus, other: VersionStatus): VersionStatus {
-  return WORSE.indexOf(one) > WORSE.indexOf(other) ? one : other;
+  return BY_SEVERITY.indexOf(one) > BY_SEVERITY.indexOf(other) ? one : other;
 }

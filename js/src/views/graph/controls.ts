@@ -23,7 +23,7 @@ export interface Controls {
 }
 
 const HOPS = [1, 2, 3, 4] as const;
-const SAID_MS = 2500;
+const MESSAGE_MS = 2500;
 
 export function bindControls(actions: ControlActions): Controls {
   const whole = button("Whole tape", actions.whole, { class: "td-g-choice" });
@@ -105,7 +105,7 @@ function copyButton(dot: () => string): HTMLElement {
         said.textContent = "copied";
         window.setTimeout(() => {
           said.textContent = "";
-        }, SAID_MS);
+        }, MESSAGE_MS);
       };
       const written = navigator.clipboard?.writeText(text);
       if (written) written.then(done, () => show(text));

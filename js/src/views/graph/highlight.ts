@@ -16,7 +16,7 @@ export function mark(
 ): void {
   const launch = picture.nodeOfLaunch(selection.launch);
   const array = picture.nodeOfVersion(model.arrayId(selection.array), selection.version);
-  const named = namedBy(picture, model.finding(selection.finding));
+  const named = nodesOfFinding(picture, model.finding(selection.finding));
   for (const [key, element] of drawing.nodes) {
     const chosen = key === launch?.key || key === array?.key;
     element.classList.toggle("td-g-chosen", chosen);
@@ -41,7 +41,7 @@ export function mark(
 }
 
 /** The nodes that a finding is about; null without one, or where none of them is drawn. */
-function namedBy(picture: Picture, finding: Finding | null): ReadonlySet<string> | null {
+function nodesOfFinding(picture: Picture, finding: Finding | null): ReadonlySet<string> | null {
   if (!finding) return null;
   const named = new Set<string>();
   for (const launch of finding.launches.slice(0, MOST_LAUNCHES)) {

@@ -86,7 +86,7 @@ export function layoutGraph(nodes: readonly LayoutNode[], edges: readonly Layout
     .filter((edge) => byKey.has(edge.from) && byKey.has(edge.to) && edge.from !== edge.to)
     .map((edge) => orient(edge, byKey));
   const rank = rankNodes(nodes, down);
-  const { rows, pieces, ways } = buildRows(nodes, down, rank);
+  const { rows, pieces, routes } = buildRows(nodes, down, rank);
   orderRows(rows, pieces);
   placeRows(rows, pieces);
   const left = Math.min(0, ...rows.flatMap((row) => row.map((slot) => slot.x)));
@@ -104,7 +104,7 @@ export function layoutGraph(nodes: readonly LayoutNode[], edges: readonly Layout
           ]),
       ),
     ),
-    edges: new Map(down.map((edge) => [edge.edge.key, points(edge, ways, tops)])),
+    edges: new Map(down.map((edge) => [edge.edge.key, points(edge, routes, tops)])),
     bands: bandsAt.map(({ key, depth, first, last }) => ({
       key,
       depth,
@@ -207,14 +207,14 @@ function group<T>(items: readonly T[], key: (item: T) => string): Map<string, T[
 
 // ---------------------------------------------------------------------------------------------- rows
 
-type Ways = ReadonlyMap<string, readonly Slot[]>;
+type EdgeRoutes = ReadonlyMap<string, readonly Slot[]>;
 
 /** Rows of nodes, and of the places where edges longer than one row pass. Edges of one bundle pass at the same place. */
 function buildRows(
   nodes: readonly LayoutNode[],
   edges: readonly Down[],
   rank: ReadonlyMap<string, number>,
-): { rows: Row[]; pieces: Piece[]; ways: Ways } {
+): { rows: Row[]; pieces: Piece[]; routes: EdgeRoutes } {
   const count = Math.max(-1, ...rank.values()) + 1;
   const rows: Row[] = Array.from({ length: count }, () => []);
   const slots = new Map<string, Slot>();
@@ -226,7 +226,7 @@ function buildRows(
   };
   for (const node of nodes) put(node.key, rank.get(node.key) as number, node.width, node.height, true);
   const pieces: Piece[] = [];
-  const ways = new Map<string, Slot[]>();
+  const routes = new Map<string, Slot[]>();
   const drawn = new Set<string>();
   for (const edge of edges) {
     const top = rank.get(edge.upper) as number;
@@ -237,7 +237,7 @@ function buildRows(
       way.push(slots.get(key) ?? put(key, row, LANE, 0, false));
     }
     way.push(slots.get(edge.lower) as Slot);
-    ways.set(edge.edge.key, way);
+    routes.set(edge.edge.key, way);
     for (let i = 1; i < way.length; i++) {
       const [upper, lower] = [way[i - 1] as Slot, way[i] as Slot];
       const upperX = i === 1 ? edge.upperX : LANE / 2;
@@ -247,10 +247,10 @@ function buildRows(
       drawn.add(key);
     }
   }
-  return { rows, pieces, ways };
+  return { rows, pieces, routes };
 }
 
-// ---------------------------------------------------------------------------------------------- heights and ways
+// ---------------------------------------------------------------------------------------------- heights and routes
 
 interface Top {
   readonly top: number;
@@ -311,8 +311,8 @@ function rowTops(rows: readonly Row[], pieces: readonly Piece[], bands: readonly
   return tops;
 }
 
-function points(edge: Down, ways: Ways, tops: readonly Top[]): Point[] {
-  const way = ways.get(edge.edge.key) ?? [];
+function points(edge: Down, routes: EdgeRoutes, tops: readonly Top[]): Point[] {
+  const way = routes.get(edge.edge.key) ?? [];
   const found: Point[] = [];
   for (const [i, slot] of way.entries()) {
     const { top, height } = tops[slot.row] as Top;

@@ -22,7 +22,7 @@ interface PointerActions {
 }
 
 /** Pixels that a hand shakes in a click. */
-const SHAKE = 3;
+const CLICK_TOLERANCE = 3;
 
 function targetOf(at: EventTarget | null): Target | null {
   if (!(at instanceof Element)) return null;
@@ -61,7 +61,7 @@ export function bindPointer(element: SVGElement, lifetime: Lifetime, actions: Po
       actions.hover(targetOf(event.target), now.px, now.py);
       return;
     }
-    if (!dragged && Math.hypot(now.px - start.px, now.py - start.py) > SHAKE) {
+    if (!dragged && Math.hypot(now.px - start.px, now.py - start.py) > CLICK_TOLERANCE) {
       dragged = true;
       element.setPointerCapture(event.pointerId);
       element.classList.add("td-g-dragged");

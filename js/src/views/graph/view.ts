@@ -284,7 +284,7 @@ export class GraphView implements ViewContent {
       centre: !shown.whole && elsewhere ? `Centre on ${centre.words}` : null,
     });
     const at = this.focused ?? this.chosenNode()?.key ?? [...shown.picture.nodes.keys()][0] ?? null;
-    this.rove(at);
+    this.setTabStop(at);
   }
 
   // ------------------------------------------------------------------ camera
@@ -349,14 +349,14 @@ export class GraphView implements ViewContent {
   }
 
   /** One element of the drawing is in the tab order: the one the keyboard is on. */
-  private rove(key: string | null): void {
+  private setTabStop(key: string | null): void {
     for (const element of this.svg.querySelectorAll("[tabindex='0']")) element.setAttribute("tabindex", "-1");
     this.focused = key;
     if (key !== null) this.elementOf(key)?.setAttribute("tabindex", "0");
   }
 
   private focus(key: string): void {
-    this.rove(key);
+    this.setTabStop(key);
     const node = this.shown?.picture.nodes.get(key);
     const box = node && this.box(node);
     if (box) this.move(() => this.camera.reveal(box));

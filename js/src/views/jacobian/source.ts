@@ -11,7 +11,7 @@ import { type Cells, cellAt, type Jacobian, readJacobian } from "./data.js";
 import type { Host } from "./shell.js";
 import { asked, clamped, closeTo, following, type Window, whole, zoomed } from "./window.js";
 
-interface LookedAt {
+interface JacobianState {
   pair: MaskEntry | null;
   /** The check of the pair. */
   check: Check | null;
@@ -33,7 +33,7 @@ const SETTLED = 150;
 /** Number of rows and columns in the cache, for a pointer that moves quickly. */
 const MOST_LINES = 8;
 
-export class JacobianSource extends Observable<LookedAt> {
+export class JacobianSource extends Observable<JacobianState> {
   private turn = 0;
   private timer = 0;
   private line = "";

@@ -24,7 +24,7 @@ const SIZE = 3.5;
 const NEAR = 6;
 /** Marks nearer to each other, in pixels, are drawn as one. */
 const MERGED = 5;
-const MOST_TOLD = 4;
+const MOST_IN_TOOLTIP = 4;
 /** A recorder keeps a thousand; what a frame walks along must end somewhere. */
 const MOST_EVENTS = 20_000;
 
@@ -197,7 +197,9 @@ export function eventPlace(model: TraceModel, event: TapeEvent): string {
 
 /** The lines of a tooltip about events. */
 export function eventLines(model: TraceModel, events: readonly TapeEvent[]): string[] {
-  const lines = events.slice(0, MOST_TOLD).flatMap((event) => [eventText(model, event), eventPlace(model, event)]);
-  const more = events.length - MOST_TOLD;
+  const lines = events
+    .slice(0, MOST_IN_TOOLTIP)
+    .flatMap((event) => [eventText(model, event), eventPlace(model, event)]);
+  const more = events.length - MOST_IN_TOOLTIP;
   return more > 0 ? [...lines, `and ${plural(more, "event")} more here`] : lines;
 }

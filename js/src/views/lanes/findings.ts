@@ -163,16 +163,16 @@ export function hitFindings(
   return hit?.findings ?? [];
 }
 
-const MOST_TOLD = 4;
+const MOST_IN_TOOLTIP = 4;
 
 /** The lines of a tooltip about findings. */
 export function findingLines(findings: readonly Finding[]): string[] {
   const lines = findings
-    .slice(0, MOST_TOLD)
+    .slice(0, MOST_IN_TOOLTIP)
     .flatMap(({ severity, rule, arrays, message }) => [
       `${SEVERITY_SIGNS[severity]} ${short([rule, ...arrays.slice(0, 3)].join(" · "), 60)}`,
       short(messageParts(message).cause, 160),
     ]);
-  const more = findings.length - MOST_TOLD;
+  const more = findings.length - MOST_IN_TOOLTIP;
   return [...lines, more > 0 ? `and ${more} more; a click opens the first` : "a click opens it"];
 }

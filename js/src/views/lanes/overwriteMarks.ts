@@ -185,7 +185,7 @@ export function paintBackwardMarks(ctx: CanvasRenderingContext2D, scene: Scene, 
   eachVisible(geometry, lost.first, true, (i, px) => {
     places.add(px);
     if (geometry.viewport.scale >= 14 && ctx.globalAlpha === 1)
-      free = misreadLabel(ctx, scene, track, i, px, middle, free);
+      free = wrongReadLabel(ctx, scene, track, i, px, middle, free);
   });
   const dots = new Path2D();
   const crosses = new Path2D();
@@ -238,7 +238,7 @@ function cross(path: Path2D, px: number, py: number, arm: number): void {
 }
 
 /** "reads v2, needs v1", as far as there is room; visited from the right, so `free` is where the last label began. */
-function misreadLabel(
+function wrongReadLabel(
   ctx: CanvasRenderingContext2D,
   scene: Scene,
   track: Track,

@@ -17,7 +17,7 @@ interface Point {
 }
 
 /** Pixels that a hand shakes in a click. */
-const SHAKE = 3;
+const CLICK_TOLERANCE = 3;
 
 export function bindPointer(canvas: HTMLCanvasElement, lifetime: Lifetime, actions: PointerActions): void {
   const fingers = new Map<number, Point>();
@@ -38,7 +38,7 @@ export function bindPointer(canvas: HTMLCanvasElement, lifetime: Lifetime, actio
       actions.hover(now.px, now.py);
       return;
     }
-    dragged ||= start !== null && Math.hypot(now.px - start.px, now.py - start.py) > SHAKE;
+    dragged ||= start !== null && Math.hypot(now.px - start.px, now.py - start.py) > CLICK_TOLERANCE;
     if (!dragged) return;
     actions.leave();
     const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];

@@ -19,7 +19,7 @@ export const ADJOINT_DEAD = 2;
 export const ADJOINT_BAD = 3;
 
 /** The content of one lane. Positions of versions count from the array's first. */
-interface Life {
+interface TrackHistory {
   /** Launch that ended version i; the number of launches where none did. */
   readonly end: Int32Array;
   /** Launches that read the array, ascending. */
@@ -44,7 +44,7 @@ export class Track {
   readonly count: number;
   /** Launch from which version i stands; -1 before the tape. Ascending. */
   readonly start: Int32Array;
-  private made: Life | null = null;
+  private made: TrackHistory | null = null;
 
   constructor(
     private readonly model: TraceModel,
@@ -59,7 +59,7 @@ export class Track {
   }
 
   /** Built when the lane is first drawn, which most lanes of a large tape never are. */
-  get life(): Life {
+  get life(): TrackHistory {
     this.made ??= readLife(this.model, this);
     return this.made;
   }
@@ -157,7 +157,7 @@ function laneOrder(arrays: readonly ArrayInfo[]): { array: ArrayInfo; depth: num
   return order;
 }
 
-function readLife(model: TraceModel, track: Track): Life {
+function readLife(model: TraceModel, track: Track): TrackHistory {
   const { versions } = model.columns;
   const { base, count, start } = track;
   const end = new Int32Array(count);
@@ -175,7 +175,7 @@ function isAscending(values: Int32Array): boolean {
   return true;
 }
 
-function readReads(model: TraceModel, { base, count }: Track): Pick<Life, "reads" | "neededBefore"> {
+function readReads(model: TraceModel, { base, count }: Track): Pick<TrackHistory, "reads" | "neededBefore"> {
   const { versions } = model.columns;
   const from = versions.reads[base] as number;
   const size = (versions.reads[base + count] as number) - from;
@@ -205,7 +205,7 @@ function readReads(model: TraceModel, { base, count }: Track): Pick<Life, "reads
   return { reads, neededBefore };
 }
 
-function readClobbers(model: TraceModel, track: Track): Pick<Life, "lost" | "preserved"> {
+function readClobbers(model: TraceModel, track: Track): Pick<TrackHistory, "lost" | "preserved"> {
   const { status } = model.columns.versions;
   const of = (wanted: number): Spans => {
     const found: [number, number, number][] = [];
@@ -247,7 +247,7 @@ function spansOf(found: readonly [first: number, last: number, version: number][
   };
 }
 
-function readAdjoints(model: TraceModel, track: Track): Pick<Life, "adjoints" | "adjointState" | "bad"> {
+function readAdjoints(model: TraceModel, track: Track): Pick<TrackHistory, "adjoints" | "adjointState" | "bad"> {
   const { versions, summaries } = model.columns;
   const { base, count, start } = track;
   const badOf = (s: number): boolean => s >= 0 && (summaries.nan[s] as number) + (summaries.inf[s] as number) > 0;

@@ -7,10 +7,10 @@ import { byteSize } from "../format.js";
  * How the reverse pass gets values that an adjoint needs and a launch overwrites: from a copy; by running launches again, to
  * keep to a `memory_budget`; or not at all.
  */
-export type Means = "copied" | "recomputed" | "lost";
-export const MEANS: readonly Means[] = ["copied", "recomputed", "lost"];
+export type Recovery = "copied" | "recomputed" | "lost";
+export const RECOVERIES: readonly Recovery[] = ["copied", "recomputed", "lost"];
 
-export type Bytes = Readonly<Record<Means, number>>;
+export type Bytes = Readonly<Record<Recovery, number>>;
 
 /** A version that an adjoint needs and a launch overwrites. */
 export interface Overwrite {
@@ -19,7 +19,7 @@ export interface Overwrite {
   /** The launch that overwrites it. */
   readonly launch: number;
   readonly bytes: number;
-  readonly means: Means;
+  readonly recovery: Recovery;
 }
 
 /** One buffer, with all arrays in it. */
@@ -89,8 +89,8 @@ function added(a: Bytes, b: Bytes): Bytes {
   return { copied: a.copied + b.copied, recomputed: a.recomputed + b.recomputed, lost: a.lost + b.lost };
 }
 
-function only(means: Means, bytes: number): Bytes {
-  return { ...NOTHING, [means]: bytes };
+function only(recovery: Recovery, bytes: number): Bytes {
+  return { ...NOTHING, [recovery]: bytes };
 }
 
 function readRegion(model: TraceModel, arrays: readonly number[]): Region {
@@ -109,7 +109,7 @@ function readRegion(model: TraceModel, arrays: readonly number[]): Region {
     bytes: Math.max(0, stop - start),
     versions: model.versionCount(array),
     overwrites: overwrites.sort((a, b) => a.launch - b.launch),
-    total: overwrites.reduce((total, { means, bytes }) => added(total, only(means, bytes)), NOTHING),
+    total: overwrites.reduce((total, { recovery, bytes }) => added(total, only(recovery, bytes)), NOTHING),
   };
 }
 
@@ -128,7 +128,7 @@ function overwritesOf(model: TraceModel, array: number, bytes: number): Overwrit
   const end = of[array + 1] as number;
   for (let v = of[array] as number; v < end; v++) {
     const flag = flags[v] as number;
-    const means =
+    const recovery =
       (flag & VERSION_RECOMPUTED) !== 0
         ? "recomputed"
         : status[v] === LOST // with on_overwrite="warn", a copy is kept as evidence, and not used
@@ -136,11 +136,11 @@ function overwritesOf(model: TraceModel, array: number, bytes: number): Overwrit
           : (flag & VERSION_PRESERVED) !== 0
             ? "copied"
             : null;
-    if (means === null) continue;
+    if (recovery === null) continue;
     // a write from outside the tape is no launch: the next version is first seen by one
     const by = overwrittenBy[v] as number;
     const launch = by >= 0 ? by : v + 1 < end ? (since[v + 1] as number) : model.launchCount - 1;
-    found.push({ version: v, launch: Math.max(0, launch), bytes, means });
+    found.push({ version: v, launch: Math.max(0, launch), bytes, recovery });
   }
   return found;
 }
@@ -166,7 +166,7 @@ function growthOf(overwrites: readonly Overwrite[]): Growth {
   const bytes: Bytes[] = [];
   let now = NOTHING;
   for (const overwrite of [...overwrites].sort((a, b) => a.launch - b.launch)) {
-    now = added(now, only(overwrite.means, overwrite.bytes));
+    now = added(now, only(overwrite.recovery, overwrite.bytes));
     if (launches.at(-1) === overwrite.launch) bytes.pop();
     else launches.push(overwrite.launch);
     bytes.push(now);

@@ -2,12 +2,12 @@
 import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";
 import type { Sign } from "../spec.js";
-import { type Means, readMemoryUse } from "./data.js";
+import { type Recovery, readMemoryUse } from "./data.js";
 
 export function memoryLegend(model: TraceModel): Sign[] {
   const { regions } = readMemoryUse(model);
-  const count = (means: Means): number =>
-    regions.reduce((sum, { overwrites }) => sum + overwrites.filter((one) => one.means === means).length, 0);
+  const count = (recovery: Recovery): number =>
+    regions.reduce((sum, { overwrites }) => sum + overwrites.filter((one) => one.recovery === recovery).length, 0);
   const box = (name: string): SVGElement => svg("rect", { x: 2, y: 3, width: 32, height: 12, rx: 2, class: name });
   return [
     {

@@ -2,7 +2,7 @@
 import type { TraceModel } from "../../trace/model.js";
 import { bytes as bytesText, whole } from "../format.js";
 import type { Palette } from "../lanes/palette.js";
-import { type Bytes, bytesAfter, type Growth, MEANS, type Means, type Region, sum } from "./data.js";
+import { type Bytes, bytesAfter, type Growth, RECOVERIES, type Recovery, type Region, sum } from "./data.js";
 
 /** The launches in view, from one to another; fractions are in between. */
 export interface Span {
@@ -51,20 +51,20 @@ function start(canvas: HTMLCanvasElement, ratio: number): { ctx: CanvasRendering
 }
 
 /** Copies are solid, what is recomputed is an outline, what is lost is striped: it shows without the colours, too. */
-function block(ctx: CanvasRenderingContext2D, scene: Scene, means: Means, path: Path2D): void {
+function block(ctx: CanvasRenderingContext2D, scene: Scene, recovery: Recovery, path: Path2D): void {
   const { keep, red, bg } = scene.palette;
-  if (means === "copied") {
+  if (recovery === "copied") {
     ctx.fillStyle = keep;
     ctx.fill(path);
     return;
   }
   ctx.fillStyle = bg;
   ctx.fill(path);
-  if (means === "lost") {
+  if (recovery === "lost") {
     ctx.fillStyle = scene.stripes;
     ctx.fill(path);
   }
-  ctx.strokeStyle = means === "lost" ? red : keep;
+  ctx.strokeStyle = recovery === "lost" ? red : keep;
   ctx.lineWidth = 1;
   ctx.stroke(path);
 }
@@ -97,17 +97,17 @@ export function paintRegion(canvas: HTMLCanvasElement, scene: Scene, region: Reg
     ctx.fillRect(left, middle - BAR / 2, Math.max(1, right - left - 1), BAR);
     drawn = right;
   }
-  const paths: Record<Means, Path2D> = { copied: new Path2D(), recomputed: new Path2D(), lost: new Path2D() };
-  const drawnTo: Record<Means, number> = { copied: -1, recomputed: -1, lost: -1 };
-  for (const { version, launch, means } of region.overwrites) {
+  const paths: Record<Recovery, Path2D> = { copied: new Path2D(), recomputed: new Path2D(), lost: new Path2D() };
+  const drawnTo: Record<Recovery, number> = { copied: -1, recomputed: -1, lost: -1 };
+  for (const { version, launch, recovery } of region.overwrites) {
     const left = Math.max(0, x(Math.max(0, since[version] as number)));
     const right = Math.min(width, x(launch));
-    if (right < 0 || left > width || right <= drawnTo[means] + 0.5) continue;
+    if (right < 0 || left > width || right <= drawnTo[recovery] + 0.5) continue;
     const gap = right - left > 4 ? 1.5 : 0;
-    paths[means].rect(left + 0.5, middle - BLOCK / 2, Math.max(1, right - left - gap), BLOCK);
-    drawnTo[means] = right;
+    paths[recovery].rect(left + 0.5, middle - BLOCK / 2, Math.max(1, right - left - gap), BLOCK);
+    drawnTo[recovery] = right;
   }
-  for (const means of MEANS) block(ctx, scene, means, paths[means]);
+  for (const recovery of RECOVERIES) block(ctx, scene, recovery, paths[recovery]);
   if (scene.version >= first && scene.version < end) {
     const last = scene.version + 1 === end;
     const left = x(Math.max(0, since[scene.version] as number));
@@ -131,14 +131,14 @@ export function paintGrowth(canvas: HTMLCanvasElement, scene: Scene, growth: Gro
   ctx.fillStyle = palette.border;
   ctx.fillRect(0, floor, width, 1);
   ctx.fillRect(0, TOP, width, 1);
-  for (const [i, means] of MEANS.entries()) {
-    if ((growth.bytes.at(-1)?.[means] ?? 0) === 0) continue;
-    const under = (bytes: Bytes): number => MEANS.slice(0, i).reduce((total, one) => total + bytes[one], 0);
+  for (const [i, recovery] of RECOVERIES.entries()) {
+    if ((growth.bytes.at(-1)?.[recovery] ?? 0) === 0) continue;
+    const under = (bytes: Bytes): number => RECOVERIES.slice(0, i).reduce((total, one) => total + bytes[one], 0);
     block(
       ctx,
       scene,
-      means,
-      steps(growth, span, width, y, under, (bytes) => under(bytes) + bytes[means]),
+      recovery,
+      steps(growth, span, width, y, under, (bytes) => under(bytes) + bytes[recovery]),
     );
   }
   ctx.font = `11px ${palette.font}`;

@@ -9,7 +9,16 @@ import { Tooltip } from "../lanes/tooltip.js";
 import { launchName } from "../phrases.js";
 import type { ViewContent } from "../spec.js";
 import type { Panel } from "../state.js";
-import { type Bytes, bytesAfter, MEANS, type Means, type MemoryUse, type Region, readMemoryUse, sum } from "./data.js";
+import {
+  type Bytes,
+  bytesAfter,
+  type MemoryUse,
+  RECOVERIES,
+  type Recovery,
+  type Region,
+  readMemoryUse,
+  sum,
+} from "./data.js";
 import { launchAt, paintGrowth, paintRegion, type Scene, type Span } from "./paint.js";
 
 /** Regions that get a row; the others are counted. */
@@ -60,7 +69,7 @@ export class MemoryView implements ViewContent {
     lifetime.add(() => cancelAnimationFrame(this.frame));
     lifetime.add(store.subscribe((changed) => changed.has("selection") && this.onSelection()));
     lifetime.add(view.subscribe((changed) => changed.has("main") && this.invalidate()));
-    this.rove(0);
+    this.setTabStop(0);
     this.onSelection();
   }
 
@@ -91,7 +100,7 @@ export class MemoryView implements ViewContent {
     const last = this.rows.length - 1;
     const to = { ArrowUp: this.current - 1, ArrowDown: this.current + 1, Home: 0, End: last }[event.key];
     if (to === undefined) return false; // Enter presses the button of the row
-    this.rove(Math.max(0, Math.min(last, to)));
+    this.setTabStop(Math.max(0, Math.min(last, to)));
     const row = this.rows[this.current] as Row;
     row.head.focus({ preventScroll: true });
     scrollWithin(this.box, row.element);
@@ -183,7 +192,7 @@ export class MemoryView implements ViewContent {
   }
 
   /** One row is in the tab order: the one that the keyboard is on. */
-  private rove(to: number): void {
+  private setTabStop(to: number): void {
     this.rows[this.current]?.head.setAttribute("tabindex", "-1");
     this.current = to;
     this.rows[to]?.head.setAttribute("tabindex", "0");
@@ -191,7 +200,7 @@ export class MemoryView implements ViewContent {
 
   /** Selects the next overwritten version of a region that an adjoint needs; its last version if there is none. */
   private next(index: number): void {
-    this.rove(index);
+    this.setTabStop(index);
     const { model, store } = this.panel;
     const { region } = this.rows[index] as Row;
     const { array, version } = store.get("selection");
@@ -241,7 +250,7 @@ export class MemoryView implements ViewContent {
       const overwrite = region.overwrites.find(({ version }) => version === at);
       const found = at < 0 ? null : this.versionOf(at);
       if (found) lines.push(`${short(model.array(region.array)?.label ?? "", 40)} v${found.version}`);
-      if (overwrite) lines.push(`${bytes(overwrite.bytes)} ${WORDS[overwrite.means]}`);
+      if (overwrite) lines.push(`${bytes(overwrite.bytes)} ${WORDS[overwrite.recovery]}`);
     } else lines.push(...texts(bytesAfter(this.use.growth, launch)));
     const outer = this.element.getBoundingClientRect();
     const inner = canvas.getBoundingClientRect();
@@ -303,16 +312,20 @@ export class MemoryView implements ViewContent {
 }
 
 const NEEDED = "versions that an adjoint needs and a launch overwrites";
-const WORDS: Readonly<Record<Means, string>> = { copied: "copied", recomputed: "recomputed", lost: "lost" };
+const WORDS: Readonly<Record<Recovery, string>> = { copied: "copied", recomputed: "recomputed", lost: "lost" };
 
 function texts(total: Bytes): string[] {
-  return MEANS.flatMap((means) => (total[means] > 0 ? [`${bytes(total[means])} ${WORDS[means]}`] : []));
+  return RECOVERIES.flatMap((recovery) =>
+    total[recovery] > 0 ? [`${bytes(total[recovery])} ${WORDS[recovery]}`] : [],
+  );
 }
 
 function costs(total: Bytes): Child[] {
   if (sum(total) === 0) return ["–"];
-  return MEANS.flatMap((means) =>
-    total[means] > 0 ? [h("span", { class: `td-mem-is-${means}` }, `${bytes(total[means])} ${WORDS[means]}`)] : [],
+  return RECOVERIES.flatMap((recovery) =>
+    total[recovery] > 0
+      ? [h("span", { class: `td-mem-is-${recovery}` }, `${bytes(total[recovery])} ${WORDS[recovery]}`)]
+      : [],
   );
 }
 
@@ -322,7 +335,7 @@ function summary({ model }: Panel, { regions, bytes: all, total }: MemoryUse): s
   if (sum(total) === 0)
     return `${arrays} No launch overwrites values that an adjoint needs, so the tape needs no copies of them.`;
   const sentences = [arrays];
-  const copies = regions.flatMap(({ overwrites }) => overwrites.filter(({ means }) => means === "copied")).length;
+  const copies = regions.flatMap(({ overwrites }) => overwrites.filter(({ recovery }) => recovery === "copied")).length;
   const most = model.array(regions[0]?.array ?? null)?.label ?? "";
   const share = Math.round((100 * sum(regions[0]?.total ?? total)) / sum(total));
   if (total.copied > 0)

@@ -38,7 +38,7 @@ export function jacobianPictures(
   open: ((pair: MaskEntry) => void) | null,
 ): Pictures {
   const asked = answers.questions.map(pairOf).filter((pair) => pair !== null);
-  const painters: ((scene: Look) => void)[] = [];
+  const painters: ((scene: PaintScheme) => void)[] = [];
   const figures = asked.slice(0, MOST).map((pair) => {
     try {
       const answer = answers.find({ type: "jacobian", launch: pair[0], input: pair[1], output: pair[2] });
@@ -66,7 +66,7 @@ export function jacobianPictures(
   };
 }
 
-type Look = Pick<Scene, "colours" | "palette">;
+type PaintScheme = Pick<Scene, "colours" | "palette">;
 
 /** The pair of a question about all of a Jacobian. */
 function pairOf({ type, launch, input, output, ...rest }: Question): MaskEntry | null {
@@ -83,7 +83,7 @@ function picture(
   model: TraceModel,
   jacobian: Jacobian,
   open: ((pair: MaskEntry) => void) | null,
-  painters: ((look: Look) => void)[],
+  painters: ((look: PaintScheme) => void)[],
 ): HTMLElement {
   const { pair, cells } = jacobian;
   const name = pairName(pair);
@@ -116,7 +116,7 @@ function worstText({ worst: [worst], verdict, against, line }: Jacobian): string
   return `${which}: ${short(worst.output, 80)} by ${short(worst.input, 80)}: ${numbers}.${at}`;
 }
 
-function maps(jacobian: Jacobian, label: string, painters: ((look: Look) => void)[]): HTMLElement {
+function maps(jacobian: Jacobian, label: string, painters: ((look: PaintScheme) => void)[]): HTMLElement {
   const [rows, columns] = jacobian.shape;
   const across = Math.min(LARGEST, WIDEST / Math.max(1, columns));
   const width = Math.max(LEAST, Math.floor(across * columns));
@@ -130,7 +130,7 @@ function maps(jacobian: Jacobian, label: string, painters: ((look: Look) => void
   return h("div", { class: "td-jac-maps", role: "img", "aria-label": `Heat maps of ${label}` }, ...MAPS.map(map));
 }
 
-function sceneOf(jacobian: Jacobian, look: Look): Scene {
+function sceneOf(jacobian: Jacobian, look: PaintScheme): Scene {
   const { cells, shape, output, input, scale, verdict } = jacobian;
   return {
     ...look,
