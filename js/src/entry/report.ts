@@ -1,4 +1,4 @@
-/** The script of a stand-alone report: shows the traces that the page carries as data. There is no kernel behind it. */
+/** The script of a stand-alone report: shows the traces that the page carries as data. It has no kernel. */
 
 import { bytesOf, decompress } from "../trace/compressed.js";
 import { EmbeddedAnswers } from "../trace/embeddedAnswers.js";

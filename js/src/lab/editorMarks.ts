@@ -122,7 +122,7 @@ function decorate(state: EditorState, marks: CellMarks, columns: number, open: O
     const line = state.doc.line(number);
     const worst = worstOf(own);
     if (worst !== "quiet") ranges.push(Decoration.line({ class: `td-mark-line td-mark-${worst}` }).range(line.from));
-    // beside the line where there is room, else below it: never over code, never cut off
+    // beside the line where there is room, else below it: never over code, and never cut off
     const block = line.length + room(own) > columns;
     const indent = block ? Math.min(line.text.length - line.text.trimStart().length, columns / 3) : 0;
     const widget = new LineMarks(marks, own, open, block ? columns : null, indent);

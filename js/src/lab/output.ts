@@ -1,6 +1,6 @@
 /**
  * A tape in a notebook's output is shown by its live widget while there is one, and from the data saved in the notebook
- * where there is none: reopened without a kernel, restarted, closed. JupyterLab chooses by MIME type alone and would say
+ * if there is none: reopened without a kernel, restarted, closed. JupyterLab chooses by MIME type alone and would say
  * "model not found"; this renderer takes precedence over the widget's and asks the kernel.
  */
 import type { JupyterFrontEndPlugin } from "@jupyterlab/application";

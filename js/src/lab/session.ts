@@ -44,7 +44,7 @@ export class TapeSession implements IDisposable {
   state: SessionState = "no-kernel";
   /** The event that ended the kernel: "was restarted", "died". */
   lost = "";
-  /** Which process answers; empty where none does. */
+  /** Which process answers; empty if none does. */
   process = "";
   tapes: readonly TapeRow[] = [];
   /** A cell is running. */

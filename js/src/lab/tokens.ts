@@ -8,7 +8,7 @@ import type { TapeSession } from "./session.js";
 export type TapeHost = NotebookPanel | ConsolePanel;
 
 export interface ITapes {
-  /** The tapes of the notebook or console in front; null where there is none. */
+  /** The tapes of the notebook or console in front; null if there is none. */
   readonly current: TapeSession | null;
   /** Emitted when another notebook or console is in front; a session signals its own changes. */
   readonly currentChanged: ISignal<ITapes, TapeSession | null>;

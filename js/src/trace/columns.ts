@@ -34,7 +34,7 @@ export interface LaunchColumns {
   readonly dim: Int32Array;
   /** In `places`, or -1. */
   readonly site: Int32Array;
-  /** NaN where it was not measured. */
+  /** NaN if it was not measured. */
   readonly seconds: Float64Array;
   readonly backwardSeconds: Float64Array;
   /** Launch i has the arguments `args[i]` to `args[i + 1]`; one entry more than there are launches. */
@@ -50,7 +50,7 @@ export interface ArgColumns {
   readonly array: Int32Array;
   /** In `values`, or -1. */
   readonly value: Int32Array;
-  /** Number of the version that the launch read or left behind, or -1. */
+  /** Number of the version that the launch read or wrote, or -1. */
   readonly readVersion: Int32Array;
   readonly writeVersion: Int32Array;
   /** `ARG_READS`, `ARG_WRITES`, `ARG_NEEDED`. */
@@ -94,7 +94,7 @@ export interface SummaryColumns {
   readonly counts: Float64Array;
   readonly nan: Float64Array;
   readonly inf: Float64Array;
-  /** NaN where no value is finite. */
+  /** NaN if no value is finite. */
   readonly min: Float64Array;
   readonly max: Float64Array;
   readonly mean: Float64Array;

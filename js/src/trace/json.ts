@@ -1,5 +1,5 @@
 /**
- * The JSON form of a trace, which files keep → a model of it. Panels take the packed form (`unpack.ts`): only what opens files
+ * The JSON form of a trace, which files use → a model of it. Panels take the packed form (`unpack.ts`): only code that opens files
  * and saved notebooks needs this.
  */
 import { KINDS, STATUSES } from "./columns.js";
@@ -51,7 +51,7 @@ interface Parsed {
 /**
  * Checks a trace.
  *
- * @throws {TraceError} if it is no trace at all, or one that this panel is too old for.
+ * @throws {TraceError} if it is not a trace, or if this panel is too old for it.
  */
 export function parseTrace(data: unknown): Parsed {
   if (!isRecord(data)) throw new TraceError(`This is not a tapedebug trace: it is ${describe(data)}, not an object.`);

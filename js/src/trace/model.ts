@@ -125,7 +125,7 @@ export class TraceModel {
     return this.versions(array, this.versionCount(array) - 1)[0] ?? null;
   }
 
-  /** Position of a version in the columns; -1 where there is none. */
+  /** Position of a version in the columns; -1 if there is none. */
   versionIndex(array: number | null, version: number | null): number {
     if (array === null || version === null || this.array(array) === null) return -1;
     const { of, number } = this.columns.versions;
@@ -143,7 +143,7 @@ export class TraceModel {
     return at < 0 ? null : this.readVersion(at);
   }
 
-  /** As `versionAt`, but its position in the columns; -1 where there is none. */
+  /** As `versionAt`, but its position in the columns; -1 if there is none. */
   versionIndexAt(array: number, launch: number): number {
     if (this.array(array) === null) return -1;
     const { of, since } = this.columns.versions;

@@ -6,7 +6,7 @@ import { FORMAT, isPacked, unpack } from "./unpack.js";
 /**
  * Checks a packed trace and indexes it; what has been opened already (`json.ts`) stays as it is.
  *
- * @throws {TraceError} if it is no trace at all, or one that this panel is too old for.
+ * @throws {TraceError} if it is not a trace, or if this panel is too old for it.
  */
 export function openTrace(data: unknown): TraceModel {
   if (data instanceof TraceModel) return data;

@@ -140,7 +140,7 @@ export class Reader {
     return result;
   }
 
-  /** Each object of a list through `read`; what is no object is left out. */
+  /** Reads each object of a list with `read`; other items are left out. */
   records<T>(raw: Raw, key: string, path: string, read: (item: Raw, path: string, index: number) => T | null): T[] {
     const result: T[] = [];
     const list = this.list(raw, key, path);

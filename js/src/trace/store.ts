@@ -104,7 +104,7 @@ export class PanelStore extends Observable<PanelState> {
     if (!same) this.set({ selection: after });
   }
 
-  /** Asks for what is not in the trace itself. Rejects with an `Unanswered` that says why in the user's words. */
+  /** Requests data that is not in the trace. Rejects with an `Unanswered`, whose message is for the user. */
   ask(question: Question): Promise<Answer> {
     return this.actions.ask(question);
   }

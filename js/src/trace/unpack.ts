@@ -2,7 +2,7 @@
  * The packed form of a trace → checked columns. Written by `tapedebug/trace/packing.py`, described in `docs/trace.md`.
  *
  * The data may be damaged, or crafted to hang a browser: lengths must fit each
- * other (else it is no trace), and every index is looked at once, in a linear pass (one that points nowhere becomes a problem
+ * other (else it is not a trace), and every index is checked once, in a linear pass (an invalid one becomes a problem
  * that the panel shows).
  */
 
@@ -42,7 +42,7 @@ export function isPacked(data: unknown): data is Packed {
 /**
  * Checks a packed trace.
  *
- * @throws {TraceError} if it is not whole, or one that this panel is too old for.
+ * @throws {TraceError} if it is incomplete, or if this panel is too old for it.
  */
 export function unpack({ head, columns }: Packed): Unpacked {
   if (head.schema !== SCHEMA) {

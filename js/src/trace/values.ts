@@ -143,7 +143,7 @@ function numbers(view: DataView | null, dtype: string, length: number): Numbers 
   };
 }
 
-/** The picture of an array that is here as a whole: a list is one row; of a grid the last axis is across. */
+/** The picture of a complete array: a list is one row; the last axis of a grid is horizontal. */
 function draw(values: Numbers, shape: readonly number[], components: number): Picture {
   const columns = shape.at(-1) ?? 1;
   const series = components <= (shape.length < 2 ? LINES : 1) ? components : 1;

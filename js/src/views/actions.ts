@@ -46,7 +46,7 @@ export function stepFinding(panel: Panel, step: number, findings: readonly Findi
 }
 
 /**
- * One step along the tape as the lanes show it: what is folded there is one step, however much it is. In time, forward through
+ * One step along the tape as the lanes show it: a fold is one step, however long it is. In time, forward through
  * the launches and then backward through them again.
  */
 export function stepShown(panel: Panel, step: 1 | -1): void {

@@ -1,4 +1,4 @@
-/** The arguments of the selected launch: what it read and wrote, which versions, and what was in them. */
+/** The arguments of the selected launch: the arrays that it read and wrote, with versions and values. */
 import type { Arg, ArrayInfo, Launch, Version } from "../trace/types.js";
 import { goToWriter, selectVersion } from "./actions.js";
 import { button, type Child, h, link } from "./dom.js";

@@ -1,6 +1,6 @@
 /**
  * The one colour map of all pictures: blue above zero, amber below, in proportion to the largest of both sides; zero is the
- * colour of the page, so that a pattern shows. What is never negative (norms, times, sizes) has its blue half, an error the same
+ * colour of the page, so that a pattern shows. Numbers that are never negative (norms, times, sizes) use its blue half, errors the same
  * steps in red. `--td-ramp` and `--td-ramp-minus` are its ends, also for the legends and for the lanes.
  * `tapedebug/autograd/results/heatmap.py` draws with the same steps.
  */
@@ -16,7 +16,7 @@ export interface HeatColours {
   readonly broken: Rgb;
 }
 
-/** The faintest shade of what is not zero. */
+/** The faintest shade of a number that is not zero. */
 const FAINT = 0.14;
 
 /** 0 for zero, else `FAINT` to 1. */
@@ -35,7 +35,7 @@ interface HeatScale {
   readonly top: number;
 }
 
-/** Above this part of the largest, values that all are on one side of zero are told apart from the smallest on. */
+/** If all values are on one side of zero and the smallest is above this fraction of the largest, the scale starts at the smallest. */
 const OFFSET = 0.5;
 
 /** The scale of values from `low` to `high`. Zero is its base, unless they are all so far from it that no pattern would show. */
@@ -47,7 +47,7 @@ export function heatScale(low: number, high: number): HeatScale {
 }
 
 export function heatShade(value: number, { base, top }: HeatScale): number {
-  // what is not zero is not of the page's colour, also where it is the base
+  // a number that is not zero never has the page's colour, not even at the base
   return base === 0 ? shade(Math.abs(value) / top) : FAINT + (1 - FAINT) * Math.min(1, Math.abs(value - base) / top);
 }
 

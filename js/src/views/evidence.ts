@@ -1,4 +1,4 @@
-/** The evidence of a finding in words: it is data of any shape, and may contain any text. */
+/** The evidence of a finding in words: data of any shape, which may contain any text. */
 import type { Finding } from "../trace/types.js";
 import { selectLaunch } from "./actions.js";
 import { type Child, h, link } from "./dom.js";
@@ -27,7 +27,7 @@ const LAUNCHES = /^(launch|launches|reader|clobberer|writer|first|last|pairs|.*_
 
 type Raw = Readonly<Record<string, unknown>>;
 
-/** A definition list of the evidence; null where there is none. */
+/** A definition list of the evidence; null if there is none. */
 export function evidenceView(panel: Panel, finding: Finding): HTMLElement | null {
   const entries = Object.entries(finding.evidence).filter(([, value]) => !isEmpty(value));
   if (entries.length === 0) return null;

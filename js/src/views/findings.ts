@@ -14,7 +14,7 @@ import { messageParts, SEVERITY_SIGNS } from "./phrases.js";
 import type { Stage } from "./stage.js";
 import type { Panel } from "./state.js";
 
-/** More than this in one list is not read; the rest is counted. */
+/** The most findings in one list; the rest is counted. */
 const MOST = 200;
 /** A rule with more findings than this is folded. */
 const MOST_OF_A_RULE = 8;

@@ -77,7 +77,7 @@ export function listed(items: readonly (string | number)[], most = 6): string {
   return items.length <= most ? shown : `${shown} and ${items.length - most} more`;
 }
 
-/** Cuts what is meant for one line of a canvas or a tab; a DOM element is better cut by its style. */
+/** Cuts a text to one line of a canvas or a tab; a DOM element is better cut by its style. */
 export function short(text: string, most = 40): string {
   const line = text.replace(/\s+/g, " ");
   return line.length <= most ? line : `${line.slice(0, most - 1)}…`;

@@ -6,7 +6,7 @@ interface GridCell {
 }
 
 /**
- * Binds the keys of a grid. Only one of its cells is in the order of the Tab key: that which had the focus last; `last` remembers
+ * Binds the keys of a grid. Only one of its cells is in the order of the Tab key: the one that had the focus last; `last` stores
  * it, as the name in `data-cell`, for when the grid is made anew.
  */
 export function bindGrid(

@@ -135,7 +135,7 @@ function callSite(panel: Panel, launch: Launch): Child[] {
   return [h("span", { title: short(site.file, 300) }, text), " ", copyButton(panel, copied, `copy ${place(site)}`)];
 }
 
-/** Of a launch the values that are watched: of the array that is selected, else of what it wrote, else of what it read. */
+/** The array of a launch whose values are shown: the selected one, else one that it wrote, else one that it read. */
 function valuesOf(panel: Panel, launch: Launch): { array: number; version: number } | null {
   const { model, store } = panel;
   const { array, version } = store.get("selection");

@@ -67,7 +67,7 @@ function ownTabs(target: EventTarget | null, key: string): boolean {
   return key.startsWith("Arrow") && target instanceof Element && target.closest("[role=tablist]") !== null;
 }
 
-/** Left and right move what is too wide for its box, if the box itself has the focus. */
+/** Left and right scroll a box whose content is too wide, if the box itself has the focus. */
 function scrolls(target: EventTarget | null, key: string): boolean {
   if (key !== "ArrowLeft" && key !== "ArrowRight") return false;
   const box = target instanceof HTMLElement && target.matches(".td-code, .td-snippet") ? target : null;

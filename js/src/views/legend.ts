@@ -34,7 +34,7 @@ export function legend(panel: Panel): HTMLElement {
   return h("section", { class: "td-legend" }, h("h2", {}, "Legend"), ramp, ...lists.map(({ element }) => element));
 }
 
-/** The scale with its ends and its middle, and what is not on it. */
+/** The colour scale with its ends and its middle, and the values that are not on it. */
 function rampOf(scale: ColourScale): HTMLElement[] {
   const { low, high, zeros, bad, missing } = scale;
   const ends = high === 0 ? [] : low === high ? [low] : [low, Math.sqrt(low * high), high];

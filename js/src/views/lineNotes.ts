@@ -15,7 +15,7 @@ export interface LineNote {
   readonly badges: readonly Badge[];
   /** The line overwrites what an adjoint still needs, and no copy was kept; or values turned non-finite here. */
   readonly wrong: boolean;
-  /** How many places of the line read or write arrays, and how many that is of those of the busiest line: 1 to 4. */
+  /** The number of accesses to arrays in the line, and how that compares with the busiest line: 1 to 4. */
   readonly accesses: number;
   readonly heat: number;
 }
@@ -82,7 +82,7 @@ export function holds(code: Code, line: number): boolean {
 
 /**
  * The accesses at which a launch turns finite values into non-finite ones, forward (by "w" and the argument) or in the adjoint (by "r"). The adjoint
- * of a version is the sum over all that read it: it is blamed on a launch only where no other reader can have done it.
+ * of a version is the sum over all that read it: a launch is named only if no other reader can be the cause.
  */
 function nonFiniteOrigins(model: TraceModel, launch: Launch): ReadonlyMap<string, Badge> {
   const found = new Map<string, Badge>();
@@ -146,7 +146,7 @@ function overwritten(model: TraceModel, array: number, launch: number): "lost" |
   let worst: "lost" | "preserved" | null = null;
   const { of, overwrittenBy, status } = model.columns.versions;
   const index = model.versionIndexAt(array, launch);
-  // What a launch overwrites is the version before its own, or an older one of which only a part was written since.
+  // A launch overwrites the version before its own, or an older one of which only a part was written since.
   for (let i = index; i >= Math.max(of[array] ?? 0, index - 8); i--) {
     if (overwrittenBy[i] !== launch) continue;
     if (status[i] === LOST) return "lost";

@@ -1,4 +1,4 @@
-/** The mask matrix: outputs in rows, inputs in columns; a cell is a switch, shows what its last check said, and opens the Jacobian. */
+/** The mask matrix: outputs in rows, inputs in columns; a cell is a switch, shows the result of its last check, and opens the Jacobian. */
 
 import type { MaskEntry } from "../trace/store.js";
 import { selectLaunch } from "./actions.js";

@@ -1,4 +1,4 @@
-/** The texts of a cell of the matrix: in the cell, on hover, and for screen readers. Pure. */
+/** The texts of a cell of the matrix: in the cell, in its tooltip, and for screen readers. Pure. */
 import type { Check, Verdict } from "../trace/types.js";
 import { number, plural, seconds, short } from "./format.js";
 import { type Cell, type Grid, slopesText, WORST_FIRST } from "./pairs.js";

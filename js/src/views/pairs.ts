@@ -1,4 +1,4 @@
-/** The pairs of the mask matrix: which there are, which are switched on, what is known of each. Pure. */
+/** The pairs of the mask matrix: which exist, which are switched on, and the results of each. Pure. */
 
 import { readCheck } from "../trace/head.js";
 import { type CheckKey, checkKey, mergeChecks, type TraceModel } from "../trace/model.js";
@@ -24,7 +24,7 @@ export function readChecks(raw: readonly unknown[], launches: number): Check[] {
 
 const MERGED = new WeakMap<TraceModel, { newer: readonly unknown[]; merged: ReadonlyMap<CheckKey, Check> }>();
 
-/** All that is known of pairs; several views ask for it when a result arrives, so the last answer is kept. */
+/** The results of all pairs; several views need them when a result arrives, so the last ones are cached. */
 export function allChecks(model: TraceModel, newer: readonly unknown[]): ReadonlyMap<CheckKey, Check> {
   const known = MERGED.get(model);
   if (known?.newer === newer) return known.merged;
@@ -112,7 +112,7 @@ export function launchesOfKernel(model: TraceModel, launch: number): KernelGroup
   return { launches: [...some], total: all.length };
 }
 
-/** One cell of a matrix: the pairs that it switches, and what is known of them. */
+/** One cell of a matrix: the pairs that it switches, and their results. */
 export interface Cell {
   readonly input: string;
   readonly output: string;

@@ -125,7 +125,7 @@ function follow(panel: Panel, stage: Stage): void {
   if (launch !== null) stage.follow(launch);
 }
 
-/** A finding may name hundreds of launches: what is brought into view is its first place, with the reader of what was overwritten. */
+/** A finding may name hundreds of launches: its first place is brought into view, with the reader of the overwritten values. */
 function launchesOf({ model }: Panel, finding: Finding, launch: number | null): number[] {
   const { pair } = findingPlace(model, finding);
   const found = [...(pair ?? []), launch].filter((at) => at !== null);

@@ -31,7 +31,7 @@ export const VERDICT_MEANINGS: Readonly<Record<Verdict, string>> = {
   "NOT CHECKED": "it was not compared with a reference",
 };
 
-/** A sentence ends at a full stop with a space behind it, and the next begins with a capital, a digit or a norm. */
+/** A sentence ends at a full stop with a space after it, and the next begins with a capital, a digit or a norm. */
 const SENTENCE_END = /(?<=[.!?]["”)]?)\s+(?=[A-Z0-9‖⟨"“(])/;
 const ABOUT_THE_EFFECT = /\b(gradients?|loss|harmless|objective)\b/i;
 

@@ -86,7 +86,7 @@ interface Listing {
   holds(line: CodeLine | null): boolean;
   row(line: CodeLine | null): HTMLElement | null;
   text(line: CodeLine): string | undefined;
-  /** Marks the chosen line; that of another listing marks none. */
+  /** Marks the selected line, unless it belongs to another listing. */
   choose(line: CodeLine | null): void;
 }
 

@@ -10,7 +10,7 @@ export type Both<T> = readonly [T, T];
 export interface DiffRow {
   readonly kind: RowKind;
   readonly text: string;
-  /** The launch that it is about, null where there is none. */
+  /** The launch that it is about, null if there is none. */
   readonly launches: Both<number | null>;
   /** Ids of findings. */
   readonly findings: Both<number | null>;
@@ -40,7 +40,7 @@ export class Partners {
     this.runs = runs;
   }
 
-  /** The same launch of the other tape; null where it has none. `side` 0: `launch` is one of before. */
+  /** The same launch of the other tape; null if it has none. `side` 0: `launch` is one of before. */
   of(side: 0 | 1, launch: number): number | null {
     let [low, high] = [0, this.runs.length - 1];
     while (low <= high) {

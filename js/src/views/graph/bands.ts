@@ -6,7 +6,7 @@ import { scopeKey, sequenceKey } from "../lanes/folds.js";
 import type { Unit } from "./folding.js";
 import type { Band } from "./picture.js";
 
-/** Boxes within boxes are drawn so deep; the tooltip names them all. */
+/** The most nested boxes that are drawn; the tooltip names them all. */
 const DEEPEST = 3;
 
 /** The bands around a box, outermost first; a repetition is inside the scopes that hold it. */

@@ -8,9 +8,9 @@ import type { ArrayNode, EdgeKind, GraphEdge, GraphNode, LaunchNode, Member, Pic
 import { hasPort, isHidden, type SharedMemory } from "./sharedMemory.js";
 import { type VersionFacts, versionFacts, versionFactsAt } from "./versionLookup.js";
 
-/** A box with more ports than this could not be read. */
+/** The most ports of a box; with more it would be unreadable. */
 const MOST_PORTS = 14;
-/** Versions that a node of many remembers. */
+/** The most versions that a node stores. */
 const MOST_MEMBERS = 64;
 /** Findings that are looked up, worst first, and launches of each. */
 const MOST_FINDINGS = 300;
@@ -329,7 +329,7 @@ class Builder {
     this.edges.set(key, { key, kind, from, to, slot, launch, array, version, fate, grad, back, view });
   }
 
-  /** The port of a collapsed scope for an array: by its label, in the order in which they turn up. */
+  /** The port of a collapsed scope for an array: by its label, in the order of first use. */
   private scopePort(box: DraftLaunch, array: number, kind: EdgeKind, version: number | null): number | null {
     const reads = kind === "read";
     let slot = box.slots.get(array);

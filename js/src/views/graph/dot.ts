@@ -1,5 +1,5 @@
 /**
- * The picture as Graphviz DOT text, to be drawn elsewhere: what is shown, no more and no less. The look is that of
+ * The picture as Graphviz DOT text, to be drawn elsewhere: exactly the shown part. The style is that of
  * `Tape.visualize` (tapedebug/visualize/_dot.py), which draws the whole tape.
  */
 

@@ -49,7 +49,7 @@ export function draw(model: TraceModel, picture: Picture, layout: Layout, shapes
       drawNode(model, node, layout.nodes.get(node.key) as Point, shapes.get(node.key) as Shape),
     ]),
   );
-  // Overwrites last: nothing may cover what is wrong.
+  // Overwrites last: nothing may cover an error.
   const loud = picture.edges.filter((edge) => edge.fate !== null).map((edge) => edge.key);
   const calm = picture.edges.filter((edge) => edge.fate === null).map((edge) => edge.key);
   const content = svg(
@@ -145,7 +145,7 @@ function drawEdge(edge: GraphEdge, points: readonly Point[], name: string): SVGE
   return element;
 }
 
-/** What stands beside the middle of the way; above all edges, so that none crosses it out. */
+/** The label beside the middle of an edge; above all edges, so that none crosses it. */
 function edgeName(edge: GraphEdge, points: readonly Point[]): SVGElement | null {
   const at = Math.floor(points.length / 2);
   const [a, b] = [points[at - 1], points[at]];

@@ -1,6 +1,6 @@
 /**
  * Units that are drawn as one box: a launch, a launch of a repeated sequence with all of its rounds, or a collapsed scope.
- * Everything is looked up on demand, so that a tape of 100,000 launches costs only what is drawn of it.
+ * Everything is looked up on demand, so that the cost depends on what is drawn, not on the length of the tape.
  */
 import type { TraceModel } from "../../trace/model.js";
 import type { Launch, Scope, Sequence } from "../../trace/types.js";
@@ -21,7 +21,7 @@ export interface Unit {
 
 type FoldState = Pick<ViewState, "fold" | "unfolded" | "collapsed">;
 
-/** A collapsed scope may hold a whole tape; so many of its launches are looked at for what goes in and out. */
+/** A collapsed scope may contain a whole tape; at most this many of its launches are examined for inputs and outputs. */
 const MOST_IN_SCOPE = 500;
 
 export class Folding {
@@ -76,7 +76,7 @@ export class Folding {
     return this.model.scopesOf(launch).find((scope) => this.view.collapsed.has(scope.id)) ?? null;
   }
 
-  /** The boxes of the whole tape in launch order; null where there are more than `most`. */
+  /** The boxes of the whole tape in launch order; null if there are more than `most`. */
   all(most: number): Unit[] | null {
     const units = new Map<string, Unit>();
     for (let at = 0; at < this.model.launchCount; ) {

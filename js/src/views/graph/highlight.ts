@@ -34,7 +34,7 @@ export function mark(
     const dim = named !== null && !ends.every((key) => named.has(key));
     element.classList.toggle("td-g-dim", dim);
     drawing.names.get(edge.key)?.classList.toggle("td-g-dim", dim);
-    // In the backward pass launches run from the last to the first: what is behind the chosen one has been.
+    // The backward pass runs launches from the last to the first: those after the selected one are done.
     const now = selection.launch;
     element.classList.toggle("td-g-ahead", backward && now !== null && edge.launch < now && !touches);
   }

@@ -1,5 +1,5 @@
 /**
- * Where everything goes: a layered layout that knows ports. Time runs downward. Pure and deterministic.
+ * A layered layout of the graph, with ports. Time runs downward. Pure and deterministic.
  *
  * Layered drawing after K. Sugiyama, S. Tagawa, M. Toda (1981), doi:10.1109/TSMC.1981.4308636, with two things that a tape has
  * and a general graph has not: launches have an order, so nothing must be found out about cycles, and edges end at ports. Why no
@@ -15,7 +15,7 @@ export interface LayoutNode {
   readonly height: number;
   /** Order of time; an edge down leads to a greater one. Negative: there before the tape, drawn just above its first reader. */
   readonly time: number;
-  /** The bands around it, outermost first; null for what is in none by itself. */
+  /** The bands around it, outermost first; null if it is in none by itself. */
   readonly bands: readonly string[] | null;
 }
 
@@ -141,7 +141,7 @@ function orient(edge: LayoutEdge, nodes: ReadonlyMap<string, LayoutNode>): Down 
 // ---------------------------------------------------------------------------------------------- ranks
 
 /**
- * As far up as what feeds a node allows; what is in a band begins below all that was before the band. What was there before the
+ * Ranks each node as high as its sources allow; nodes in a band begin below all earlier ones. Values from before the
  * tape is drawn just above its first reader.
  */
 function rankNodes(nodes: readonly LayoutNode[], edges: readonly Down[]): Map<string, number> {

@@ -36,9 +36,9 @@ export interface Line {
 export interface Shape {
   readonly width: number;
   readonly height: number;
-  /** Of a launch: left edge and width of each port. */
+  /** Left edge and width of each port of a launch. */
   readonly ports: readonly { readonly x: number; readonly width: number }[];
-  /** Of a launch: width of the cell with its name. */
+  /** Width of the cell with the name of a launch. */
   readonly title: number;
   readonly lines: readonly Line[];
 }

@@ -40,7 +40,7 @@ export interface ArrayNode {
   readonly info: ArrayInfo;
   /** Of the arrays in it, each once. */
   readonly labels: readonly string[];
-  /** Those that were looked at, in the order of the tape. */
+  /** The versions that were examined, in the order of the tape. */
   readonly members: readonly Member[];
   /** The number of versions that it stands for. */
   readonly count: number;
@@ -65,7 +65,7 @@ export interface GraphEdge {
   readonly kind: EdgeKind;
   readonly from: string;
   readonly to: string;
-  /** The port of the box at its launch end; null where it has none. */
+  /** The port of the box at its launch end; null if it has none. */
   readonly slot: number | null;
   readonly launch: number;
   readonly array: number;

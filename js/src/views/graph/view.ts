@@ -1,4 +1,4 @@
-/** The graph: what is shown of the tape, drawn as SVG, and what pointer, keyboard and selection do to it. */
+/** The graph: the shown part of the tape as SVG, with pointer, keyboard and selection. */
 
 import { evidenceLaunch } from "../../trace/model.js";
 import { selectLaunch, selectVersion } from "../actions.js";
@@ -456,7 +456,7 @@ export class GraphView implements ViewContent {
     return edge ? [edgeLabel(model, picture, edge)] : [];
   }
 
-  /** The DOT text of what is shown, with a sentence on what that is. */
+  /** The DOT text of what is shown, with a sentence that describes it. */
   private dot(): string {
     const { picture } = this.shown ?? {};
     if (!picture) return "";

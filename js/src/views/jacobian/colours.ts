@@ -7,7 +7,7 @@ export type MapName = (typeof MAPS)[number];
 
 /** Of errors that can be told apart. */
 const DECADES = 4;
-/** Of the largest derivative: an error below it is no strong colour, though it be the largest. */
+/** Relative to the largest derivative: errors below this never have a strong colour. */
 const LEAST = 1e-3;
 
 export interface Scale {

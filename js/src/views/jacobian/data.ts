@@ -5,7 +5,7 @@ import type { Verdict } from "../../trace/types.js";
 import { number } from "../format.js";
 import { VERDICT_SIGNS } from "../phrases.js";
 
-/** What is known of a cell; the numbers are those of the answer. */
+/** The state of a cell; the numbers are those of the answer. */
 export const NOTHING_KNOWN = 0;
 export const COMPARED = 1;
 export const ZERO = 2;

@@ -75,7 +75,7 @@ const MAX_RATIO = 2;
 const LARGEST = 16;
 const HIGHEST = 260;
 
-/** Fields of the Jacobian that is looked at, below its maps; empty where neither side is a field. */
+/** Fields of the shown Jacobian, below its maps; empty if neither side is a field. */
 export function buildFields(panel: Panel, source: JacobianSource): HTMLElement {
   const element = h("div", { class: "td-jac-fields" });
   let shown: readonly unknown[] = [];

@@ -66,7 +66,7 @@ export function paintMap(canvas: HTMLCanvasElement, map: MapName, scene: Scene):
     ctx.rect(x, y, wide, high);
     ctx.clip();
     if (cells !== scene.layers[0]) {
-      // what is finer takes the place of what is coarse, also where it knows nothing
+      // finer cells replace coarse ones, even if they were not evaluated
       ctx.fillStyle = palette.bg;
       ctx.fillRect(x, y, wide, high);
       ctx.fillStyle = hatch(ctx, palette["fg-2"], 3, ratio, 1, 0.14);

@@ -140,7 +140,7 @@ export class JacobianSource extends Observable<JacobianState> {
     } else if (cursor?.row !== row || cursor.column !== column) this.set({ cursor: { row, column } });
   }
 
-  /** Moves the cursor, from the middle of what is seen where there is none, and brings it into view. */
+  /** Moves the cursor (by default from the middle of the visible part), and brings it into view. */
   step(rows: number, columns: number): void {
     const [height, width] = this.shape;
     if (height === 0 || width === 0) return;

@@ -22,7 +22,7 @@ export interface Bands {
   readonly sequences: readonly BandRow[];
 }
 
-/** Rows of scopes that are shown at a time; which ones follows from what is in view. */
+/** The number of rows of scopes that are shown at a time; the visible launches determine which. */
 const SCOPE_ROWS = 3;
 /** No real program nests deeper; a hostile trace may. Deeper scopes are in the tooltip. */
 const DEEPEST = 64;
@@ -71,14 +71,14 @@ export function rowCount({ scopes, sequences }: Bands): number {
 }
 
 /**
- * The depth of the first row of scopes: where all that is in view lies within one scope, that one needs no row and those within
+ * The depth of the first row of scopes: if everything in view lies within one scope, that scope needs no row, and those within
  * it get one, so that every depth can be reached by zooming in.
  */
 function outermostShown(geometry: Geometry, { scopes }: Bands): number {
   const { columns, viewport } = geometry;
   const first = columns.firstLaunch(viewport.left);
   const right = viewport.left + plotWidth(geometry) / viewport.scale;
-  if (right > columns.count) return 0; // the end of the tape is in view, and with it what is around everything
+  if (right > columns.count) return 0; // the end of the tape is in view, and with it the outermost scopes
   const last = Math.max(first, columns.firstLaunch(Math.ceil(right)) - 1);
   let depth = 0;
   while (depth + SCOPE_ROWS < scopes.length) {

@@ -1,4 +1,4 @@
-/** Collects like marks of a lane and draws them at once: what is apart as itself, what is crowded as one run. */
+/** Collects marks of one kind in a lane and draws them at once: single marks if they are apart, one run if they are crowded. */
 
 /** Nearer together than this, in pixels, marks are one run. */
 const TOUCHING = 1.5;

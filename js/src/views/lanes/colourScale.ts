@@ -6,19 +6,19 @@ import { RAMP_STEPS } from "./palette.js";
 
 export interface ColourScale {
   readonly by: ColourBy;
-  /** The smallest and the largest number above 0; both 0 where there is none. */
+  /** The smallest and the largest number above 0; both 0 if there is none. */
   readonly low: number;
   readonly high: number;
   /** The number of versions whose value is 0, not finite, or missing. */
   readonly zeros: number;
   readonly bad: number;
   readonly missing: number;
-  /** Step 0 to RAMP_STEPS - 1 of a version by its place in the columns; null where there is no number; "bad" where it is not finite. */
+  /** Step 0 to RAMP_STEPS - 1 of a version by its place in the columns; null if there is no number; "bad" where it is not finite. */
   level(version: number): number | null | "bad";
   format(value: number): string;
 }
 
-/** Of a version, by its place in the columns; NaN where it is not finite, null where there is none. */
+/** Of a version, by its place in the columns; NaN if it is not finite, null if there is none. */
 type Measure = (version: number) => number | null;
 
 export function colourScale(model: TraceModel, by: ColourBy): ColourScale | null {

@@ -10,7 +10,7 @@ import type { Scene } from "./paint.js";
 type Phase = "forward" | "pass" | "after";
 
 export interface EventMark {
-  /** The launch before which it happened; the number of launches where it was behind all of them. */
+  /** The launch before which it happened; the number of launches if it happened after all of them. */
   readonly at: number;
   readonly phase: Phase;
   readonly events: readonly TapeEvent[];
@@ -25,7 +25,7 @@ const NEAR = 6;
 /** Marks nearer to each other, in pixels, are drawn as one. */
 const MERGED = 5;
 const MOST_IN_TOOLTIP = 4;
-/** A recorder keeps a thousand; what a frame walks along must end somewhere. */
+/** A recorder keeps a thousand events; the work of a frame must have a limit. */
 const MOST_EVENTS = 20_000;
 
 export function buildEvents(model: TraceModel): EventMarks {

@@ -23,7 +23,7 @@ export interface FindingMark {
   readonly arc: readonly [reader: number, overwriter: number] | null;
 }
 
-/** Worst first; so many are read off a picture at the most. */
+/** The most signs in a picture; the worst ones come first. */
 const MOST_MARKS = 500;
 const RADIUS = 5.5;
 const NEAR = 8;
@@ -51,7 +51,7 @@ function isShown(model: TraceModel, array: number, overwriter: number): boolean 
 interface Sign {
   readonly px: number;
   readonly py: number;
-  /** Findings so near to each other that they share one sign, worst first. */
+  /** Findings near enough to share one sign, worst first. */
   readonly findings: Finding[];
 }
 

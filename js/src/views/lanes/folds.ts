@@ -46,7 +46,7 @@ export function buildLaunchAxis(
   return new LaunchAxis(model.launchCount, folds, model.trace.backward.ran);
 }
 
-/** Of short sequences several rounds are shown: what a round leaves behind for the next (ping-pong buffers) is in view. */
+/** Of short sequences several rounds are shown: so that data passed from round to round (ping-pong buffers) is in view. */
 const SHOWN = 6;
 
 function foldOf(sequence: Sequence): Fold | null {

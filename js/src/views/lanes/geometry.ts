@@ -166,7 +166,7 @@ export function visibleFolds(geometry: Geometry): readonly Fold[] {
   return [...found];
 }
 
-/** Index of the version that is alive at a launch; -1 where none is. */
+/** Index of the version that is alive at a launch; -1 if none is. */
 export function versionIndexAt(track: Track, launch: number): number {
   const i = lowerBound(track.start, launch + 1) - 1;
   return i >= 0 && launch <= (track.life.end[i] as number) ? i : -1;

@@ -19,7 +19,7 @@ export interface Hit {
   readonly launch: number | null;
   readonly column: number | null;
   readonly backward: boolean;
-  /** A read or a write is so near that it is what is meant. */
+  /** The pointer is so near to a read or a write that it is the target. */
   readonly event: "read" | "write" | null;
   readonly version: Version | null;
   /** The fold in this column. */

@@ -45,7 +45,7 @@ export function paintBands(ctx: CanvasRenderingContext2D, scene: Scene, rows: re
   paintSelectedColumns(ctx, scene);
 }
 
-/** What is folded is set apart by dotted edges and a veil of dots: it is more than one launch. */
+/** Draws a fold with dotted edges and a veil of dots, to set it apart from a single launch. */
 function paintFoldColumns(ctx: CanvasRenderingContext2D, { geometry, palette, folds }: Scene): void {
   const { columns, viewport } = geometry;
   const width = columns.foldWidth * viewport.scale;
@@ -112,12 +112,12 @@ export function paintHead(
   });
 }
 
-/** The middle of a lane that is not there, below which events of the tape itself are drawn: in the room above the first lane. */
+/** The middle of the imaginary lane for events of the tape itself, above the first lane. */
 export function tapeEventsAt({ head }: Geometry): number {
   return head - HEADROOM - 9;
 }
 
-/** The first row names what is around its scopes, too: their own rows may have gone to make room. */
+/** The first row also names the scopes around its own, whose rows may be hidden. */
 function paintScope(
   ctx: CanvasRenderingContext2D,
   scene: Scene,

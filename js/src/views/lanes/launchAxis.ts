@@ -1,8 +1,8 @@
-/** The x axis: launches in their order, some of them folded together; the backward pass mirrored behind a gap. */
+/** The x axis: launches in their order, some of them folded together; the backward pass mirrored after a gap. */
 import { lowerBound } from "./tracks.js";
 
 export interface Fold {
-  /** Stable name of what is folded, to unfold it again. */
+  /** Stable name of a fold, to unfold it again. */
   readonly key: string;
   readonly first: number;
   /** Inclusive. */
@@ -77,7 +77,7 @@ export class LaunchAxis {
     return this.columnOf[launch] ?? this.count;
   }
 
-  /** The column behind a launch, and behind what is folded with it. */
+  /** The column after a launch and everything folded with it. */
   behind(launch: number): number {
     const column = this.of(launch);
     return Math.min(this.count, column + this.widthAt(column));
@@ -95,13 +95,13 @@ export class LaunchAxis {
     return this.total - this.forward(launch);
   }
 
-  /** First launch of a column (clamped to the tape); `launches` behind its end. */
+  /** First launch of a column (clamped to the tape); `launches` after its end. */
   firstLaunch(column: number): number {
     if (column <= 0) return 0;
     return this.firstOf[Math.min(Math.floor(column), this.count)] ?? this.launches;
   }
 
-  /** First launch that is at least `step` columns behind a column, and not in the same fold. */
+  /** First launch that is at least `step` columns after a column, and not in the same fold. */
   nextLaunch(column: number, step: number): number {
     const fold = this.fold(column);
     return fold ? fold.last + 1 : this.firstLaunch(column + step);

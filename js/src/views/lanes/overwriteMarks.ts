@@ -156,7 +156,7 @@ export function paintFoldCounts(ctx: CanvasRenderingContext2D, scene: Scene, tra
     const lost = countWithin(track.life.lost.first, fold.first, fold.last);
     const kept = countWithin(track.life.preserved.first, fold.first, fold.last);
     const text = lost > 0 ? `✕ ${lost}` : kept > 0 ? `kept ${kept}` : "";
-    // what was kept is no trouble: it is said where there is room
+    // preserved values are not an error: they are only counted if there is room
     if (text === "" || (lost === 0 && viewport.scale * columns.foldWidth < 60)) continue;
     ctx.font = `${lost > 0 ? "600 " : ""}10.5px ${palette.font}`;
     ctx.textAlign = "center";

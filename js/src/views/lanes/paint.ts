@@ -39,9 +39,9 @@ export interface Scene {
 
 const DIMMED = 0.28;
 const TINY = 1.5;
-/** Pixels for a dot and the word behind it. */
+/** Pixels for a dot and the word after it. */
 const ROOM_FOR_NAN = 32;
-/** So far it may reach beyond the last launch: half of the way to the backward pass. */
+/** How far it may reach beyond the last launch: half of the way to the backward pass. */
 const NAN_BEYOND = 8;
 
 function visibleLanes(geometry: Geometry, lanes: number): [first: number, last: number] {
@@ -229,7 +229,7 @@ function signText(
   ctx.fillText(text, px, py + 0.5);
 }
 
-/** Values that are not finite: the word where there is room, else a notch above the bar. */
+/** Values that are not finite: the word where there is room, otherwise a notch above the bar. */
 function paintBad(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { bad } = track.life;
   if (bad.length === 0) return;
@@ -239,7 +239,7 @@ function paintBad(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, mid
   const notches = new MergedSpans();
   const end = x(geometry, geometry.columns.count);
   places.each((px, room) => {
-    // what stands behind the last launches would lie over the backward pass
+    // a text after the last launches would cover the backward pass
     const aside = ROOM_FOR_NAN / 2 + 1;
     const at = px + 2 * aside > end + NAN_BEYOND ? px - aside : px + aside;
     if (room >= ROOM_FOR_NAN + 2) signText(ctx, palette, at, middle, "NaN", palette.red);
@@ -248,7 +248,7 @@ function paintBad(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, mid
   notches.fill(ctx, palette.red, middle - BAR / 2 - 4, 4);
 }
 
-/** Ticks where there is room for them; where there is none, a stripe under the bar, so that what is red stays to be seen. */
+/** Ticks if there is room for them; otherwise a stripe under the bar, so that red stays visible. */
 function paintReads(ctx: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
   const { reads, neededBefore } = track.life;

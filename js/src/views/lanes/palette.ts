@@ -42,7 +42,7 @@ export function readPalette(root: HTMLElement): Palette {
   return { ...tones, font, ramp };
 }
 
-/** Red stripes for what is wrong, calm ones for what was kept: the pattern tells them apart without the colour. */
+/** Red stripes for lost values, calm ones for preserved ones: the pattern distinguishes them without the colour. */
 export function hatch(
   context: CanvasRenderingContext2D,
   colour: string,

@@ -63,7 +63,7 @@ function pointOf(event: PointerEvent): Point {
   return { px: event.offsetX, py: event.offsetY };
 }
 
-/** One of two fingers moved: what is between them follows. */
+/** One of two fingers moved: pans and zooms between them. */
 function pinch(before: Point, now: Point, other: Point, actions: PointerActions): void {
   const apart = (point: Point): number => Math.max(10, Math.abs(point.px - other.px));
   actions.zoom(apart(now) / apart(before), (now.px + other.px) / 2);

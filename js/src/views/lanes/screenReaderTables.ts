@@ -8,7 +8,7 @@ import { fate, origin, SEVERITY_SIGNS } from "../phrases.js";
 import type { Panel } from "../state.js";
 import { eventPlace, eventText } from "./events.js";
 
-/** Rows before and behind what is selected. */
+/** Rows before and after the selection. */
 const NEIGHBOURS = 4;
 const MOST_EVENTS = 12;
 

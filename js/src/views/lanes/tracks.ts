@@ -20,7 +20,7 @@ export const ADJOINT_BAD = 3;
 
 /** The content of one lane. Positions of versions count from the array's first. */
 interface TrackHistory {
-  /** Launch that ended version i; the number of launches where none did. */
+  /** Launch that ended version i; the number of launches if none did. */
   readonly end: Int32Array;
   /** Launches that read the array, ascending. */
   readonly reads: Int32Array;
@@ -288,7 +288,7 @@ export function lowerBound(sorted: ArrayLike<number>, value: number, from = 0): 
   return low;
 }
 
-/** As `lowerBound`, for what is likely near `from`: its cost goes with the distance, not with the length of the array. */
+/** As `lowerBound`, for a position near `from`: the cost grows with the distance, not with the length of the array. */
 export function gallop(sorted: ArrayLike<number>, value: number, from: number): number {
   let low = from;
   let step = 1;

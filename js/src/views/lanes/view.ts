@@ -171,7 +171,7 @@ export class LanesView implements View {
     this.invalidate();
   }
 
-  /** Pans as little as brings a launch into view; leaves the zoom and what is folded alone. */
+  /** Pans as little as brings a launch into view; keeps the zoom and the folds. */
   follow(launch: number): void {
     if (this.size.width === 0) return;
     const { viewport } = this;
@@ -206,7 +206,7 @@ export class LanesView implements View {
     this.invalidate();
   }
 
-  /** Scrolls to the lane of the selected array, and along it to the selected version where none of it can be seen. */
+  /** Scrolls to the lane of the selected array, and along it to the selected version if no part of it is visible. */
   private revealLane(): void {
     const { array, version, launch } = this.panel.store.get("selection");
     const key = `${array} ${version}`;

@@ -137,7 +137,7 @@ function overwritesOf(model: TraceModel, array: number, bytes: number): Overwrit
             ? "copied"
             : null;
     if (recovery === null) continue;
-    // a write from outside the tape is no launch: the next version is first seen by one
+    // a write from outside the tape is not a launch: the next version appears at the first launch that reads it
     const by = overwrittenBy[v] as number;
     const launch = by >= 0 ? by : v + 1 < end ? (since[v + 1] as number) : model.launchCount - 1;
     found.push({ version: v, launch: Math.max(0, launch), bytes, recovery });
@@ -145,7 +145,7 @@ function overwritesOf(model: TraceModel, array: number, bytes: number): Overwrit
   return found;
 }
 
-/** Without overwrites of memory that a larger array of the region lost in the same launch: one copy holds both. */
+/** Leaves out overwrites of memory that a larger array of the region lost in the same launch: one copy contains both. */
 function withoutShared(model: TraceModel, overwrites: readonly Overwrite[]): Overwrite[] {
   const byLaunch = new Map<number, Overwrite[]>();
   const ofVersion = ({ version }: Overwrite) => model.array(model.columns.versions.array[version] ?? null);

@@ -50,7 +50,7 @@ function start(canvas: HTMLCanvasElement, ratio: number): { ctx: CanvasRendering
   return { ctx, width };
 }
 
-/** Copies are solid, what is recomputed is an outline, what is lost is striped: it shows without the colours, too. */
+/** Copies are solid, recomputed versions outlined, lost ones striped: distinguishable without colours. */
 function block(ctx: CanvasRenderingContext2D, scene: Scene, recovery: Recovery, path: Path2D): void {
   const { keep, red, bg } = scene.palette;
   if (recovery === "copied") {

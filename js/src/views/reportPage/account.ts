@@ -7,7 +7,7 @@ import { eventPlace, eventText } from "../lanes/events.js";
 import { countOf, levelBadge } from "../level.js";
 import { SEVERITY_SIGNS, VERDICT_MEANINGS, VERDICT_SIGNS } from "../phrases.js";
 
-/** A page of more is not read, and not printed; the rest is counted. */
+/** The most rows of a list on a page; the rest is counted. */
 const MOST_FINDINGS = 500;
 const MOST_CHECKS = 1_000;
 const MOST_EVENTS = 200;

@@ -31,7 +31,7 @@ export interface Pictures {
   paint(root: HTMLElement): void;
 }
 
-/** `open` shows a pair in the panel; null where there is none to show it. */
+/** `open` shows a pair in the panel; null if there is none to show it. */
 export function jacobianPictures(
   model: TraceModel,
   answers: EmbeddedAnswers,

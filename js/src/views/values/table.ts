@@ -140,7 +140,7 @@ export function pager(values: VersionValues, page: Page, go: (page: Page) => voi
   );
 }
 
-/** "3", "[3]", "1, 2" → the element; null where there is none. */
+/** "3", "[3]", "1, 2" → the element; null if there is none. */
 export function readIndex(typed: string, shape: readonly number[]): number | null {
   const parts = typed
     .replace(/[[\]()]/g, " ")
