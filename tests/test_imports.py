@@ -120,7 +120,7 @@ ABOVE = {
 }
 
 # what all shelves of a room may use; its other modules are for its callers
-SHARED = {"autograd": {"array_types", "options"}}
+SHARED = {"autograd": {"array_types", "options", "thresholds"}}
 
 # modules that are made of something heavy; nobody may import them when loading
 LATE = {

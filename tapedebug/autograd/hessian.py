@@ -20,6 +20,7 @@ from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.autograd.subjects.subject import function_subject
 from tapedebug.autograd.subjects.whole_tape import Names, leaves, not_an_input
+from tapedebug.autograd.thresholds import HESSIAN_AGREES, HESSIAN_ASYMMETRY
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
 from tapedebug.lang.types import float64
@@ -30,8 +31,6 @@ from tapedebug.runtime.tape.tape import Tape
 
 Arrays = Mapping[Any, Any]
 
-SYMMETRY = 1e-9  # a relative mismatch that float64 rounding explains
-CLOSE = 1e-5  # of a difference of gradients, relative to the size of the product
 EPS = 1e-3  # the largest step, relative to the size of the inputs
 
 
@@ -313,13 +312,13 @@ class _Check:
         along_u = program.product(self.shadow, self.u, program.inputs).product
         forward, reverse = _inner(along_v, self.u), _inner(along_u, self.v)
         size = sum(float(np.abs(along_v[a] * self.u[a]).sum()) for a in self.u)
-        allowed = CLOSE * size + 1e-12 * float(abs(self._gradient(0.0)[0]))
+        allowed = HESSIAN_AGREES * size + 1e-12 * float(abs(self._gradient(0.0)[0]))
         fine = np.array([0.1 * allowed])
         with np.errstate(all="ignore"):
             found = slope(self._gradient, self._gradient(0.0), eps=EPS, magnitude=1.0, enough=lambda s: fine)
         fd, bar = float(found.value[0]), float(found.bar[0])
         verdict: Verdict
-        if not abs(forward - reverse) <= SYMMETRY * size:
+        if not abs(forward - reverse) <= HESSIAN_ASYMMETRY * size:
             verdict = "WRONG"
         elif bool(found.kink[0]):
             verdict = "KINK"

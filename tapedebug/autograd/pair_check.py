@@ -12,7 +12,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.checks.adjoint_check import SMALL, CheckPlan, Comparison, check_pairs_of
-from tapedebug.autograd.finite_diff.compared_entries import MOST as MOST_ENTRIES
+from tapedebug.autograd.finite_diff.compared_entries import MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.pair_result import Gradient, Layout

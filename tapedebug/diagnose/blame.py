@@ -17,6 +17,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.whole_tape import whole_tape
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
+from tapedebug.autograd.thresholds import ENTRY_IS_OFF
 from tapedebug.contract import Tangents
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 ECHO = "shown_on_another_tape"
-MOST = 2_000
+MOST_LAUNCHES = 2_000
 """Of longer tapes launches are not searched one by one."""
-SHOWN = 1e-3
-"""Of the largest entry: how far an entry is off that shows beside its float64 twin what is wrong."""
 CAUSES = {
     "adjoint": "its adjoint is not the derivative",
     "not finite": "the adjoints that arrive are finite, and those that leave are not",
@@ -82,7 +81,11 @@ def _echo(finding: Finding) -> Finding:
 def _searched(case: RuleContext) -> list[Finding]:
     """The last launch whose adjoints are not right for those that arrive: it is the first in the pass."""
     replay = case.replay
-    if replay is None or len(replay.records) > MOST or replay.recorded.tape.capability(Tangents) is None:
+    if (
+        replay is None
+        or len(replay.records) > MOST_LAUNCHES
+        or replay.recorded.tape.capability(Tangents) is None
+    ):
         return []
     case.progress("comparing each launch with differences of it")
     labels = {array: info.label for array, info in zip(replay.arrays, case.trace.arrays, strict=True)}
@@ -190,7 +193,7 @@ def _numbers(check: InputCheck) -> str:
     """The entry that is off most: by differences where they took part, else by the float64 adjoint."""
     off = [probe for probe in check.probes if abs(probe.ad - probe.fd) > probe.bar + probe.allowed]
     error: Any = np.nan_to_num(np.abs(check.consumed - check.reference), nan=np.inf)
-    shown = error.max(initial=0.0) > SHOWN * np.abs(check.reference).max(initial=0.0)
+    shown = error.max(initial=0.0) > ENTRY_IS_OFF * np.abs(check.reference).max(initial=0.0)
     if off and not (shown and all(probe.entry is None for probe in off)):
         probe = max(off, key=lambda p: (p.entry is not None, p.rel_error))
         given, right, bar = (value / probe.unit for value in (probe.ad, probe.fd, probe.bar))

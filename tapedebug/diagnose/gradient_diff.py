@@ -11,11 +11,6 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.trace import Trace
 
-WRONG = 1e-3
-"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
-NOTICED = 1e-5
-"""Below this a difference is at the level of float32 rounding, and the gradient no worse for it."""
-
 
 def largest_difference(
     trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import FACTOR_EXPLAINS
 from tapedebug.diagnose.experiments.experiment import Values
-
-EXACT = 1e-3
-"""How well a constant factor must explain a gradient, relatively."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +40,17 @@ def find_pattern(consumed: Mapping[int, Values], right: Mapping[int, Values]) ->
         return GradientPattern("equal" if size == 0 else "zero", 1.0 if size == 0 else 0.0, 0.0)
     ratio = float(np.dot(one, two)) / size
     spread = float(np.linalg.norm(one - ratio * two)) / scale
-    if spread <= EXACT:
-        name = "equal" if abs(ratio - 1) <= EXACT else "sign" if abs(ratio + 1) <= EXACT else "factor"
+    if spread <= FACTOR_EXPLAINS:
+        name = (
+            "equal"
+            if abs(ratio - 1) <= FACTOR_EXPLAINS
+            else "sign"
+            if abs(ratio + 1) <= FACTOR_EXPLAINS
+            else "factor"
+        )
         return GradientPattern(name, ratio, spread)
     square = all(values.ndim == 2 and values.shape[0] == values.shape[1] for values in want)
-    if square and all(np.allclose(g, w.T, rtol=EXACT) for g, w in zip(got, want, strict=True)):
+    if square and all(np.allclose(g, w.T, rtol=FACTOR_EXPLAINS) for g, w in zip(got, want, strict=True)):
         return GradientPattern("transposed", 1.0, 0.0)
     return GradientPattern("other", ratio, spread)
 
@@ -54,8 +58,8 @@ def find_pattern(consumed: Mapping[int, Values], right: Mapping[int, Values]) ->
 def factor_words(ratio: float, sizes: Mapping[int, str]) -> str:
     """`64 times (the elements of error)` for a factor that is a size, `1/64 of (…)` for one over it."""
     for count, what in sizes.items():
-        if count > 1 and abs(ratio - count) <= EXACT * count:
+        if count > 1 and abs(ratio - count) <= FACTOR_EXPLAINS * count:
             return f"{count} times ({what})"
-        if count > 1 and abs(ratio * count - 1) <= EXACT:
+        if count > 1 and abs(ratio * count - 1) <= FACTOR_EXPLAINS:
             return f"1/{count} of ({what})"
     return f"{ratio:.6g} times"

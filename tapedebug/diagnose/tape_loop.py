@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import LOOP_GRADIENT_FADED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Trace
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
-
-NOTHING = 1e-3
-"""Of the gradient that the loop began with: what rounding may do to one that has faded since."""
 
 
 def allow_for_start(cases: Sequence[RuleContext]) -> None:
@@ -43,7 +41,7 @@ def _forgiven(check: InputCheck, tape: str, began: float) -> dict[str, str]:
         float(np.linalg.norm(check.consumed - check.reference)),
         float(np.linalg.norm(check.reference)),
     )
-    if not off <= NOTHING * began:
+    if not off <= LOOP_GRADIENT_FADED * began:
         return {}
     return {
         check.name: (

@@ -45,7 +45,7 @@ MEASURABLE = (overwrite.RULE, disconnected.RULE, duplicate_launch.RULE, seed.RUL
 ANYTHING = tuple(rule.id for rule in RULES if rule.id != wrong_adjoint.RULE)
 """But what is left when nothing else explains it: it would be blamed for what was told before."""
 
-FEW = 2_000
+MOST_LAUNCHES = 2_000
 """Of longer tapes the verdict is not looked for a second time, and only what hides easily is."""
 
 
@@ -89,7 +89,7 @@ def _fixed(case: RuleContext, replay: Replay, again: Rediagnose) -> Iterator[tup
         stop = late[0].evidence["last"] + 1 if late else None
         tape = patched_tape(replay.recorded, _between(case) if cuts else (), stop)
         case.progress("looking for what stands behind what was found")
-        few = len(tape.operations) <= FEW
+        few = len(tape.operations) <= MOST_LAUNCHES
         if not few:
             looked = ", ".join((*MEASURABLE, nonfinite.RULE, flat_op.RULE))
             case.skipped(f"behind what was found only {looked} were looked for: the tape is long")

@@ -15,7 +15,7 @@ import tapedebug as wp
 from tapedebug._csp import source_hash
 from tapedebug.autograd import GradcheckResult, gradcheck
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
-from tapedebug.autograd.results.heatmap import BROKEN, LEVELS, MOST, UNKNOWN, Blocks, heat_map, png
+from tapedebug.autograd.results.heatmap import BROKEN, LEVELS, MOST_CELLS, UNKNOWN, Blocks, heat_map, png
 from tapedebug.autograd.results.pair_result import Entry, Layout
 from tests.autograd import kernels as k
 
@@ -200,10 +200,10 @@ def test_a_single_wrong_entry_of_a_large_jacobian_is_seen() -> None:
     ad = fd.copy()
     ad[713, 29] += 1.0
     blocks = Blocks.of(compared(ad, fd))
-    assert blocks.reduced and blocks.ad.shape == (MOST, MOST)
+    assert blocks.reduced and blocks.ad.shape == (MOST_CELLS, MOST_CELLS)
     cells = blocks.errors()
-    assert np.argwhere(cells).tolist() == [[713 * MOST // n, 29 * MOST // n]]
-    assert blocks.ad[713 * MOST // n, 29 * MOST // n] == ad[713, 29]
+    assert np.argwhere(cells).tolist() == [[713 * MOST_CELLS // n, 29 * MOST_CELLS // n]]
+    assert blocks.ad[713 * MOST_CELLS // n, 29 * MOST_CELLS // n] == ad[713, 29]
 
 
 def test_lines_between_elements_and_components_and_the_mark() -> None:

@@ -7,11 +7,9 @@ import numpy as np
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.comparison import Comparison
 from tapedebug.autograd.finite_diff.verdict import AGREE, Codes, by_atol_alone
+from tapedebug.autograd.thresholds import BIAS_IS_FACTOR, BIAS_ROUNDING, BIAS_VISIBLE
 
-VISIBLE = 1e-5  # relative difference from which on it is looked into
-SHARE = 1e-5  # of the largest entry of a row: differences below it are rounding of its terms
 LOOKS = 4  # rows of which the float64 twin is asked
-CONSTANT = 1e-5  # how far the ratio of entries to their reference may scatter to be one factor
 
 
 def systematic_note(
@@ -28,7 +26,7 @@ def systematic_note(
     value, bar = pair.reference.value, pair.reference.bar
     with np.errstate(all="ignore"):
         error = np.abs(pair.ad - value) - bar
-        visible = (error > VISIBLE * np.abs(value)) & (error > SHARE * pair.largest_in_row())
+        visible = (error > BIAS_VISIBLE * np.abs(value)) & (error > BIAS_ROUNDING * pair.largest_in_row())
     visible &= (codes == AGREE) & pair.singles & ~rounding & ~pair.reference.kink & (value != 0)
     visible &= ~by_atol_alone(pair.ad, pair.reference, pair.tolerance, codes)
     if not visible.any():
@@ -39,7 +37,7 @@ def systematic_note(
     if not len(found):
         return ()
     size = f"by up to {_largest(pair, visible):.2g} relative"
-    if np.ptp(found) <= CONSTANT:
+    if np.ptp(found) <= BIAS_IS_FACTOR:
         size = f"by a factor {float(np.median(found)):.6g}"
     count = f"{int(visible.sum())} of {int(pair.singles.sum())} entries"
     return (

@@ -17,13 +17,13 @@ from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.messages import describe
 from tapedebug.autograd.subjects.probes import Probes
 from tapedebug.autograd.subjects.program import Pairs, Port, Program
+from tapedebug.autograd.thresholds import FLOAT64_ADJOINT_OFF
 
 if TYPE_CHECKING:
     from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 SAMPLE = 32  # rows, and columns, that are evaluated one by one beside the combinations
-SLIGHT = 1e-7  # relative error of a float64 adjoint that is none of rounding
-FEW = 4  # columns that `fast_mode` compares by seeds of all kinds
+FEW_COLUMNS = 4  # columns that `fast_mode` compares by seeds of all kinds
 LARGEST = 2  # of those with the largest entries, too
 
 
@@ -68,7 +68,7 @@ def check_large(
             return found.grid, describe(found.grid, found.codes, rounding=found.rounding, notes=notes)
     if plan.options.fast_mode:
         # An adjoint that is not linear in its seed is right for the unit seeds that the hunt ends with.
-        few = replace(plan, max_inputs=FEW, max_outputs=1)
+        few = replace(plan, max_inputs=FEW_COLUMNS, max_outputs=1)
         grid, result = _sampled(program, source, target, few, checkpoint, "", notes)
         return (grid, result) if result.verdict == "WRONG" else (None, _combinations(work, notes))
     sampled = replace(plan, max_inputs=_limit(plan.max_inputs), max_outputs=_limit(plan.max_outputs))
@@ -81,7 +81,7 @@ def _slightly(found: RecheckedEntries) -> tuple[str, ...]:
     column = int(grid.columns.units[0])
     exact = grid.program.pull_many({grid.target: grid.rows.vectors(np.array([0]))}, double=True)[grid.source]
     value, bar = float(grid.reference.value[slot]), float(grid.reference.bar[slot])
-    if not abs(float(exact[0, column]) - value) > bar + SLIGHT * abs(value):
+    if not abs(float(exact[0, column]) - value) > bar + FLOAT64_ADJOINT_OFF * abs(value):
         return ()
     entry = describe(grid, found.codes).worst
     assert entry is not None

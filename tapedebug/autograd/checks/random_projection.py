@@ -18,18 +18,21 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.finite_diff.bisect import EntryBisection
-from tapedebug.autograd.finite_diff.float32_noise import SPREAD, moved_inputs, scaled_pulls
+from tapedebug.autograd.finite_diff.float32_noise import moved_inputs, scaled_pulls
 from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate
 from tapedebug.autograd.subjects.probes import random_directions, seeds_of_all_kinds
 from tapedebug.autograd.subjects.program import Port, Program
+from tapedebug.autograd.thresholds import (
+    PROJECTION_ROUNDING,
+    PROJECTION_TOLERATED,
+    ROUNDING_SPREAD,
+    TANGENT_INCOMPLETE,
+)
 
 if TYPE_CHECKING:
     from tapedebug.autograd.checks.adjoint_check import CheckPlan
 
 DIRECTIONS = 3
-ROUNDING = 1e-11  # of the sum of absolute values of its terms: what a float64 sum may be off
-SHARE = 0.4  # of `atol`: what an entry may be off without a closer look
-UNKNOWN = 0.5  # share of outputs whose tangent differs from differences: it leaves something out
 
 
 @dataclass
@@ -144,7 +147,7 @@ class RandomProjection:
         bars = np.where(self.smooth & self.mine, self.slopes.bar, 0.0)
         with np.errstate(all="ignore"):
             terms = np.abs(self.exact) @ np.abs(self.directions).T
-            allowed: Floats = np.abs(self.seeds) @ bars.T + ROUNDING * terms
+            allowed: Floats = np.abs(self.seeds) @ bars.T + PROJECTION_ROUNDING * terms
         return allowed
 
     # -- single rows and columns ----------------------------------------------------------------------
@@ -158,9 +161,9 @@ class RandomProjection:
         with np.errstate(all="ignore"):
             error = np.abs(tangents - found.value)
             size = np.where(known, np.abs(found.value), 0.0).max(initial=0.0)
-            missed = known & (error > 2 * found.bar + 1e-9 * np.abs(found.value) + ROUNDING * size)
+            missed = known & (error > 2 * found.bar + 1e-9 * np.abs(found.value) + PROJECTION_ROUNDING * size)
             ranked = np.where(missed, error / np.maximum(np.abs(found.value), 1e-300), -1.0)
-        if not missed.any() or missed.any(axis=0).sum() > max(1.0, UNKNOWN * known.sum()):
+        if not missed.any() or missed.any(axis=0).sum() > max(1.0, TANGENT_INCOMPLETE * known.sum()):
             return None
         direction, row = np.unravel_index(int(np.argmax(ranked)), ranked.shape)
         return int(row), int(direction)
@@ -171,7 +174,10 @@ class RandomProjection:
         least = np.array([np.abs(seed[seed != 0]).min(initial=np.inf) for seed in self.seeds])[:, None]
         with np.errstate(all="ignore"):
             error = np.abs(pulled - self.exact)
-            floor = SHARE * self.check_plan.tolerance.atol * least + self.source.rounding * np.abs(self.exact)
+            floor = (
+                PROJECTION_TOLERATED * self.check_plan.tolerance.atol * least
+                + self.source.rounding * np.abs(self.exact)
+            )
             missed = ~(error <= floor) & self._within(self.source)
             if missed.any():  # the usual way out comes first: what rounding does is dear to measure
                 floor = floor + self._rounding(pulled)
@@ -188,8 +194,8 @@ class RandomProjection:
         moved = moved_inputs(self.program)
         for line, seed in enumerate(self.seeds):
             scaled, rounded = (each[self.source] for each in scaled_pulls(self.program, self.target, seed))
-            found[line] = SPREAD * np.abs(scaled - pulled[line]).max(axis=0)
-            found[line] += SPREAD * np.abs(rounded - self.exact[line]).max(axis=0)
+            found[line] = ROUNDING_SPREAD * np.abs(scaled - pulled[line]).max(axis=0)
+            found[line] += ROUNDING_SPREAD * np.abs(rounded - self.exact[line]).max(axis=0)
             for at in moved:
                 other = self.program.pull({self.target: seed}, at=at, double=True)[self.source]
                 found[line] += np.abs(other - self.exact[line])

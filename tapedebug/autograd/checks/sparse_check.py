@@ -33,6 +33,7 @@ from tapedebug.autograd.sparse.colouring import Compression, compress
 from tapedebug.autograd.sparse.pattern import Pattern, Patterns
 from tapedebug.autograd.subjects.probes import SEED, random_directions, seeds_of_all_kinds
 from tapedebug.autograd.subjects.program import Port, Program
+from tapedebug.autograd.thresholds import SUM_ROUNDING_FLOAT64
 
 if TYPE_CHECKING:
     from tapedebug.autograd.checks.adjoint_check import CheckPlan
@@ -40,9 +41,8 @@ if TYPE_CHECKING:
 Pair = tuple[Port, Port]
 
 MOST_RUNS = 96  # groups of rows, or of columns, up to which groups are cheaper than random directions
-LARGE = 30.0  # values up to which steps may be as small as those of a sweep ever are
+LARGE_VALUE = 30.0  # values up to which steps may be as small as those of a sweep ever are
 LOOKS = 4  # outputs of which it is seen whether anything outside of the pattern moves them
-ROUNDING = 1e-9  # of what entries add up to: float64 rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class SparseCheck:
         Steps can not be as small as a tiny value needs where they displace a large one, too.
         """
         size = np.abs(self.program.values(source))
-        kinds = np.where(size > LARGE, 1, np.where(_tiny(size, self.check_plan.eps), 2, 0))
+        kinds = np.where(size > LARGE_VALUE, 1, np.where(_tiny(size, self.check_plan.eps), 2, 0))
         if (kinds == kinds[:1]).all():
             return colours
         _, apart = np.unique(3 * colours + kinds, return_inverse=True)
@@ -194,7 +194,7 @@ class SparseCheck:
                 pattern.rows, [reference.value, reference.bar], free[pattern.columns], pattern.shape[0]
             )
             error = np.abs(slopes.value[-1] - sums[0])
-            allowed = slopes.bar[-1] + sums[1] + ROUNDING * sums[2]
+            allowed = slopes.bar[-1] + sums[1] + SUM_ROUNDING_FLOAT64 * sums[2]
             known = ~slopes.kink[-1] & (allowed <= 0.1 * np.maximum(np.abs(slopes.value[-1]), sums[2]))
         bent = np.zeros(pattern.shape[0], dtype=bool)
         bent[pattern.rows[reference.kink]] = True

@@ -13,10 +13,15 @@ from tapedebug.autograd.checks.entry_recheck import RecheckedEntries, recheck_en
 from tapedebug.autograd.checks.sparse_check import JudgedEntries
 from tapedebug.autograd.finite_diff.bisect import bisect_entry
 from tapedebug.autograd.finite_diff.comparison import SparseEntries
-from tapedebug.autograd.finite_diff.float32_noise import SPREAD
 from tapedebug.autograd.finite_diff.verdict import AGREE, UNDECIDABLE, WRONG, Codes, Reference
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.messages import describe
+from tapedebug.autograd.thresholds import (
+    PATTERN_TOLERATED,
+    ROUNDING_SPREAD,
+    SUM_ROUNDING_FLOAT32,
+    SUM_ROUNDING_FLOAT64,
+)
 
 if TYPE_CHECKING:
     from tapedebug.autograd.checks.adjoint_check import CheckPlan
@@ -24,9 +29,6 @@ if TYPE_CHECKING:
 AT_ONCE = 16  # doubtful entries whose rows and columns are evaluated in one go
 BUDGET = 1 << 18  # outputs of that many columns, at most
 ROUNDS = 8  # how often, until all of them turn out as they looked
-STRAY = 0.5  # of `atol`: what an entry outside of the pattern may be without a closer look
-LINEAR = 1e-9  # of what entries add up to: float64 rounding
-NOISE = 1e-5  # the same of float32
 LOOKS = 3  # columns that are looked into
 
 
@@ -183,16 +185,18 @@ class _Closer:
         judged, pair, known = self.judged, self.pair, self._agreeing_columns()
         exact = judged.exact
         for seed, pulled in zip(judged.seeds, judged.pulled_exact, strict=True):
-            beside = self._excess(judged.comparison, seed, pulled, exact, LINEAR * np.abs(exact), 0.0)
+            beside = self._excess(
+                judged.comparison, seed, pulled, exact, SUM_ROUNDING_FLOAT64 * np.abs(exact), 0.0
+            )
             for column in _worst_of(np.where(known, beside, -1.0)):
                 if self._look(seed, column):
                     return
         value = pair.reference.value
-        stray = STRAY * pair.tolerance.atol
+        stray = PATTERN_TOLERATED * pair.tolerance.atol
         with np.errstate(all="ignore"):
             margin = pair.tolerance.of(value) + pair.reference.bar
             # What rounding does to single entries it does to their sums.
-            rounding = SPREAD * np.abs(pair.ad - value) + NOISE * np.abs(value)
+            rounding = ROUNDING_SPREAD * np.abs(pair.ad - value) + SUM_ROUNDING_FLOAT32 * np.abs(value)
         for several, allowed in ((judged.pulled_exact, margin), (judged.pulled, margin + rounding)):
             for seed, pulled in zip(judged.seeds, several, strict=True):
                 beyond = self._excess(pair, seed, pulled, value, allowed, stray)

@@ -9,10 +9,10 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 
-MOST = 1 << 20
+MOST_ENTRIES = 1 << 20
 """Entries up to which a result keeps them."""
 
-FEW = 1 << 16
+MOST_AGREEING_ENTRIES = 1 << 16
 """Entries up to which it keeps them where all agree."""
 
 

@@ -18,9 +18,8 @@ from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port, distinct
 from tapedebug.autograd.subjects.shadow_program import Consume, ShadowProgram
+from tapedebug.autograd.thresholds import DOT_PRODUCT_NOISE, DOT_PRODUCT_ROUNDING
 
-ROUNDING = 1e-14  # a relative mismatch that float64 rounding explains without looking
-NOISE = 100.0  # times the rounding that was measured: a mismatch beyond it is none
 SCALES = (3.0, 0.7, 1.3)  # the same test in other units: exactly proportional, but for rounding
 
 Vectors = Mapping[Port, Floats]
@@ -44,7 +43,7 @@ class DotProduct:
     forward: float
     reverse: float
     mismatch: float
-    rounding: float = ROUNDING
+    rounding: float = DOT_PRODUCT_ROUNDING
     launch: int | None = None
     message: str = ""
 
@@ -131,8 +130,8 @@ class _Test:
         reverse, reverse_size = self.inner(0)
         size = max(forward_size, reverse_size)
         mismatch = abs(forward - reverse) / size if size else 0.0
-        rounding = self._rounding(forward, reverse) / size if mismatch > ROUNDING else 0.0
-        rounding = max(ROUNDING, NOISE * rounding)
+        rounding = self._rounding(forward, reverse) / size if mismatch > DOT_PRODUCT_ROUNDING else 0.0
+        rounding = max(DOT_PRODUCT_ROUNDING, DOT_PRODUCT_NOISE * rounding)
         if not mismatch > rounding:
             return DotProduct(forward, reverse, mismatch, rounding)
         launch, overwritten = self.program.launch, False

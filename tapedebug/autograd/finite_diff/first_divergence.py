@@ -18,14 +18,11 @@ import numpy as np
 from tapedebug.autograd.array_types import Values
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
 from tapedebug.autograd.subjects.shadow_program import Consume
+from tapedebug.autograd.thresholds import TERMS_DISAGREE, TERMS_PRECISION
 from tapedebug.runtime.replay.shadow import Shadow
 
 STEPS = ((1e-5, 5e-6), (3e-4, 1.5e-4), (1e-2, 5e-3))
 """Pairs of relative displacements; how far the results of a pair differ says how good they are."""
-PRECISE = 1e-4
-"""Differences that are worse than this, relative to the terms of the product, are of no use."""
-PARTED = 100.0
-"""So many times the error of the differences is a disagreement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class _Bisection:
     def parting(self) -> Divergence | None:
         self.steps = min(STEPS, key=self._imprecision)
         end, start = self.inner(self.length), self.inner(0)
-        if not end.error <= PRECISE * end.size or not self._parted(start, end):
+        if not end.error <= TERMS_PRECISION * end.size or not self._parted(start, end):
             return None
         low, high = 0, self.length
         while high - low > 1:
@@ -111,7 +108,7 @@ class _Bisection:
         return found.error / found.size if found.size and np.isfinite(found.error) else np.inf
 
     def _parted(self, here: Product, end: Product) -> bool:
-        allowed = PARTED * (here.error + end.error) + 1e-7 * max(here.size, end.size)
+        allowed = TERMS_DISAGREE * (here.error + end.error) + 1e-7 * max(here.size, end.size)
         return not abs(here.value - end.value) <= allowed and bool(np.isfinite(here.error + end.error))
 
     def _inner(self, cut: int) -> Product:
@@ -159,7 +156,7 @@ class _Bisection:
                 results.append(_product(incoming, *self.sides, step))
             (value, size), (finer, _) = results
             adjoint = float(np.sum(self.back.gradient(a) * direction))
-            if abs(adjoint - finer) > PARTED * abs(value - finer) + 1e-7 * max(size, abs(adjoint)):
+            if abs(adjoint - finer) > TERMS_DISAGREE * abs(value - finer) + 1e-7 * max(size, abs(adjoint)):
                 found[p] = adjoint, finer
         return found
 

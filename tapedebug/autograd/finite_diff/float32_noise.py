@@ -33,15 +33,17 @@ from tapedebug.autograd.finite_diff.verdict import (
     Tolerance,
 )
 from tapedebug.autograd.subjects.program import Port, Program
+from tapedebug.autograd.thresholds import (
+    FORWARD_DIGITS_LOST,
+    ROUNDED_PER_WRONG,
+    ROUNDING_MARGIN,
+    ROUNDING_MINOR,
+    ROUNDING_SPREAD,
+)
 
 SAMPLES = 4
 MORE = 16  # further samples before an entry is called WRONG
-MARGIN = 4.0
 SCALES = (3.0, 0.7, 1.3)  # no powers of two: those round the same
-SPREAD = 10.0  # times the largest scatter that was seen: what rounding may do
-MINOR = 1e-2  # relative: the default `rtol`
-MOST = 20  # entries that rounding explains, for each that it seems not to
-LOST = 1e-3  # relative error of a float32 forward value that tells of rounding inside the kernel
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,11 @@ def minor_of(tolerance: Tolerance, scale: float) -> float:
     """What float32 rounding may do to an entry of a gradient that agrees, given the largest entry.
 
     A sum of entries, which is all that an optimiser sees of a Jacobian, is as exact as its largest ones: an
-    entry that is much smaller need not be so exact itself. So what rounding does may be what the tolerance
-    forgives the largest entry, and no more; but an `rtol` finer than the default one (`MINOR`) asks for
-    digits that float32 has only in kernels of good condition: their lack is not the fault of an adjoint.
+    entry that is much smaller need not be so exact itself. So rounding may do what the tolerance forgives the
+    largest entry, and no more. An `rtol` finer than the default one (`ROUNDING_MINOR`) asks for digits that
+    float32 has only in kernels of good condition: their lack is not the fault of an adjoint.
     """
-    return tolerance.atol + max(tolerance.rtol, MINOR) * scale
+    return tolerance.atol + max(tolerance.rtol, ROUNDING_MINOR) * scale
 
 
 def classify(
@@ -108,9 +110,9 @@ def classify(
         alike = np.abs(found.single - ad).max(axis=0)
         scatter = np.abs(found.scaled - ad).max(axis=0) + np.abs(found.rounded - found.exact).max(axis=0)
         floor = (
-            MARGIN * np.maximum(moved, alike)
-            + SPREAD * scatter
-            + MARGIN * found.rounding * np.abs(found.exact)
+            ROUNDING_MARGIN * np.maximum(moved, alike)
+            + ROUNDING_SPREAD * scatter
+            + ROUNDING_MARGIN * found.rounding * np.abs(found.exact)
         )
         error = np.abs(ad - value)
         right = np.abs(found.exact - value) <= allowed
@@ -124,7 +126,9 @@ def classify(
     verdict[explained & minor] = AGREE
     verdict[right & ~explained & found.lost] = UNDECIDABLE
     beyond, within = right & ~explained & np.isfinite(ad), explained & (error > allowed)
-    if MOST * beyond.sum() <= within.sum():  # all are sums of the same roundings: some lie at the end
+    if (
+        ROUNDED_PER_WRONG * beyond.sum() <= within.sum()
+    ):  # all are sums of the same roundings: some lie at the end
         verdict[beyond] = UNDECIDABLE
     verdict[chaotic & np.isfinite(ad)] = UNDECIDABLE
     return verdict, explained & minor
@@ -237,5 +241,5 @@ def lost_digits(program: Program, target: Port) -> Bools:
     """For each output: has its float32 value lost more digits than rounding of a sound kernel costs?"""
     single, double = program.evaluate({}, single=True)[target], program.evaluate({})[target]
     with np.errstate(all="ignore"):
-        lost: Bools = ~(np.abs(single - double) <= LOST * np.abs(double))
+        lost: Bools = ~(np.abs(single - double) <= FORWARD_DIGITS_LOST * np.abs(double))
     return lost

@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.thresholds import STAIRS_ROUNDING
 
 POINTS = 9
 ORDERS = (4, 5, 6)  # of the differences: what is smooth has none of these, this close together
 DISTANCES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-3, 1e-2)  # a longer one where most values are the same
-FINE = 1e-5  # of the function's change over a step of 1: coarser stairs are no rounding of float64
 
 
 def computational_noise(f: Callable[[float], Floats], change: float) -> float:
@@ -40,5 +40,5 @@ def computational_noise(f: Callable[[float], Floats], change: float) -> float:
             scale = math.factorial(order) ** 2 / math.factorial(2 * order)
             found.append(math.sqrt(scale * float(np.mean(np.diff(values, order) ** 2))))
         noise = min(found)
-        return noise if noise <= FINE * change else 0.0
+        return noise if noise <= STAIRS_ROUNDING * change else 0.0
     return 0.0

@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
+from tapedebug.autograd.thresholds import FUNCTION_ROUNDING, SLOPE_CONVERGED, SLOPE_CONVERGED_STEPS
 
 RATIO = 8.0  # between steps; a power of two keeps x ± h exact
 MAX_STEPS = 11  # from 1e-4 down to 1e-13
 EPSILON = float(np.finfo(np.float64).eps)
-GRAIN = 1e-9  # of a value: rounding within a function is less, chaos and jumps are more
 TINY = 2.0**-16  # of the largest step: a value below it has a scale of its own, which that step is far beyond
 NEAR = 2.0**-7  # of such a value: the largest step of a sweep of its own
 AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
-STABLE = 0.02  # one-sided slopes (or jumps) that change less than this from step to step have converged
-HELD = 5  # for so many steps in a row, or a chaotic map would show one by chance in a thousand outputs
-DIGITS = HELD * -math.log10(STABLE)  # as rare by chance: by how many digits slopes agree, in all steps
+DIGITS = SLOPE_CONVERGED_STEPS * -math.log10(
+    SLOPE_CONVERGED
+)  # as rare by chance: by how many digits slopes agree, in all steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class _Sweep:
         """
         second = np.abs((up - self.at_zero) + (down - self.at_zero))
         if self.second is not None:
-            grainy = (second > self.second / 3) & (second <= GRAIN * size)
+            grainy = (second > self.second / 3) & (second <= FUNCTION_ROUNDING * size)
             self.grain = np.where(grainy, np.maximum(self.grain, second), self.grain)
         self.second = second
         return self.grain
@@ -301,12 +301,12 @@ class _Sweep:
             bent = (gap > np.abs(self.right - self.left) / 3) & (gap > 2 * noise + target)
             corner = (
                 bent
-                & (np.abs(right - self.right) <= STABLE * gap)
-                & (np.abs(left - self.left) <= STABLE * gap)
+                & (np.abs(right - self.right) <= SLOPE_CONVERGED * gap)
+                & (np.abs(left - self.left) <= SLOPE_CONVERGED * gap)
             )
             # Before a jump, f(h) and f(-h) do not come closer to f(0), however small the step.
             height = np.maximum(np.abs(up - self.at_zero), np.abs(self.at_zero - down))
-            still = np.maximum(np.abs(up - last_up), np.abs(down - last_down)) <= STABLE * height
+            still = np.maximum(np.abs(up - last_up), np.abs(down - last_down)) <= SLOPE_CONVERGED * height
             jump = still & (height > h * (2 * noise + target))
             suspicious = bent | jump
             self.stable = np.where(corner | jump, self.stable + 1, 0).astype(np.int8)
@@ -362,7 +362,7 @@ class _Sweep:
         """Write the slopes along the directions `which`, of those that are `active`."""
         best, bar, lines = self.best[which], self.bar[which], active[which]
         lost = self.lost[which]
-        kink = (self.stable[which] >= min(HELD, max(2, self.steps - 3))) | lost
+        kink = (self.stable[which] >= min(SLOPE_CONVERGED_STEPS, max(2, self.steps - 3))) | lost
         # Differences that still scatter at the smallest step, and not by rounding, have not found the slope
         # (a chaotic map): it may be any multiple of their scatter.
         scattered = (

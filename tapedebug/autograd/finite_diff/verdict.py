@@ -11,6 +11,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Bools, Floats, Selection
 from tapedebug.autograd.options import is_number
+from tapedebug.autograd.thresholds import FLOAT32_RESOLUTION
 
 Verdict = Literal["AGREE", "KINK", "UNDECIDABLE", "NONDETERMINISTIC", "WRONG"]
 
@@ -21,9 +22,6 @@ AGREE, KINK, UNDECIDABLE, NONDETERMINISTIC, WRONG = range(5)
 SUSPECT = 5  # differs by more than tolerance and error bar: WRONG, unless float32 rounding explains it
 
 Codes = np.ndarray[Any, np.dtype[np.int8]]
-
-FLOAT32_SHARE = 1e-7
-"""Of a pair's largest entry: an error bar below it is finer than float32 gradients can be."""
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -108,7 +106,9 @@ class Tolerance:
         return self
 
 
-def judge(ad: Floats, reference: Reference, tolerance: Tolerance, rounding: float = FLOAT32_SHARE) -> Codes:
+def judge(
+    ad: Floats, reference: Reference, tolerance: Tolerance, rounding: float = FLOAT32_RESOLUTION
+) -> Codes:
     """Give each entry AGREE, KINK, UNDECIDABLE, WRONG or SUSPECT.
 
     Args:
@@ -118,7 +118,7 @@ def judge(ad: Floats, reference: Reference, tolerance: Tolerance, rounding: floa
         rounding: The relative spacing of the gradient's floating-point numbers.
     """
     # A bar need not be finer than the gradient is, or than the tolerance is at the largest entry.
-    share = min(FLOAT32_SHARE, max(tolerance.rtol, rounding))
+    share = min(FLOAT32_RESOLUTION, max(tolerance.rtol, rounding))
     with np.errstate(all="ignore"):
         value, bar = reference.value, reference.bar
         allowed = tolerance.of(value)
@@ -126,7 +126,7 @@ def judge(ad: Floats, reference: Reference, tolerance: Tolerance, rounding: floa
         known = bar <= np.maximum(allowed, share * reference.scale)
         # Beside larger ones, a derivative of zero is known to no relative precision.
         vanish = (np.abs(value) <= bar) & (np.abs(ad) <= bar)
-        known |= vanish & (bar <= FLOAT32_SHARE * reference.scale)
+        known |= vanish & (bar <= FLOAT32_RESOLUTION * reference.scale)
         codes = np.full(ad.shape, UNDECIDABLE, dtype=np.int8)
         codes[known & (error <= allowed + bar)] = AGREE
         # No step changed the output in its last bit, and AD says that none does: how fine the bar is does
@@ -153,6 +153,6 @@ def by_atol_alone(ad: Floats, reference: Reference, tolerance: Tolerance, codes:
     with np.errstate(all="ignore"):
         error = np.abs(ad - reference.value) - reference.bar
         relative = error > tolerance.rtol * np.abs(reference.value)
-        visible = error > 10 * FLOAT32_SHARE * reference.scale
+        visible = error > 10 * FLOAT32_RESOLUTION * reference.scale
     alone: Bools = (codes == AGREE) & relative & visible
     return alone

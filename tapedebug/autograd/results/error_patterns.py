@@ -14,15 +14,18 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
-from tapedebug.autograd.results.wrong_entries import FINE, Side, WrongEntries
+from tapedebug.autograd.results.wrong_entries import Side, WrongEntries
 from tapedebug.autograd.subjects.entry_names import component_name, entry_name
+from tapedebug.autograd.thresholds import (
+    NUMBERS_EQUAL,
+    PATTERN_ENTRIES,
+    PATTERN_INTEGERS,
+    PATTERN_INTERIOR,
+    PATTERN_ROUNDING,
+)
 from tapedebug.lang.types import is_matrix, numpy_dtype
 
-ROUNDING = 2e-6  # relative difference that float32 rounding in a kernel explains
-INTERIOR = 4  # right elements between the ends from which on wrong ends are a boundary
-SEVERAL = 4  # wrong entries, or elements, from which on a number that fits is no coincidence
 PAIRED = 16  # places among which pairs are looked for
-FEW = 20  # integers up to which a ratio needs no other reason to be one
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def constant_ratio(evidence: WrongEntries) -> ErrorPattern | None:
     if not evidence.finite or not (np.abs(fd) > evidence.floor).any():
         return None
     ratio = float(ad @ fd / (fd @ fd))
-    if abs(ratio) < FINE and evidence.all_close(ad, np.zeros_like(ad), FINE * np.abs(fd)):
+    if abs(ratio) < NUMBERS_EQUAL and evidence.all_close(ad, np.zeros_like(ad), NUMBERS_EQUAL * np.abs(fd)):
         return ErrorPattern(
             "severed", "AD is 0 × FD in each: the chain is severed, or the term is missing", 0.0
         )
@@ -84,7 +87,7 @@ def constant_ratio(evidence: WrongEntries) -> ErrorPattern | None:
 def _whole(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
     """The ratio is an integer."""
     number = round(ratio)
-    if number in (0, 1) or abs(ratio - number) > FINE:
+    if number in (0, 1) or abs(ratio - number) > NUMBERS_EQUAL:
         return None
     said = f"AD is {number} × FD in each"
     if number == -1:
@@ -93,7 +96,7 @@ def _whole(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
         return ErrorPattern("doubled", f"{said}: counted twice", 2.0)
     counts = _counts(evidence)
     size = abs(number)
-    if size not in counts and (size > FEW or (len(evidence.ad) < 2 and size > 4)):
+    if size not in counts and (size > PATTERN_INTEGERS or (len(evidence.ad) < 2 and size > 4)):
         return None
     what = f" ({counts[size]})" if size in counts else f", or a factor of {size} too much"
     sign = ", with a wrong sign" if number < 0 else ""
@@ -104,10 +107,10 @@ def _part(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
     """The ratio is one over an integer."""
     number = round(1 / ratio) if abs(ratio) > 1e-9 else 0
     counts = _counts(evidence)
-    if abs(number) < 2 or abs(ratio * number - 1) > FINE:
+    if abs(number) < 2 or abs(ratio * number - 1) > NUMBERS_EQUAL:
         return None
     size = abs(number)
-    if size not in counts and (size > FEW or (len(evidence.ad) < 2 and size > 4)):
+    if size not in counts and (size > PATTERN_INTEGERS or (len(evidence.ad) < 2 and size > 4)):
         return None
     sign = ", with a wrong sign" if number < 0 else ""
     said = f"AD is {'−' * (number < 0)}1/{size} × FD in each"
@@ -126,15 +129,15 @@ CONSTANTS = {
 def _factor(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
     """Any other ratio: only of several entries that differ is it more than a coincidence."""
     fd = np.abs(evidence.fd)
-    if len(fd) < 2 or fd.max() - fd.min() <= FINE * fd.max() or abs(ratio - 1) <= FINE:
+    if len(fd) < 2 or fd.max() - fd.min() <= NUMBERS_EQUAL * fd.max() or abs(ratio - 1) <= NUMBERS_EQUAL:
         return None
     said = f"AD is {ratio:.4g} × FD in each"
     sign = ", with a wrong sign" if ratio < 0 else ""
     size = abs(ratio)
     for name, value in CONSTANTS.items():
-        if abs(size - value) <= FINE * value:
+        if abs(size - value) <= NUMBERS_EQUAL * value:
             return ErrorPattern("factor", f"{said}: a factor of {name} too much{sign}", ratio)
-        if abs(size * value - 1) <= FINE:
+        if abs(size * value - 1) <= NUMBERS_EQUAL:
             return ErrorPattern("factor", f"{said}: a factor of {name} is missing{sign}", ratio)
     what = f"{size:.4g} too much" if size > 1 else f"{1 / size:.4g} is missing"
     return ErrorPattern("factor", f"{said}: a constant factor of {what}{sign}", ratio)
@@ -147,7 +150,10 @@ def almost_one(evidence: WrongEntries) -> ErrorPattern | None:
         return None
     off = float(ad @ fd / (fd @ fd)) - 1
     size = np.abs(fd)
-    if not ROUNDING < abs(off) <= FINE or size.max() - size.min() <= FINE * size.max():
+    if (
+        not PATTERN_ROUNDING < abs(off) <= NUMBERS_EQUAL
+        or size.max() - size.min() <= NUMBERS_EQUAL * size.max()
+    ):
         return None
     if (np.abs(ad - (1 + off) * fd) > 0.1 * abs(off) * size + evidence.bar).any():
         return None
@@ -157,14 +163,14 @@ def almost_one(evidence: WrongEntries) -> ErrorPattern | None:
 def _counts(evidence: WrongEntries) -> dict[int, str]:
     """Numbers that mean something here, with what they count."""
     found: dict[int, str] = {}
-    if len(evidence.ad) < SEVERAL:
+    if len(evidence.ad) < PATTERN_ENTRIES:
         return found
     for side in evidence.sides:
         axes = side.shape[: side.axes]
         for count in (*axes, int(np.prod(axes, dtype=np.int64))):
-            if count >= SEVERAL:  # 2 and 3 count too many things to tell one
+            if count >= PATTERN_ENTRIES:  # 2 and 3 count too many things to tell one
                 found.setdefault(int(count), f"{side.name} has {count} elements")
-        if side.width >= SEVERAL:
+        if side.width >= PATTERN_ENTRIES:
             found.setdefault(side.width, f"an element of {side.name} has {side.width} components")
     return found
 
@@ -312,7 +318,7 @@ def _moved(
     if not telling.any():
         return False
     sizes = np.abs(evidence.ad[telling])
-    if np.ptp(sizes) <= FINE * sizes.max() and telling[known].all():
+    if np.ptp(sizes) <= NUMBERS_EQUAL * sizes.max() and telling[known].all():
         return False  # one number everywhere stands at any other place, too, unless it is missing somewhere
     return _explained(evidence, values, known)
 
@@ -389,7 +395,7 @@ def _somewhere(side: Side, wrong: Indices, right: Indices) -> str:
         last = side.shape[axis] - 1
         ends, others = np.unique(wrong[axis]), np.unique(right[axis])
         inner = others[(others > 0) & (others < last)]
-        enough = INTERIOR if wrong.shape[1] >= SEVERAL else 4 * INTERIOR
+        enough = PATTERN_INTERIOR if wrong.shape[1] >= PATTERN_ENTRIES else 4 * PATTERN_INTERIOR
         if len(inner) >= enough and np.isin(ends, (0, last)).all():
             which = "both ends" if len(ends) == 2 else "the first index" if ends[0] == 0 else "the last index"
             where = f" of axis {axis}" if side.axes > 1 else ""

@@ -16,7 +16,7 @@ from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.results.pair_result import Entry, Layout
 from tapedebug.autograd.subjects.probes import flat_index
 
-MOST = 80  # cells on a side; of a larger Jacobian a cell stands for a block
+MOST_CELLS = 80  # cells on a side; of a larger Jacobian a cell stands for a block
 SIDE = 208.0  # pixels of the picture
 LARGEST_CELL = 26.0
 LINES = 40  # elements on a side between which lines are drawn
@@ -57,7 +57,7 @@ class Blocks:
     entry: Indices
 
     @classmethod
-    def of(cls, compared: ComparedEntries, most: int = MOST) -> Blocks:
+    def of(cls, compared: ComparedEntries, most: int = MOST_CELLS) -> Blocks:
         """The blocks, at most `most` on a side."""
         height, width = (min(most, max(1, size)) for size in compared.shape)
         rows = compared.rows * height // max(1, compared.shape[0])

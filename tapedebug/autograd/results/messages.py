@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats
-from tapedebug.autograd.finite_diff.compared_entries import FEW, MOST, ComparedEntries
+from tapedebug.autograd.finite_diff.compared_entries import (
+    MOST_AGREEING_ENTRIES,
+    MOST_ENTRIES,
+    ComparedEntries,
+)
 from tapedebug.autograd.finite_diff.verdict import (
     KINK,
     UNDECIDABLE,
@@ -61,7 +65,7 @@ def describe(
         error = np.abs(ad - pair.reference.value)
         absolute, relative = error[pair.singles], _relative(error, pair)[pair.singles]
     verdict, slot, message = _verdict(pair, ad, codes, error, unsteady)
-    keep = ad.size <= (FEW if verdict == "AGREE" else MOST)
+    keep = ad.size <= (MOST_AGREEING_ENTRIES if verdict == "AGREE" else MOST_ENTRIES)
     wrong = verdict == "WRONG" and slot is not None and bool(pair.singles[slot])
     compared = compared_entries(pair, codes) if keep or wrong else None
     signature = None
@@ -107,9 +111,9 @@ def compared_entries(pair: Comparison, codes: Codes) -> ComparedEntries:
     """The single entries of a comparison, and which are wrong; of very many, the rows with wrong ones."""
     found = replace(pair.compared(), wrong=(codes == WRONG)[pair.singles].ravel())
     assert found.wrong is not None
-    if len(found) <= MOST:
+    if len(found) <= MOST_ENTRIES:
         return found
-    rows = np.unique(found.rows[found.wrong])[: max(1, MOST // max(1, pair.source.size))]
+    rows = np.unique(found.rows[found.wrong])[: max(1, MOST_ENTRIES // max(1, pair.source.size))]
     return found.some(np.isin(found.rows, rows))
 
 

@@ -14,13 +14,12 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.subjects.program import Port, Program
+from tapedebug.autograd.thresholds import LINE_IS_STRAIGHT, SLOPES_DIFFER
 
 MOST_COLUMNS = 8  # inputs that are displaced
 SECONDS = 1.0  # after which nobody looks any more
 DISTANCES = 2.0 ** np.arange(-8, 3.25, 0.25)  # of the size of the input
 STEP = 2.0**-6  # of the distance
-STRAIGHT = 1e-6  # relative difference of two slopes of a straight line, of the largest slope
-OTHER = 1e-3  # from which on slopes differ
 
 
 def one_sided_slopes(
@@ -77,7 +76,9 @@ def _slopes(program: Program, source: Port, target: Port, column: int) -> Floats
         found = program.evaluate_many({source: moved})[target].reshape(2, 3, len(DISTANCES), -1)
         left, right = np.diff(found, axis=1).swapaxes(0, 1) / steps[:, None]
         largest = np.maximum(np.abs(left), np.abs(right)).max(axis=(0, 1))
-        slopes: Floats = np.where(np.abs(right - left) <= STRAIGHT * largest, 0.5 * (left + right), np.nan)
+        slopes: Floats = np.where(
+            np.abs(right - left) <= LINE_IS_STRAIGHT * largest, 0.5 * (left + right), np.nan
+        )
     return slopes
 
 
@@ -85,5 +86,5 @@ def _beyond(slopes: Floats, here: float) -> float:
     """The first slope outwards that is another one; NaN where there is none."""
     known = slopes[np.isfinite(slopes)]
     largest = max(float(np.abs(known).max(initial=0.0)), abs(here))
-    others = known[np.abs(known - here) > OTHER * largest]
+    others = known[np.abs(known - here) > SLOPES_DIFFER * largest]
     return float(others[0]) if len(others) else float("nan")

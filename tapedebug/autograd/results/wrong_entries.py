@@ -10,10 +10,8 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
+from tapedebug.autograd.thresholds import ENTRY_IS_ZERO, NUMBERS_EQUAL
 from tapedebug.lang.types import components, float32, value_shape
-
-FINE = 1e-3  # relative difference up to which two numbers are the same
-DUST = 1e-6  # of the largest entry: float32 cannot tell less from zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +101,7 @@ class WrongEntries:
     def floor(self) -> float:
         """What counts as zero beside these entries."""
         sizes = np.abs(np.concatenate([self.ad, self.fd]))
-        return DUST * float(sizes[np.isfinite(sizes)].max(initial=0.0))
+        return ENTRY_IS_ZERO * float(sizes[np.isfinite(sizes)].max(initial=0.0))
 
     @cached_property
     def finite(self) -> bool:
@@ -113,7 +111,9 @@ class WrongEntries:
     def all_close(self, found: Floats, expected: Floats, bar: Floats | float = 0.0) -> bool:
         """Whether two lists of numbers are the same."""
         with np.errstate(all="ignore"):
-            return bool((np.abs(found - expected) <= FINE * np.abs(expected) + bar + self.floor).all())
+            return bool(
+                (np.abs(found - expected) <= NUMBERS_EQUAL * np.abs(expected) + bar + self.floor).all()
+            )
 
     def lookup(self, rows: Indices, columns: Indices) -> tuple[Floats, Bools]:
         """FD at places of the Jacobian, and which of them are known."""

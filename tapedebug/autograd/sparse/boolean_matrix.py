@@ -8,9 +8,9 @@ import numpy as np
 
 from tapedebug.autograd.array_types import Indices
 
-MOST = 1 << 22
+MOST_ENTRIES = 1 << 22
 """Entries that any matrix may have; with more, little is gained by knowing where they are."""
-FEW = 32
+FEW_PER_ROW = 32
 """But so many for each row are few."""
 
 
@@ -51,7 +51,7 @@ def sorted_once(entries: BooleanMatrix, width: int) -> BooleanMatrix:
         width: How many columns it has.
 
     Raises:
-        TooMany: They are more than `MOST`, and more than `FEW` for each column.
+        TooMany: They are more than `MOST_ENTRIES`, and more than `FEW_PER_ROW` for each column.
     """
     if not len(entries.rows):
         return entries
@@ -62,7 +62,7 @@ def sorted_once(entries: BooleanMatrix, width: int) -> BooleanMatrix:
     np.not_equal(keys[1:], keys[:-1], out=first[1:])
     if not first.all():
         keys = keys[first]
-    if len(keys) > max(MOST, FEW * width):
+    if len(keys) > max(MOST_ENTRIES, FEW_PER_ROW * width):
         raise TooManyEntries
     rows = keys // width
     return BooleanMatrix(rows, keys - rows * width)
@@ -83,7 +83,7 @@ def product(left: BooleanMatrix, right: BooleanMatrix, size: int) -> BooleanMatr
     starts = np.cumsum(counts) - counts
     many = counts[left.columns]
     total = int(many.sum())
-    if total > 4 * max(MOST, FEW * size):
+    if total > 4 * max(MOST_ENTRIES, FEW_PER_ROW * size):
         raise TooManyEntries
     if not total:
         return none()

@@ -22,7 +22,7 @@ from tapedebug.autograd.subjects.program import Port, Program, distinct
 
 Mode = Literal["adjoint", "tangent", "fewest", "differences"]
 
-PAYS = 0.75
+COMPRESSION_PAYS = 0.75
 """Compressed runs are taken where they are fewer than this part of single ones."""
 SINGLE, DOUBLE = 1e-4, 1e-9
 """How far the random product may be off, relative to the sum of the magnitudes of its terms."""
@@ -175,7 +175,7 @@ class _Job:
 
     def pays(self) -> bool:
         """Whether these are fewer runs than one for each row or column."""
-        return len(self.compression) + 1 <= PAYS * len(self.wanted)
+        return len(self.compression) + 1 <= COMPRESSION_PAYS * len(self.wanted)
 
     def spread(self, values: Floats) -> Floats:
         """Values at the entries of the whole pattern, not a number where these were not asked for."""

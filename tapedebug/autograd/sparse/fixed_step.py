@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats, Indices
-from tapedebug.autograd.sparse.coloured_jacobian import PAYS, ColouredJacobian, joint_of
+from tapedebug.autograd.sparse.coloured_jacobian import COMPRESSION_PAYS, ColouredJacobian, joint_of
 from tapedebug.autograd.sparse.colouring import compress
 from tapedebug.autograd.subjects.program import Port, Program
 
@@ -58,7 +58,7 @@ def fixed_step_coloured(
         wanted = np.concatenate([chosen[p] + a for p, a in zip(joint.sources, joint.columns, strict=False)])
         pattern = joint.pattern.only_columns(wanted)
         compression = compress(pattern, "columns")
-        if len(compression) > PAYS * len(wanted):
+        if len(compression) > COMPRESSION_PAYS * len(wanted):
             return None
         directions = compression.directions
         asked = np.zeros(pattern.shape[1], bool)

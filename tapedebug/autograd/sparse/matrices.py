@@ -16,9 +16,9 @@ from tapedebug.lang.types import numpy_dtype
 from tapedebug.runtime.memory.array import new
 
 NO_PLACES: Indices = np.zeros(0, np.int64)
-MOST = 1 << 24
+MOST_STORED_ENTRIES = 1 << 24
 """Entries of a sparse Jacobian up to which those that were not evaluated are stored one by one."""
-BYTES = 24
+BYTES_PER_ENTRY = 24
 """Of an entry of a sparse matrix while it is collected: row, column, value."""
 Rectangle = tuple[Indices, Indices]
 """Rows and columns that are evaluated, at all of their crossings."""
@@ -145,14 +145,14 @@ class SparseJacobian:
         require_memory(
             f"jacobian: a sparse matrix of {self.shape[0]} × {self.shape[1]}, of which {self.stored} "
             "entries and more are not zero,",
-            float(BYTES * self.stored),  # again, when the blocks are put together
+            float(BYTES_PER_ENTRY * self.stored),  # again, when the blocks are put together
             "ask for fewer rows with max_outputs_per_var, or for entries with input_output_mask",
         )
         self.parts.append((rows[i], columns[j], values[i, j]))
 
     def _not_asked(self) -> tuple[Indices, Indices]:
         """The entries that were not evaluated, and that are not known to be zero."""
-        if self.pattern is None and self.shape[0] * self.shape[1] > MOST:
+        if self.pattern is None and self.shape[0] * self.shape[1] > MOST_STORED_ENTRIES:
             raise TapedebugError(
                 f"jacobian: sparse=True would have to store NaN for most of {self.shape[0]} × "
                 f"{self.shape[1]} entries: they were not evaluated, and where they are zero is unknown",

@@ -97,7 +97,7 @@ class Pattern:
 Patterns = Mapping[tuple[Port, Port], Pattern]
 """By (input, output)."""
 
-KEPT = 16
+KEPT_PATTERNS = 16
 """Patterns that are kept of each kernel."""
 Found = dict[tuple[int, int], Pattern]
 _lock = threading.Lock()
@@ -157,7 +157,7 @@ def _keep(kernel: Kernel | None, key: Key | None, found: Found) -> None:
     with _lock:
         table = _kept.setdefault(kernel, OrderedDict())
         table[key] = found
-        if len(table) > KEPT:
+        if len(table) > KEPT_PATTERNS:
             table.popitem(last=False)
 
 

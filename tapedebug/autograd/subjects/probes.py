@@ -13,7 +13,7 @@ from tapedebug.autograd.options import Sample
 from tapedebug.autograd.subjects.program import Port
 
 SEED = 20210
-KEPT = 1 << 17  # scalars of random directions that are kept for the next check
+KEPT_SCALARS = 1 << 17  # scalars of random directions that are kept for the next check
 
 
 def choose(size: int, limit: int, sample: Sample = "random") -> Indices:
@@ -99,7 +99,7 @@ class Probes:
 
 def random_directions(size: int, count: int, scale: Floats | float = 1.0) -> Floats:
     """`count` fixed random directions with entries ±(0.5 … 1.5) · scale, (count, size): none is near zero."""
-    drawn = _drawn if size * count <= KEPT else _drawn.__wrapped__
+    drawn = _drawn if size * count <= KEPT_SCALARS else _drawn.__wrapped__
     directions: Floats = drawn(size, count) * scale
     return directions
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import CALL_GRADIENT_OFF, CALL_HAS_KINK
 from tapedebug.compiler.rule_evaluation import evaluate
 from tapedebug.contract import CannotFollow
 from tapedebug.lang.rules import RULES
@@ -27,8 +28,6 @@ GATHERED = 0.7310586
 """What other uses of an argument have gathered when the gradient runs."""
 STEP = 1e-5
 """The relative step of differences; a second one is a quarter of it."""
-BENT = 1e-3
-"""A relative difference of slopes on both sides beyond which there is no derivative to compare with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +49,6 @@ class PartialDerivative:
     thrown_away: bool
 
 
-OFF = 1e-3
-"""A relative difference that counts."""
-
-
 @dataclass(slots=True)
 class CustomGradientCall:
     """One call: the node of the kernel, the thread, its arguments."""
@@ -68,7 +63,7 @@ class CustomGradientCall:
             return partial.thrown_away
         largest = max(abs(p.right or 0.0) for p in self.partials)
         error = abs(partial.given - partial.right)
-        return not error <= OFF * max(abs(partial.right), OFF * largest) + 1e-9
+        return not error <= CALL_GRADIENT_OFF * max(abs(partial.right), CALL_GRADIENT_OFF * largest) + 1e-9
 
 
 @dataclass(slots=True)
@@ -218,7 +213,7 @@ def _slope(
         central.append(((up - down) / (2 * h), abs(sides[0] - sides[1])))
     (coarse, wide), (fine, narrow) = central
     size = max(abs(coarse), abs(fine))
-    if abs(fine - coarse) > BENT * size or (narrow > BENT * size and narrow > wide / 2):
+    if abs(fine - coarse) > CALL_HAS_KINK * size or (narrow > CALL_HAS_KINK * size and narrow > wide / 2):
         return None
     return (16 * fine - coarse) / 15
 

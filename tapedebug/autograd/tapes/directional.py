@@ -15,15 +15,13 @@ from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.subjects.probes import random_directions, shape_index
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.thresholds import FLOAT32_BAR_VISIBLE, LOSS_ROUNDING_FLOAT64, ROUNDING_SENSITIVE
 
 ENTRIES = 6  # single entries that are displaced, the largest of the gradient
-FEW = 12  # inputs of up to this size are displaced entry by entry
+FEW_SCALARS = 12  # inputs of up to this size are displaced entry by entry
 EPS = 1e-3  # the largest step, relative to the size of the input
 RUNS = 6  # forward runs that one direction usually takes
-TREMBLING = 1e-2  # of the gradient: where one float32 rounding of the inputs moves it that far
 LEAST = 1e-12  # a step below which float64 differences of a run that trembles are rounding
-FINE = 1e-8  # of a derivative: an error bar beside which that of float32 is seen
-NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,8 @@ class Effort:
     def within(cls, runs: float, random: int) -> Effort:
         """What `runs` forward runs suffice for, but at least one direction of each kind."""
         directions = int(runs / RUNS)
-        if directions >= FEW + random:
-            return cls(FEW, random)
+        if directions >= FEW_SCALARS + random:
+            return cls(FEW_SCALARS, random)
         chosen = max(1, min(random, directions // 2))
         return cls(max(1, directions - chosen), chosen)
 
@@ -117,10 +115,10 @@ class Gradients:
 
 
 def negligible(program: WholeTape, port: Port) -> Floats:
-    """Gradients so small that a change of the input by 100 % moves the loss by less than `NOTHING`."""
+    """Return gradients so small that a change of the input by 100 % moves the loss by rounding only."""
     size = np.abs(program.values(port))
     typical = float(np.sqrt(np.mean(size**2))) or 1.0
-    least: Floats = NOTHING * abs(program.base) / np.maximum(size, 0.01 * typical)
+    least: Floats = LOSS_ROUNDING_FLOAT64 * abs(program.base) / np.maximum(size, 0.01 * typical)
     return least
 
 
@@ -136,7 +134,7 @@ def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[
     typical = float(np.sqrt(np.mean(values**2))) or 1.0
     size = values.size
     order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")
-    chosen = np.sort(order[: min(effort.entries, size if size <= FEW else ENTRIES)])
+    chosen = np.sort(order[: min(effort.entries, size if size <= FEW_SCALARS else ENTRIES)])
     found: list[tuple[int | None, Floats]] = [
         (int(flat), unit_direction(values, int(flat))) for flat in chosen
     ]
@@ -227,8 +225,8 @@ def measured(
     size = probe.size
     # Steps along which the gradient promises more change than there is loss leave the linear range.
     eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
-    steps, fine = MAX_STEPS, min(0.02 * rtol, FINE)
-    if noise > TREMBLING * size > 0:
+    steps, fine = MAX_STEPS, min(0.02 * rtol, FLOAT32_BAR_VISIBLE)
+    if noise > ROUNDING_SENSITIVE * size > 0:
         fine = 0.02 * rtol  # there are no finer differences, only shorter and worse steps
         # So do steps along which the gradient itself becomes another one: no use to begin with them.
         eps = min(eps, max(LEAST, float(np.finfo(np.float32).eps) * size / noise))
@@ -237,7 +235,7 @@ def measured(
         displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(fine, size), max_steps=steps
     )
     fd, bar = float(slope_found.value[0]), float(slope_found.bar[0])
-    allowed = max(rtol * max(abs(fd), size), NOTHING * abs(float(start[0])))
+    allowed = max(rtol * max(abs(fd), size), LOSS_ROUNDING_FLOAT64 * abs(float(start[0])))
     if probe.ad == probe.exact == 0 and abs(fd) <= bar:
         allowed = max(allowed, _flat(displaced, start))
     if abs(probe.exact - fd) > allowed + bar and not slope_found.kink[0]:
@@ -254,7 +252,7 @@ def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
     """
     with np.errstate(all="ignore"):
         change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
-    return NOTHING * change if np.isfinite(change) else 0.0
+    return LOSS_ROUNDING_FLOAT64 * change if np.isfinite(change) else 0.0
 
 
 def _fine_for(fine: float, size: float) -> Callable[[Floats], Floats]:

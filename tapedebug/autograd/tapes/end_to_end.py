@@ -29,14 +29,14 @@ from tapedebug.autograd.subjects.whole_tape import WholeTape, whole_tape
 from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negligible, probe_input
 from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of, unconfirmed
 from tapedebug.autograd.tapes.joint_directions import BANDS, MANY, SAMPLE, JointDirections
-from tapedebug.autograd.tapes.reference import ALIKE, Reference, reference_of
+from tapedebug.autograd.tapes.reference import Reference, reference_of
+from tapedebug.autograd.thresholds import REFERENCE_ROUNDINGS, RUNS_DIVERGED
 
 if TYPE_CHECKING:
     from tapedebug.contract import Array, RecordedTape
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
 LISTED = 4  # inputs that the summary names
-DIVERGED = 1e-3  # relative difference of the float32 and float64 losses of two different runs
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _check_inputs(
     program.forget()
     effort = _effort(program, directions, max_seconds)
     began = time.perf_counter()
-    diverged = not abs(value - value64) <= DIVERGED * max(abs(value), abs(value64))
+    diverged = not abs(value - value64) <= RUNS_DIVERGED * max(abs(value), abs(value64))
     if abs(value - again) > 1e-5 * abs(value):
         message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
         found = [
@@ -265,7 +265,7 @@ def _transpose_fails(
     """Return whether the reverse pass is no transpose of the derivative and no input is known to be why."""
     if not dot.message or program.meant or reference.confirms_own():
         return False
-    small = dot.mismatch <= ALIKE * max(port.rounding for port in program.inputs)
+    small = dot.mismatch <= REFERENCE_ROUNDINGS * max(port.rounding for port in program.inputs)
     return not small and all(check.verdict == "AGREE" for check in checks)
 
 

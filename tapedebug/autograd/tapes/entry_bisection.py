@@ -17,13 +17,16 @@ from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.subjects.probes import shape_index
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.autograd.tapes.directional import TREMBLING, Gradients, Probe, measured
+from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
+from tapedebug.autograd.thresholds import (
+    ENTRY_PRECISION,
+    ENTRY_REFUTED,
+    ENTRY_REPEATED,
+    ENTRY_REPORTED,
+    ROUNDING_SENSITIVE,
+)
 
-REFUTED = 3.0  # error bars by which a difference is off: it is not the same number
-PRECISE = 1e-7  # of the size of a derivative: what no difference is trusted to refute
-OWN = 1e-5  # of an entry: an error of it that is told
 AGAIN = 8.0  # times shorter steps, with which the entry is displaced a second time
-ALIKE = 0.1  # of the error: how far the two may be apart
 
 
 def sure_of(probes: Sequence[Probe]) -> list[Probe]:
@@ -34,7 +37,7 @@ def sure_of(probes: Sequence[Probe]) -> list[Probe]:
 def refutes(probe: Probe) -> bool:
     """Return whether a difference is off the float64 adjoint by more than its error bar explains."""
     error = abs(probe.exact - probe.fd)
-    return error > REFUTED * probe.bar and error > PRECISE * probe.size
+    return error > ENTRY_REFUTED * probe.bar and error > ENTRY_PRECISION * probe.size
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class GradientBisection:
             direction = probe.direction
             if direction is None or not refutes(probe):
                 continue
-            if float(floor @ np.abs(direction)) > TREMBLING * probe.size:
+            if float(floor @ np.abs(direction)) > ROUNDING_SENSITIVE * probe.size:
                 continue  # what one rounding of the inputs moves that far is not found by longer steps
             entry = self._entry(direction, probe)
             found = None if entry is None else self._judged(entry)
@@ -93,7 +96,7 @@ class GradientBisection:
         apart = abs(once.fd - AGAIN * again.fd)
         if once.verdict == "KINK" or again.verdict == "KINK" or not refutes(once) or not refutes(again):
             return None
-        if error <= OWN * max(abs(once.fd), abs(once.exact)) or apart > ALIKE * error:
+        if error <= ENTRY_REPORTED * max(abs(once.fd), abs(once.exact)) or apart > ENTRY_REPEATED * error:
             return None
         place = shape_index(entry, self.port.shape)
         return replace(once, entry=place, unit=float(unit[entry]), verdict="WRONG")
@@ -103,6 +106,8 @@ class GradientBisection:
         size = float(np.sqrt(((exact * direction) ** 2).sum()))
         nan, inf = float("nan"), float("inf")
         plain = Probe(None, float(consumed @ direction), float(exact @ direction), nan, inf, size, 0.0)
-        found, slope = measured(self.program, {self.port: direction}, plain, OWN, 0.0, self.checkpoint)
+        found, slope = measured(
+            self.program, {self.port: direction}, plain, ENTRY_REPORTED, 0.0, self.checkpoint
+        )
         bent = bool(slope.kink[0]) and abs(float(slope.left[0] - slope.right[0])) > found.bar
         return replace(found, verdict="KINK") if bent else found

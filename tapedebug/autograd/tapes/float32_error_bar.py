@@ -18,11 +18,10 @@ from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import Gradients, Probe
+from tapedebug.autograd.thresholds import LOSS_ROUNDING_FLOAT32, ROUNDING_SPREAD
 
 SCALES = (3.0, 0.7, 1.3, -1.1, 0.9)  # no powers of two: those round the same
-SPREAD = 10.0  # times the largest scatter that was seen: what rounding may do
 NEARBY = 8  # inputs at which the gradient is rounded otherwise
-DUST = 1e-5  # of the loss: what an input can not move it by in float32, beside its rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +51,9 @@ class Float32ErrorBar:
         return bool(
             (self.error <= self.bar).all()
             and (self.apart <= self.bar).all()
-            and self.share <= DUST
+            and self.share <= LOSS_ROUNDING_FLOAT32
             and probes
-            and all(_confirms(probe, DUST * self.scale) for probe in probes)
+            and all(_confirms(probe, LOSS_ROUNDING_FLOAT32 * self.scale) for probe in probes)
         )
 
     def words(self) -> str:
@@ -100,7 +99,7 @@ def float32_error_bar(program: WholeTape, gradients: Gradients, port: Port) -> F
     scale = gradients.scale
     moved = float(error @ np.abs(program.values(port)))
     return Float32ErrorBar(
-        SPREAD * program.scatter(SCALES)[port],
+        ROUNDING_SPREAD * program.scatter(SCALES)[port],
         error,
         np.abs(gradients.same[port] - exact[port]),
         moved / scale if scale else float("inf"),

@@ -15,19 +15,16 @@ from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
 from tapedebug.autograd.tapes.entry_bisection import GradientBisection, refutes, sure_of
-from tapedebug.autograd.tapes.float32_error_bar import (
-    SPREAD,
-    Float32ErrorBar,
-    float32_error_bar,
-    scatter_nearby,
-)
+from tapedebug.autograd.tapes.float32_error_bar import Float32ErrorBar, float32_error_bar, scatter_nearby
 from tapedebug.autograd.tapes.reference import Departure, Reference
 from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve
+from tapedebug.autograd.thresholds import (
+    DIRECTIONS_MARGIN,
+    ENTRY_ROUNDING,
+    FLOAT32_OFF_ITS_TWIN,
+    ROUNDING_SPREAD,
+)
 from tapedebug.contract import Array
-
-MARGIN = 3.0  # of what random directions show: what the gradient as a whole may be off
-ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32
-SINGLE = 1e-2  # a float32 gradient that is further from its own float64 twin than this is not rounding alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +179,7 @@ def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], refere
     whole = max((probe.size for probe in probes), default=0.0)
     for probe in sure_of(probes):
         # A difference along one entry is told of the size of all, as the gradient is.
-        error, of = MARGIN * abs(probe.exact - probe.fd) + probe.bar, max(probe.size, whole)
+        error, of = DIRECTIONS_MARGIN * abs(probe.exact - probe.fd) + probe.bar, max(probe.size, whole)
         found.append(error / of if of else float("inf"))
     return max(found) if len(found) > 1 else float("nan")
 
@@ -211,7 +208,9 @@ def _weighed(
     UNDECIDABLE comes without a reason where it depends on how much of the gradient is rounding.
     """
     exact = gradients.exact[port]
-    allowed = rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
+    allowed = (
+        rtol * np.abs(exact) + ENTRY_ROUNDING * np.abs(exact).max(initial=0.0) + negligible(program, port)
+    )
     if confirmed(probes):
         # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
         verdict, reason = _against_exact(port, gradients, allowed)
@@ -249,14 +248,18 @@ def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Float32
     if not np.isfinite(along).all():
         return True
     # What is too small for float32 is not there: that is rounding, too.
-    allowed = SINGLE * np.abs(along).max(initial=0.0) + float(np.finfo(np.float32).tiny) + rounding.bar
+    allowed = (
+        FLOAT32_OFF_ITS_TWIN * np.abs(along).max(initial=0.0)
+        + float(np.finfo(np.float32).tiny)
+        + rounding.bar
+    )
     if (np.abs(consumed - along) <= allowed).all():
         return True
-    allowed += SPREAD * np.abs(program.along_rounded[port] - along)
+    allowed += ROUNDING_SPREAD * np.abs(program.along_rounded[port] - along)
     if (np.abs(consumed - along) <= allowed).all():
         return True
     # One sample of rounding may be small by chance in an entry.
-    allowed += SPREAD * scatter_nearby(program, port)
+    allowed += ROUNDING_SPREAD * scatter_nearby(program, port)
     return bool((np.abs(consumed - along) <= allowed).all())
 
 

@@ -24,7 +24,6 @@ from tapedebug.autograd.subjects.probes import random_directions, sizes_of
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.autograd.subjects.whole_tape import WholeTape, meant_of
 from tapedebug.autograd.tapes.single_launch import (
-    DUST,
     Argument,
     Cause,
     Judged,
@@ -32,6 +31,7 @@ from tapedebug.autograd.tapes.single_launch import (
     relative_error,
     worst_entry,
 )
+from tapedebug.autograd.thresholds import ADJOINT_ROUNDING
 from tapedebug.contract import Replay, SingleReplay, is_array
 from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.shadow import Shadow
@@ -248,7 +248,7 @@ class _Lockstep:
         argument = found.argument
         used = np.zeros_like(right) if given is None else given
         error = np.abs(used - right)
-        missed = ~(error <= self.rtol * np.abs(right) + DUST * np.abs(right).max(initial=0.0))
+        missed = ~(error <= self.rtol * np.abs(right) + ADJOINT_ROUNDING * np.abs(right).max(initial=0.0))
         if not missed.any() or np.linalg.norm(used - right) <= self.rtol * np.linalg.norm(right):
             return argument
         cause: Cause = "overwritten"

@@ -26,7 +26,8 @@ from tapedebug.autograd.subjects.shadow_program import tape_shadow
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.custom_gradients import functions_off
 from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
-from tapedebug.autograd.tapes.float32_error_bar import SCALES, SPREAD
+from tapedebug.autograd.tapes.float32_error_bar import SCALES
+from tapedebug.autograd.thresholds import REFERENCE_DECIDED, REFERENCE_ROUNDINGS, ROUNDING_SPREAD
 from tapedebug.compiler.passes.custom import is_derived, own_adjoints
 from tapedebug.runtime.tape.rerecord import derived_tape
 
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from tapedebug.contract import RecordedTape
     from tapedebug.runtime.tape.tape import Tape
 
-ALIKE = 8.0
-"""Roundings of its dtype by which an entry may differ: constants in a gradient are rounded, too."""
-SURE = 0.25
-"""Of what the two gradients differ by along a direction: an error bar of differences that still decides."""
 
 Right = Literal["reference", "own", "unknown"]
 
@@ -172,10 +169,12 @@ class Reference:
         given, derived = self.gradients.same[port], self.derived[port]
         with np.errstate(all="ignore"):
             error = np.abs(given - derived)
-            off = np.isfinite(error) & (error > ALIKE * port.rounding * np.abs(derived))
+            off = np.isfinite(error) & (error > REFERENCE_ROUNDINGS * port.rounding * np.abs(derived))
         if off.any():  # what rounding does is dear to measure, and mostly there is nothing to explain
             off &= (
-                error > ALIKE * port.rounding * np.abs(derived) + SPREAD * self.program.scatter(SCALES)[port]
+                error
+                > REFERENCE_ROUNDINGS * port.rounding * np.abs(derived)
+                + ROUNDING_SPREAD * self.program.scatter(SCALES)[port]
             )
         if not off.any():
             return None
@@ -202,18 +201,18 @@ class Reference:
             None, float(given @ direction), float(derived @ direction), float("nan"), float("inf"), size, 0.0
         )
         noise = float(self.gradients.floor(port) @ np.abs(direction))
-        fine = SURE * gap / max(size, gap)
+        fine = REFERENCE_DECIDED * gap / max(size, gap)
         probe, found = measured(self.program, {port: direction}, plain, fine, noise, checkpoint)
         low, high = sorted((float(found.left[0]), float(found.right[0])))
-        if bool(found.kink[0]) and high - low > SURE * gap:
+        if bool(found.kink[0]) and high - low > REFERENCE_DECIDED * gap:
             # Beside a kink, each slope between those of both sides is as good as the other.
-            between = low - SURE * gap <= probe.ad <= high + SURE * gap
+            between = low - REFERENCE_DECIDED * gap <= probe.ad <= high + REFERENCE_DECIDED * gap
             return probe, "own" if between else "unknown"
-        if not probe.bar <= SURE * gap or not np.isfinite(probe.fd):
+        if not probe.bar <= REFERENCE_DECIDED * gap or not np.isfinite(probe.fd):
             return probe, "unknown"
-        if abs(probe.exact - probe.fd) <= probe.bar + SURE * gap:
+        if abs(probe.exact - probe.fd) <= probe.bar + REFERENCE_DECIDED * gap:
             return probe, "reference"
-        return probe, "own" if abs(probe.ad - probe.fd) <= probe.bar + SURE * gap else "unknown"
+        return probe, "own" if abs(probe.ad - probe.fd) <= probe.bar + REFERENCE_DECIDED * gap else "unknown"
 
     def _blamed(self, port: Port, entries: Indices) -> tuple[Any, ...]:
         """The functions without whose own gradient the worst entry is another one."""

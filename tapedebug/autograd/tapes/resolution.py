@@ -32,22 +32,25 @@ from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.subjects.probes import flat_index, random_directions, sizes_of
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.autograd.tapes.directional import LEAST, TREMBLING, Gradients, Probe
+from tapedebug.autograd.tapes.directional import LEAST, Gradients, Probe
+from tapedebug.autograd.thresholds import (
+    ASIDE_AGREES,
+    DERIVATIVE_REFUTED,
+    DIRECTIONS_RESOLVED,
+    GRADIENT_STEADY,
+    NEARLY_STATIONARY,
+    ROUNDING_MINOR,
+    ROUNDING_SENSITIVE,
+    TAPE_AMPLIFIES,
+)
 
 if TYPE_CHECKING:
     from tapedebug.contract import Operation
 
 
-MINOR = 1e-2  # of the gradient: what rounding may do to one that agrees, as in checks of single kernels
 ROUNDINGS = 1e-5  # of the inputs: a displacement within what rounding of a float32 run amounts to
 DISTANCES = (1e-2, 1e-3, 1e-4)  # of the inputs' own size: how far the gradient's change is followed
-AMPLIFIED = 1e3  # times the largest values of a tape: a displacement of inputs that grows beyond their size
-SMOOTH = 4.0  # by what factor the gradient's rate of change may grow from one distance to the next
-SURE = 3.0  # bars of a difference: a float64 adjoint that is further off is not the derivative
-ENOUGH = 1 / 3  # of the directions: those that must be resolved where the others are not
-VANISHED = 1e-4  # of its change over the inputs' size: a gradient that differences may not resolve
 
-ASIDE = 1e-3  # relative error to which the adjoint there agrees with differences
 STRIDE, STRIDES = 0.1, 4  # of the inputs: the longest of their steps, and how many
 SHORTEST = STRIDE / RATIO ** (STRIDES - 1)
 
@@ -95,7 +98,7 @@ def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequen
     if any(_steady(port, probe, jumps) for probe in plain):
         return True
     sure = [probe for probe in sure if _steady(port, probe, jumps)]
-    if any(p.noise <= TREMBLING * _size(p) for p in sure):
+    if any(p.noise <= ROUNDING_SENSITIVE * _size(p) for p in sure):
         return True
     # A chaotic run may show a slope that is none, at all steps alike.
     return bool(sure) and _rate(program, port, gradients) > 0
@@ -114,7 +117,7 @@ def _steady(port: Port, probe: Probe, jumps: Floats) -> bool:
     moves = float(jumps.sum())
     if probe.entry is not None:
         moves = float(jumps[flat_index(probe.entry, port.shape)])
-    return moves <= TREMBLING * _size(probe)
+    return moves <= ROUNDING_SENSITIVE * _size(probe)
 
 
 def resolve(
@@ -134,7 +137,7 @@ def resolve(
         return Resolution("the float64 adjoint is not finite")
     sizes = sizes_of(program.values(port))
     jumps = float(np.linalg.norm(_jumps(program, port, gradients)))
-    trembles = jumps > TREMBLING * float(np.linalg.norm(exact * sizes))
+    trembles = jumps > ROUNDING_SENSITIVE * float(np.linalg.norm(exact * sizes))
     rate = 0.0 if trembles else _rate(program, port, gradients)
     basis, level, doubt = _confirmed(program, port, gradients, probes, rate)
     if not basis:
@@ -142,7 +145,7 @@ def resolve(
     parts = _parts(program, port, gradients)
     largest = float(np.abs(exact).max(initial=0.0))
     error = max(parts.whole, float(np.abs(consumed - exact).max(initial=0.0)) / largest if largest else 0.0)
-    if basis == "here" and error <= MINOR:
+    if basis == "here" and error <= ROUNDING_MINOR:
         return Resolution("", max(error, level), _minor(parts, level))
     moved = float(np.linalg.norm((consumed - exact) * sizes))
     if rate > 0 and moved <= ROUNDINGS * rate and not _amplifies(program):
@@ -164,13 +167,13 @@ def _confirmed(
 ) -> tuple[Basis, float, str]:
     """Return where differences confirm the float64 adjoint, how well, and the doubt where they do not."""
     misses = [(_miss(probe), probe) for probe in probes if probe.verdict != "KINK"]
-    close = [miss for miss, _ in misses if miss <= MINOR]
+    close = [miss for miss, _ in misses if miss <= ROUNDING_MINOR]
     astray = any(_astray(probe) for _, probe in misses)
-    if close and len(close) >= ENOUGH * len(probes) and not astray:
+    if close and len(close) >= DIRECTIONS_RESOLVED * len(probes) and not astray:
         return "here", max(close), ""
-    if _share(program, port, gradients, rate) <= VANISHED:
+    if _share(program, port, gradients, rate) <= NEARLY_STATIONARY:
         level, wrong = _aside(program, port)
-        if level <= ASIDE:
+        if level <= ASIDE_AGREES:
             return "aside", level, ""
         if wrong:
             return "", level, WRONG_ASIDE
@@ -179,7 +182,7 @@ def _confirmed(
 
 def _astray(probe: Probe) -> bool:
     """Return whether a difference misses the float64 adjoint by more than its error bar can be off."""
-    return bool(abs(probe.exact - probe.fd) > probe.allowed + SURE * probe.bar)
+    return bool(abs(probe.exact - probe.fd) > probe.allowed + DERIVATIVE_REFUTED * probe.bar)
 
 
 def _size(probe: Probe) -> float:
@@ -231,16 +234,16 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
             return np.array([program.loss({**at, port: at[port] + step * direction})])
 
         size = float(np.linalg.norm(gradient * direction))
-        if not float(np.abs(other - gradient) @ np.abs(direction)) <= TREMBLING * size:
+        if not float(np.abs(other - gradient) @ np.abs(direction)) <= ROUNDING_SENSITIVE * size:
             return float("inf"), False
-        enough = functools.partial(np.full_like, fill_value=0.1 * ASIDE * size)
+        enough = functools.partial(np.full_like, fill_value=0.1 * ASIDE_AGREES * size)
         found = slope(displaced, start, eps=STRIDE, magnitude=1.0, enough=enough, max_steps=STRIDES)
         off, bar = abs(float(gradient @ direction - found.value[0])), float(found.bar[0])
-        if off > ASIDE * size + SURE * bar:
+        if off > ASIDE_AGREES * size + DERIVATIVE_REFUTED * bar:
             change = abs(float((displaced(1.0) - start)[0]))
             bar = max(bar, computational_noise(displaced, change) / SHORTEST)
         level = max(level, (off + bar) / size if size and np.isfinite(off + bar) else float("inf"))
-        wrong |= bool(off > ASIDE * size + SURE * bar) and not found.kink[0]
+        wrong |= bool(off > ASIDE_AGREES * size + DERIVATIVE_REFUTED * bar) and not found.kink[0]
     return level, wrong
 
 
@@ -282,7 +285,7 @@ def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
             port
         ]
         found.append(float(np.linalg.norm((moved - gradients.exact[port]) * sizes)) / distance)
-    steady = all(near <= SMOOTH * far for far, near in itertools.pairwise(found))
+    steady = all(near <= GRADIENT_STEADY * far for far, near in itertools.pairwise(found))
     return max(found) if steady and np.isfinite(found).all() else 0.0
 
 
@@ -316,7 +319,7 @@ def _amplifies(program: WholeTape) -> bool:
             change = max(change, _typical(others.astype(np.float64) - values))
 
     plain.forward(0, on_operation=follow)
-    return not change <= AMPLIFIED * DISTANCES[1] * largest
+    return not change <= TAPE_AMPLIFIES * DISTANCES[1] * largest
 
 
 def _typical(values: Values) -> float:

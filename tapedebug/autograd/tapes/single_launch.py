@@ -14,6 +14,7 @@ from tapedebug.autograd.finite_diff.verdict import Tolerance, Verdict
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
+from tapedebug.autograd.thresholds import ADJOINT_ROUNDING, LAUNCH_ROUNDING
 
 Cause = Literal["", "adjoint", "not finite", "overwritten", "detached", "no adjoint"]
 
@@ -21,8 +22,6 @@ DIRECTIONS = 2  # random ones in each argument
 WHOLE = 2048  # entries of an argument up to which a wrong gradient of it is put right entry by entry
 SKETCH = 8  # directions in which that of a larger one is
 EPS = 1e-4  # the largest step
-DUST = 1e-12  # of the largest entry: what is below is rounding
-NOTHING = 1e-10  # of what the outputs hold: a smaller change by 100 % of an argument is rounding
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class SingleLaunch:
         self.checkpoint = checkpoint
         self.start = program.evaluate({})
         held = [np.abs(w) @ np.nan_to_num(np.abs(self.start[t]), posinf=0.0) for t, w in weights.items()]
-        self.dust = NOTHING * float(sum(held))
+        self.dust = LAUNCH_ROUNDING * float(sum(held))
 
     def judge(self, p: int, given: Floats) -> Judged:
         """Compare what the adjoint adds to an argument with differences of the launch."""
@@ -159,7 +158,7 @@ class SingleLaunch:
         value, bar, kink = self._along(source, np.diag(scale))
         right, bar = value / scale, bar / scale
         largest = np.abs(right[np.isfinite(right)]).max(initial=0.0)
-        allowed = self.rtol * np.maximum(np.abs(right), DUST * largest) + bar
+        allowed = self.rtol * np.maximum(np.abs(right), ADJOINT_ROUNDING * largest) + bar
         missed = ~(np.abs(given - right) <= allowed) & ~kink & np.isfinite(right)
         held = np.where(missed, right, np.where(np.isfinite(given), given, 0.0)).reshape(source.shape)
         if not missed.any():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
-from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, largest_difference, off, told
+from tapedebug.diagnose.gradient_diff import largest_difference, off, told
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch, Trace
 
@@ -29,7 +30,7 @@ def find_changed_structs(case: RuleContext, rule: str) -> list[Finding]:
             case.skipped(f"what the structs of {where} have become in Warp is not on this tape: not measured")
             continue
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
-        if max(errors.values(), default=0.0) > NOTICED:
+        if max(errors.values(), default=0.0) > GRADIENT_CHANGED:
             params = [group[0].args[p].name for p in changed[group[0].index]]
             findings.append(
                 _finding(trace, rule, group, params, errors, largest_difference(trace, right, wrong))
@@ -58,7 +59,7 @@ def _finding(
         message += f" {len(group) - 1} more like it (×{len(group)})."
     return Finding(
         rule=rule,
-        severity="error" if max(errors.values()) > WRONG else "warning",
+        severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
         message=message,
         launches=[each.index for each in group],
         arrays=list(dict.fromkeys(labels)),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import SEED_IS_ADJOINT
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import seeded
@@ -23,8 +24,6 @@ from tapedebug.trace import Event
 STEPS = (1e-3, 5e-4)
 """Steps of the central differences, relative to the parameter."""
 
-SAME = 1e-3
-"""An adjoint was handed on if the seed differs from it by less, relatively."""
 
 ROUND_BITS = 8
 """A number with so few significant bits may be the same in two places by chance."""
@@ -107,7 +106,7 @@ def with_handed(before: RuleContext, after: RuleContext, edges: Sequence[TapeLin
         handed = False
         if seed is not None and np.any(seed):
             apart = float(np.linalg.norm(seed.astype(np.float64) - wanted))
-            if not apart <= SAME * np.linalg.norm(wanted):
+            if not apart <= SEED_IS_ADJOINT * np.linalg.norm(wanted):
                 return None
             handed = True
         elif possible:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import FLOAT32_RUNS_DIFFER
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.contract import TangentReplay
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 Values = np.ndarray[Any, Any]
-ROUNDING = 1e-4
-"""Below this a difference of runs in float32 says nothing: where memory has no float64 twin."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,7 +78,7 @@ def relative(before: float, after: float) -> float:
 
 def beyond_rounding(change: float, shadow: TapeReplay) -> float:
     """A relative change, or 0 where it may be rounding."""
-    return change if shadow.is_float64 or change >= ROUNDING else 0.0
+    return change if shadow.is_float64 or change >= FLOAT32_RUNS_DIFFER else 0.0
 
 
 def loss_of(replay: Replay, shadow: TapeReplay) -> float:

@@ -16,7 +16,7 @@ from tapedebug.diagnose.trace_analysis.loops import Loop
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
-MOST = 40_000
+MOST_LAUNCHES = 40_000
 """The launches that an extended tape may have."""
 
 
@@ -51,7 +51,7 @@ def extended(replay: Replay, resequencing: Resequencing, rounds: Loop, extra: in
         not finite.
     """
     more = extra * len(rounds.occurrences) * (rounds.length + len(rounds.carried))
-    if len(replay.records) + more > MOST or not can_go_on(replay, rounds):
+    if len(replay.records) + more > MOST_LAUNCHES or not can_go_on(replay, rounds):
         return None
     return _run(replay, resequencing, _steps(replay, rounds, extra), rounds.count + extra)
 

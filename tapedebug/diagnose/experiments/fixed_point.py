@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import TIME_STEPPING
 from tapedebug.contract import Operation
 from tapedebug.diagnose.trace_analysis.loops import Loop
 from tapedebug.trace import Launch, Trace
@@ -30,8 +31,6 @@ STEP = re.compile(
     r"desc|train|optimi|sgd|adam|learn|epoch|update|decay|damp|fall|fly|grow"
 )
 PARAMETERS = re.compile(r"^(dt|delta_?t|time_?step|h|tau|time|lr|rate|learning_?rate|step_?size)$")
-OWN = 0.5
-"""The share of its own value in the next one below which a loop is no time stepping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ def reasons(case: RuleContext, rounds: Loop, motion: Convergence) -> tuple[list[
     params = [arg.name.lower() for launch in launches for arg in launch.args if arg.array is None]
     # A function that is called `solve` may well run a simulation; a kernel that is called `jacobi` does not.
     named = next((name for name in kernels if SOLVE.search(name)), None)
-    if named is None and motion.own < OWN:
+    if named is None and motion.own < TIME_STEPPING:
         likely = [name for name in kernels if LIKELY.search(name)]
         around = [name for name in _around(case.trace, launches) if SOLVE.search(name)]
         named = next(iter([*likely, *around]), None)
@@ -167,7 +166,7 @@ def reasons(case: RuleContext, rounds: Loop, motion: Convergence) -> tuple[list[
         return [], False
     if named is not None:
         return [f"it is called {named}"], True
-    if motion.uniform and motion.own < OWN:
+    if motion.uniform and motion.own < TIME_STEPPING:
         shape = "is linear, " if motion.linear else ""
         why = f"it {shape}starts from the same number everywhere"
         return [why, f"only {max(0.0, motion.own):.0%} of a value goes into its next one"], motion.linear

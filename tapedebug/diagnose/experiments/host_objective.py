@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import HOST_SUM_MULTIPLE
 from tapedebug.contract import FrameValues, OutsideReads, RecordedTape
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import final_values, gradients_from, seeded
@@ -23,8 +24,6 @@ ELEMENTS = 1 << 10
 """Of how many elements a number's derivative is taken one by one."""
 SAMPLED = 64
 """Of how many, evenly spread, where there are more: it must be the same for all."""
-LINEAR = 1e-6
-"""How far a number may be from a multiple of the sum, relatively, to count as one."""
 STEP = 1e-4
 """The step of central differences, relative to the largest value."""
 STEPS = (1e-3, 5e-4)
@@ -99,8 +98,8 @@ def _slope(number: HostNumber, values: Values) -> Values | None:
         if size > ELEMENTS:
             rest = float(number.value(values)) - float(number.value(np.zeros_like(values)))
             total, mean = float(values.sum()), float(slope.mean())
-            same = np.abs(slope - mean).max() <= LINEAR * abs(mean)
-            if not (same and abs(rest - mean * total) <= LINEAR * abs(rest)):
+            same = np.abs(slope - mean).max() <= HOST_SUM_MULTIPLE * abs(mean)
+            if not (same and abs(rest - mean * total) <= HOST_SUM_MULTIPLE * abs(rest)):
                 return None
             slope = np.full(size, mean)
     except FAILS:

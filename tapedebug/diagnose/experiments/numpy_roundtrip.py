@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import ROUNDTRIP_MULTIPLE
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
 
 LIMIT = 1 << 26
 """Bytes of values that are compared at most."""
-ALIKE = 1e-5
-"""Values are a multiple of others, plus a constant, if they differ from that by less, relatively."""
 ENOUGH = 4
 """So many different values say that two arrays are related; with fewer they may be so by chance."""
 
@@ -107,7 +106,7 @@ def match(one: Node, other: Node, reader: int, computed: Values, given: Values) 
         return None  # two ramps are alike, and say nothing
     factor, offset = np.polyfit(x, y, 1)
     off = float(np.max(np.abs(factor * x + offset - y)))
-    if off > ALIKE * float(np.max(np.abs(y - y.mean()))):
+    if off > ROUNDTRIP_MULTIPLE * float(np.max(np.abs(y - y.mean()))):
         return None
     return NumpyRoundtrip(one, other, reader, x.size, float(factor), float(offset))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import STEP_ALONG_GRADIENT, STEP_BEYOND_CHANCE, STEP_IS_MULTIPLE
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory
 from tapedebug.runtime.tape.gradient_history import glance_at
@@ -15,15 +16,8 @@ from tapedebug.trace import Event
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-EXACT = 1e-3
-"""A step is a multiple of a gradient if what that leaves of it is less, relatively."""
-ALONG = 0.5
-"""A step goes along a gradient if the cosine of their angle is at least this, as with Adam or momentum."""
 FEW = 3
 """Any step is a multiple of a gradient of one number: so many are compared at least."""
-SURE = 4.0
-"""The cosine times the square root of how many numbers were compared, at least: by chance that is about a
-number from a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +122,9 @@ def relation(steps: Sequence[OptimizerStep]) -> Relation | None:
     count = int(np.count_nonzero(read))
     still = [bool(np.abs(each.step).max() <= each.floor) for each in steps if not each.read.any()]
     rests = bool(still) and all(still)
-    if count >= FEW and rest <= EXACT * length + floor and floor < 0.1 * length:
+    if count >= FEW and rest <= STEP_IS_MULTIPLE * length + floor and floor < 0.1 * length:
         return Relation("multiple", rate, rest / length, rests)
     cosine = rate * np.sqrt(size) / length
-    if cosine >= ALONG and cosine * np.sqrt(count) >= SURE:
+    if cosine >= STEP_ALONG_GRADIENT and cosine * np.sqrt(count) >= STEP_BEYOND_CHANCE:
         return Relation("along", rate, rest / length, rests)
     return None

@@ -11,7 +11,7 @@ from tapedebug.contract import ElementQuery, ElementTracking
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
-MOST = 16
+MOST_PAIRS = 16
 """Pairs of launches that are compared; nothing is said of more."""
 
 
@@ -38,7 +38,7 @@ def shared_elements(replay: Replay, pairs: Sequence[tuple[int, int, int]]) -> Sh
         The elements; None if there are too many pairs, or accesses cannot be tracked.
     """
     tracking: ElementTracking | None = replay.recorded.tape.capability(ElementTracking)
-    if len(pairs) > MOST or tracking is None:
+    if len(pairs) > MOST_PAIRS or tracking is None:
         return None
     keys: list[tuple[ElementQuery, ElementQuery]] = [
         ((reader, replay.arrays[array], "read"), (clobberer, replay.arrays[array], "write"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug._errors import BoundsError
+from tapedebug.autograd.thresholds import FLOAT64_RUNS_DIFFER, ORDER_SLOPE_ROUNDING
 from tapedebug.contract import Array, Operation, TangentReplay, Tangents, ThreadScheduling
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.effect import (
@@ -29,10 +30,6 @@ DIRECTIONS = 2
 """Random directions along which the slope of the loss is compared."""
 SCALE = 1e-3
 """The displacement of inputs, as a part of their typical size."""
-SEEN = 1e-6
-"""An effect on the loss or its gradient above this is seen without displacing anything."""
-DUST = 1e-9
-"""A slope below this part of the loss is rounding, where the gradient is 0."""
 _SMALLEST = 1e-300
 
 
@@ -69,7 +66,7 @@ class ThreadOrders:
         first is never replaced.
         """
         found = self._effect()
-        seen = (found.gradient or 0.0) > SEEN or (found.loss or 0.0) > SEEN
+        seen = (found.gradient or 0.0) > FLOAT64_RUNS_DIFFER or (found.loss or 0.0) > FLOAT64_RUNS_DIFFER
         if self.replay.blocked or not self.replay.leaves or seen:
             return found
         try:
@@ -110,7 +107,7 @@ class ThreadOrders:
         if not np.isfinite(change):
             return float("inf")
         if size == 0:
-            return float("inf") if change > DUST * max(abs(loss), _SMALLEST) else 0.0
+            return float("inf") if change > ORDER_SLOPE_ROUNDING * max(abs(loss), _SMALLEST) else 0.0
         return change / size
 
     def _displace(self, shadow: TapeReplay) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
-from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, largest_difference, off, told
+from tapedebug.diagnose.gradient_diff import largest_difference, off, told
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Finding, Launch, Trace
@@ -29,13 +30,13 @@ def find_unrecorded(case: RuleContext, rule: str) -> list[Finding]:
         return []
     right = experiment.gradients()
     every = experiment.gradients(unrecorded=[item.index for group in places.values() for item in group])
-    if max(relative_errors(right, every).values(), default=0.0) <= NOTICED:
+    if max(relative_errors(right, every).values(), default=0.0) <= GRADIENT_CHANGED:
         return []
     findings = []
     for group in places.values():
         wrong = experiment.gradients(unrecorded=[item.index for item in group])
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
-        if max(errors.values()) > NOTICED:
+        if max(errors.values()) > GRADIENT_CHANGED:
             findings.append(_finding(trace, rule, group, errors, largest_difference(trace, right, wrong)))
     return findings
 
@@ -53,7 +54,7 @@ def find_commands(case: RuleContext, rule: str) -> list[Finding]:
     for group in places.values():
         wrong = experiment.gradients(unrecorded=[item.index for item in group])
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
-        if max(errors.values()) > NOTICED:
+        if max(errors.values()) > GRADIENT_CHANGED:
             findings.append(_command(trace, rule, group, errors, largest_difference(trace, right, wrong)))
     return findings
 
@@ -68,14 +69,14 @@ def _command(
         ours = 'Here the tape records it; with on_overwrite="ignore" its gradient is left out, as in Warp'
     return Finding(
         rule=rule,
-        severity="error" if max(errors.values()) > WRONG else "warning",
+        severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
         message=(
             f"{words.launch_words(launch)}{more} is the launch of a command (record_cmd=True). {ours}. "
             "Warp's tape does not record it, and takes what it computes as constant: its gradient of "
             f"{off(errors, 'is ')}{told(gradients, errors)}."
         ),
         launches=[each.index for each in group],
-        arrays=[label for label, error in errors.items() if error > NOTICED],
+        arrays=[label for label, error in errors.items() if error > GRADIENT_CHANGED],
         call_site=launch.call_site,
         location=launch.call_site,
         evidence={
@@ -120,7 +121,7 @@ def _finding(
     launches = [writer.index, launch.index] if writer else [launch.index]
     return Finding(
         rule=rule,
-        severity="error" if max(errors.values()) > WRONG else "warning",
+        severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
         message=message,
         launches=[*launches, *(each.index for each in group if each is not launch)],
         arrays=[label],

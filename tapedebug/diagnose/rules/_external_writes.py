@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.ablation import consumed_by
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 RULE = "stale-value"
-WRONG = 1e-3
-"""As in the end-to-end check."""
 
 
 def written_meanwhile(case: RuleContext) -> list[Finding]:
@@ -48,7 +47,7 @@ def written_meanwhile(case: RuleContext) -> list[Finding]:
             if leaf not in replay.losses
         }
         wrong = {label for label in errors if case.trace.array(label).id in replay.wrong}
-        if max((errors[label] for label in wrong), default=0.0) > WRONG:
+        if max((errors[label] for label in wrong), default=0.0) > GRADIENT_WRONG:
             findings.append(_finding(case, array, written, errors))
     return findings
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import INTEROP_GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import interop_entries as interop
 from tapedebug.diagnose.experiments.experiment import HostRead, relative_errors
@@ -36,8 +37,6 @@ NOTED = 8
 """Notes about such pairs, at most."""
 LIMIT = 1 << 26
 """Bytes of two arrays that are compared at most."""
-NOTICED = 1e-9
-"""A gradient that changes by less, relatively, does not depend on what PyTorch computed."""
 
 
 @dataclass(slots=True)
@@ -258,7 +257,7 @@ class InteropSearch:
             handed = interop.handed_on(self.replay, crossing.entry, leaf, graph.arrays[leaf], read.at or 0)
             if handed is not None:
                 crossing.error = relative_errors(handed, self.case.experiment.gradients())
-                return any(error > NOTICED for error in crossing.error.values())
+                return any(error > INTEROP_GRADIENT_CHANGED for error in crossing.error.values())
         return True
 
     def _follows(self, read: HostRead, entry: InteropEntry) -> int | None:

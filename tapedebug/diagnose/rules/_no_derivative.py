@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._source import Span
+from tapedebug.autograd.thresholds import SINGULAR_VALUES_NEAR
 from tapedebug.compiler.ir import ops_of
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
@@ -33,8 +34,6 @@ FIXES = {
     "asin": "take the angle by wp.atan2 of sine and cosine",
 }
 OTHER_FIX = "write it with a function that is smooth there, or begin beside that point"
-NEAR = 1e-3
-"""Singular values that differ by less, relatively, have vectors that turn by much when the matrix changes."""
 BESIDE = 1e-3
 """How far inputs are displaced, relatively, to see that a gradient is 0 at one point only."""
 
@@ -93,7 +92,7 @@ def repeated_values(case: RuleContext, index: int) -> tuple[str, str] | None:
         return None
     flow = replay.flow(index, "versions")
     gaps = [gap for p in record.reads if p in flow.values for gap in _gaps(flow.values[p])]
-    if not gaps or not min(gaps) < NEAR:
+    if not gaps or not min(gaps) < SINGULAR_VALUES_NEAR:
         return None
     gap = min(gaps)
     how = "are equal" if gap < 1e-12 else f"differ by {words.number(gap)} of their size"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
+from tapedebug.autograd.thresholds import FACTOR_CONFIRMED, FACTOR_EXPLAINS
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.host_objective import (
     HostObjective,
@@ -18,7 +19,7 @@ from tapedebug.diagnose.experiments.host_objective import (
     find_host_objectives,
     slopes_along,
 )
-from tapedebug.diagnose.gradient_pattern import EXACT, GradientPattern, factor_words
+from tapedebug.diagnose.gradient_pattern import GradientPattern, factor_words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.count_scaling import divides_step
 from tapedebug.diagnose.trace_analysis.gradient_history import at
@@ -26,8 +27,6 @@ from tapedebug.trace import ArrayInfo, Event, Finding
 from tapedebug.trace.model import Severity
 
 RULE = "seed"
-CONFIRMED = 1e-2
-"""How far differences may be from the factor, relatively."""
 
 Sizes = Callable[[RuleContext, list[ArrayInfo]], dict[int, str]]
 
@@ -53,7 +52,7 @@ def off_tape(case: RuleContext, sizes: Sizes) -> list[Finding]:
     if chosen is None or chosen.found is None:
         return []
     by_gradient, by_differences = slopes_along(replay, chosen, consumed)
-    if abs(by_gradient - chosen.found.ratio * by_differences) > CONFIRMED * abs(by_gradient):
+    if abs(by_gradient - chosen.found.ratio * by_differences) > FACTOR_CONFIRMED * abs(by_gradient):
         return []
     return [_finding(case, chosen, known, (by_gradient, by_differences))]
 
@@ -61,7 +60,10 @@ def off_tape(case: RuleContext, sizes: Sizes) -> list[Finding]:
 def _count(found: GradientPattern, known: dict[int, str]) -> int:
     """The number of elements or threads that a factor is, or is one over; 0 if it is none."""
     for count in known:
-        if count > 1 and (abs(found.ratio - count) <= EXACT * count or abs(found.ratio * count - 1) <= EXACT):
+        if count > 1 and (
+            abs(found.ratio - count) <= FACTOR_EXPLAINS * count
+            or abs(found.ratio * count - 1) <= FACTOR_EXPLAINS
+        ):
             return count
     return 0
 

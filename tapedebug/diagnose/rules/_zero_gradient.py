@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import ZERO_GRADIENT_CURVED, ZERO_GRADIENT_NOISE
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import zero_only_here
@@ -26,10 +27,6 @@ from tapedebug.trace.model import Severity
 RULE = "disconnected"
 SCALES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 """Relative displacements, up and down."""
-NOISE = 1e-10
-"""Changes of the loss below this, relative to it and to the largest change, are rounding."""
-CURVED = 30.0
-"""If a displacement 10 times as large changes the loss by more than this factor, there is no slope."""
 ALONE = 12
 """So many inputs are displaced one by one; if there are more, the others are displaced together first."""
 
@@ -51,7 +48,7 @@ class Response:
         if not self.changes[1]:
             return "flat"
         pairs = [(a, b) for a, b in itertools.pairwise(self.changes[:3]) if a > 0]
-        return "stationary" if pairs and all(b > CURVED * a for a, b in pairs) else "slope"
+        return "stationary" if pairs and all(b > ZERO_GRADIENT_CURVED * a for a, b in pairs) else "slope"
 
     def text(self) -> str:
         """The measurement, in a clause."""
@@ -78,7 +75,7 @@ def respond(case: RuleContext, leaves: Sequence[int]) -> Response:
     """Displace inputs together and measure the loss."""
     *found, size = case.experiment.loss_changes(leaves, [sign * s for s in SCALES for sign in (1.0, -1.0)])
     changes = [max(pair) for pair in zip(found[::2], found[1::2], strict=True)]
-    floor = NOISE * max(size, *changes)
+    floor = ZERO_GRADIENT_NOISE * max(size, *changes)
     return Response(tuple(change if change > floor or not np.isfinite(change) else 0.0 for change in changes))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.rule_context import RuleContext
@@ -23,8 +24,6 @@ from tapedebug.trace import Event, Finding, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "accumulated"
-WRONG = 1e-3
-"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
 
 Why = Literal["updated", "again", "read"]
 
@@ -126,7 +125,7 @@ def _facts(found: Found, right: Mapping[int, Values]) -> dict[str, float]:
 def _severity(found: Found, off: float) -> Severity:
     if found.why == "read":
         return "info"
-    if off <= WRONG:
+    if off <= GRADIENT_WRONG:
         return "info"
     later = found.story.between(found.event.clock, found.story.end_of(found.event))
     reads = [item.clock for item in later if item.kind == "read"]
@@ -160,7 +159,11 @@ def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:
         if "ratio" in facts:
             text += f", {words.number(facts['ratio'])} times that"
     if severity == "info":
-        text += ". Nobody has read it before it was zeroed" if facts["off"] > WRONG else ". That is rounding"
+        text += (
+            ". Nobody has read it before it was zeroed"
+            if facts["off"] > GRADIENT_WRONG
+            else ". That is rounding"
+        )
     return f"{text}."
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
 from tapedebug.diagnose.rule_context import RuleContext
@@ -22,8 +23,6 @@ from tapedebug.diagnose.trace_analysis.dependencies import Node, overlaps
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
 RULE = "after-loss"
-WRONG = 1e-3
-"""A gradient that is off by more than this, relatively, is wrong: as in the end-to-end check."""
 MEASURED = 8
 """How many kinds of launches are left out one by one; each costs a run of the tape."""
 MANY, SHARE = 10, 1 / 3
@@ -147,7 +146,7 @@ class _Study:
 
     def guilty(self, groups: list[Group]) -> list[Group]:
         """Those that change the gradient, one by one, or all together where none does alone."""
-        if max(_errors(self.without, self.consumed).values(), default=0.0) <= WRONG:
+        if max(_errors(self.without, self.consumed).values(), default=0.0) <= GRADIENT_WRONG:
             # A reset loss has no gradient, whatever else is wrong.
             dead = not any(np.any(values) for values in self.consumed.values())
             return [
@@ -163,7 +162,7 @@ class _Study:
         return alone or groups
 
     def _matters(self, group: Group) -> bool:
-        return max(_errors(self.without, self._keeping(group.launches)).values()) > WRONG
+        return max(_errors(self.without, self._keeping(group.launches)).values()) > GRADIENT_WRONG
 
     # ------------------------------------------------------------ findings
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import CONTRIBUTIONS_EQUAL, GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
 from tapedebug.diagnose.rule_context import RuleContext
@@ -25,10 +26,6 @@ from tapedebug.trace.model import Severity
 RULE = "duplicate-launch"
 MEASURED = 6
 """How many duplicates are left out of the tape, one after the other; each costs a few runs of it."""
-CLOSE = 1e-4
-"""Contributions that differ by less, relatively, are the same; sums in float32 round."""
-NOTICED = 1e-5
-"""A gradient that changes by less when a launch is left out does not depend on it."""
 
 
 def find(case: RuleContext) -> list[Finding]:
@@ -91,7 +88,7 @@ class _Added:
             return None
         with_all, with_one = self._gradients(()), self._gradients(self.indices)
         errors = relative_errors(with_one, with_all)
-        if max(errors.values(), default=0.0) <= NOTICED:
+        if max(errors.values(), default=0.0) <= GRADIENT_CHANGED:
             return None
         severity, why, fix = self._judged()
         effect = self._effect(errors, with_one, with_all)
@@ -130,8 +127,11 @@ class _Added:
         one = run([second], [self.array], second + 1)[self.array].astype(np.float64)
         none = run([self.first.index, second], [self.array], second + 1)[self.array].astype(np.float64)
         size = float(np.linalg.norm(both - one))
-        rounding = CLOSE * float(np.max(np.abs(both), initial=0.0))
-        same = float(np.max(np.abs((both - one) - (one - none)), initial=0.0)) <= CLOSE * size + rounding
+        rounding = CONTRIBUTIONS_EQUAL * float(np.max(np.abs(both), initial=0.0))
+        same = (
+            float(np.max(np.abs((both - one) - (one - none)), initial=0.0))
+            <= CONTRIBUTIONS_EQUAL * size + rounding
+        )
         return [float(np.linalg.norm(one - none)), size] if same and size > 0 else None
 
     def _not_run(self) -> list[int]:
@@ -143,7 +143,9 @@ class _Added:
         end = len(self.trace.launches)
         replayed = run((), [self.array], end)[self.array]
         ran = run(silent, [self.array], end)[self.array]
-        proven = np.allclose(held, ran, rtol=CLOSE) and not np.allclose(held, replayed, rtol=CLOSE)
+        proven = np.allclose(held, ran, rtol=CONTRIBUTIONS_EQUAL) and not np.allclose(
+            held, replayed, rtol=CONTRIBUTIONS_EQUAL
+        )
         return silent if proven else []
 
     # ------------------------------------------------------------ words
@@ -199,7 +201,7 @@ class _Added:
         after = run((), [self.array, *read], end)
         added = after[self.array].astype(np.float64) - run(every, [self.array], end)[self.array]
         alike = [after[array] for array in read if after[array].shape == added.shape]
-        return any(np.allclose(values, added, rtol=CLOSE) for values in alike)
+        return any(np.allclose(values, added, rtol=CONTRIBUTIONS_EQUAL) for values in alike)
 
     def _always(self) -> bool:
         """Whether no launch of these lines is without its double; half steps at the ends of a loop are."""
@@ -228,9 +230,9 @@ class _Added:
         self, errors: Mapping[int, float], with_one: Mapping[int, Values], with_all: Mapping[int, Values]
     ) -> str:
         label = {leaf: self.trace.arrays[leaf].label for leaf in errors}
-        order = sorted((leaf for leaf in errors if errors[leaf] > NOTICED), key=lambda leaf: -errors[leaf])[
-            :3
-        ]
+        order = sorted(
+            (leaf for leaf in errors if errors[leaf] > GRADIENT_CHANGED), key=lambda leaf: -errors[leaf]
+        )[:3]
         factors = _factors(with_one, with_all)
         parts = [
             f"that of {label[leaf]} is {factors[leaf]:.4g} times"
@@ -276,7 +278,7 @@ def _factors(one: Mapping[int, Values], all_: Mapping[int, Values]) -> dict[int,
         if not (np.isfinite(base).all() and np.isfinite(more).all() and size > 0):
             continue
         factor = float(more @ base) / size
-        if np.linalg.norm(more - factor * base) <= CLOSE * np.linalg.norm(more):
+        if np.linalg.norm(more - factor * base) <= CONTRIBUTIONS_EQUAL * np.linalg.norm(more):
             found[leaf] = factor
     return found
 

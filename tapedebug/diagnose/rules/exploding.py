@@ -10,6 +10,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tapedebug.autograd.thresholds import (
+    EXPLODING_NOISE,
+    EXPLODING_REPORTED,
+    EXPLODING_WARNS,
+    EXPLODING_WARNS_FLOAT64,
+)
 from tapedebug.contract import CannotFollow, LocalDerivative
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, LaunchNorms
@@ -28,14 +34,6 @@ from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 RULE = "exploding"
-TOLD = 1e4
-"""A loop that amplifies its adjoint by less is not worth a word."""
-USELESS = 1e6
-"""Relative amplification beyond which a change of the last digit of a float32 decides about the loss."""
-USELESS_DOUBLE = 1e14
-"""The same of a float64."""
-NOISE = 0.1
-"""A relative difference of the float32 and the float64 gradient beyond which neither is of use."""
 THREADS = 64
 TURNS = 8
 """A loop inside a kernel that amplifies has more."""
@@ -46,7 +44,7 @@ def find(case: RuleContext) -> list[Finding]:
     profile, replay = case.profile, case.replay
     if profile is None or replay is None:
         return []
-    found = [item for item in largest(growths(case, profile)) if item.total >= TOLD]
+    found = [item for item in largest(growths(case, profile)) if item.total >= EXPLODING_REPORTED]
     if found:
         finding = _loop(case, profile, found[0])
         return [] if finding is None else [finding]
@@ -70,8 +68,10 @@ def _loop(case: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) -> 
         return None  # it agrees end to end: what grows here is no derivative of what is carried
     flips = alternates(replay, growth)
     noise = _noise(case)
-    limit = USELESS_DOUBLE if _is_double(case, launch, item.written) else USELESS
-    useless = growth.relative >= limit or (flips and growth.total >= USELESS) or noise > NOISE
+    limit = EXPLODING_WARNS_FLOAT64 if _is_double(case, launch, item.written) else EXPLODING_WARNS
+    useless = (
+        growth.relative >= limit or (flips and growth.total >= EXPLODING_WARNS) or noise > EXPLODING_NOISE
+    )
     useless |= growth.overflows
     severity: Severity = "error" if not right else "warning" if useless else "info"
     message = (
@@ -131,7 +131,7 @@ def _why(growth: AdjointGrowth, right: bool, flips: bool, noise: float, beyond: 
         text += (
             ", and its sign changes from round to round, as with a time step beyond the limit of stability"
         )
-    if noise > NOISE:
+    if noise > EXPLODING_NOISE:
         text += f". In float32 and in float64 it differs by {words.percent(noise)}"
     if beyond:
         text += (
@@ -139,7 +139,7 @@ def _why(growth: AdjointGrowth, right: bool, flips: bool, noise: float, beyond: 
             "digit "
             "of a float32 decides about the loss, and the gradient says nothing about a step of any length"
         )
-    elif not flips and noise <= NOISE and growth.relative < growth.total / 100:
+    elif not flips and noise <= EXPLODING_NOISE and growth.relative < growth.total / 100:
         text += ", and its values grow with it"
     return text + "."
 
@@ -173,7 +173,7 @@ def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
     """The launch at which most of the growth happens, where a gradient is beyond use because of it."""
     trace = case.trace
     worst = max(case.experiment.leaves, key=lambda leaf: _amplified(case, profile, leaf), default=None)
-    if worst is None or not USELESS <= _amplified(case, profile, worst) < math.inf:
+    if worst is None or not EXPLODING_WARNS <= _amplified(case, profile, worst) < math.inf:
         return None
     above = case.dependencies.leaves_above(case.experiment.leaves)
     bit = 1 << case.experiment.leaves.index(worst)
@@ -186,7 +186,7 @@ def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
     if not steps:
         return None
     gain, index, param = max(steps)
-    if not TOLD <= gain < math.inf:
+    if not EXPLODING_REPORTED <= gain < math.inf:
         return None
     launch, passage = trace.launches[index], profile.passages[index]
     steep, turns = _followed(case, launch, param)
@@ -274,7 +274,7 @@ def _followed(case: RuleContext, launch: Launch, param: int) -> tuple[LocalDeriv
         found += [item for item in thread.slopes(flow.incoming) if item.bent]
         turns = max(turns, thread.turns())
     steep = max(found, key=lambda item: item.slope, default=None)
-    return (steep if steep is not None and steep.slope >= math.sqrt(TOLD) else None), turns
+    return (steep if steep is not None and steep.slope >= math.sqrt(EXPLODING_REPORTED) else None), turns
 
 
 def _steep_words(steep: LocalDerivative | None, turns: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tapedebug.autograd.thresholds import SLOPE_IS_JUMP
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.kinks import find_kink
 from tapedebug.diagnose.experiments.zero_grad_paths import TINY
@@ -16,8 +17,6 @@ from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Check, Finding
 
 RULE = "flat-op"
-JUMP = 1e9
-"""A ratio of slopes beyond which there is no slope but a jump."""
 
 
 def find(case: RuleContext) -> list[Finding]:
@@ -94,7 +93,7 @@ def _kink(case: RuleContext, check: Check) -> Finding:
 
 
 def _sides(left: float, right: float) -> str:
-    if max(abs(left), abs(right)) > JUMP * max(1.0, min(abs(left), abs(right))):
+    if max(abs(left), abs(right)) > SLOPE_IS_JUMP * max(1.0, min(abs(left), abs(right))):
         return "it jumps there"
     return f"its slope is {left:.6g} on the left and {right:.6g} on the right"
 

@@ -6,18 +6,13 @@ thread is reversed. That is no mistake, but somebody who looks for memory should
 
 from __future__ import annotations
 
+from tapedebug.autograd.thresholds import LOOP_MEMORY_IGNORED, LOOP_MEMORY_RATIO, LOOP_MEMORY_REPORTED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch
 
 RULE = "loop-memory"
-LARGE = 64_000_000
-"""Bytes that are worth a word on any machine."""
-FOUND = 8_000_000
-"""Bytes below which nobody looks, whatever the arrays: they fit into caches."""
-RATIO = 4
-"""How many times the arrays of a launch are much for its loops."""
 
 
 def find(case: RuleContext) -> list[Finding]:
@@ -28,7 +23,9 @@ def find(case: RuleContext) -> list[Finding]:
     for index, loops in kept.items():
         launch = case.trace.launches[index]
         size = sum(loop.bytes for loop in loops)
-        if size >= LARGE or size >= max(FOUND, RATIO * _arrays(case, launch)):
+        if size >= LOOP_MEMORY_REPORTED or size >= max(
+            LOOP_MEMORY_IGNORED, LOOP_MEMORY_RATIO * _arrays(case, launch)
+        ):
             count.setdefault(launch.kernel, []).append(index)
             if size > largest.get(launch.kernel, (0, 0))[0]:
                 largest[launch.kernel] = (size, index)

@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import OVERFLOW_EXPLAINED
 from tapedebug.contract import CannotFollow, FollowedThread, NonfiniteOperation
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Consume, Experiment, LaunchFlow, Values
@@ -25,8 +26,6 @@ from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "nonfinite"
-GROWN = 1e4
-"""A loop that amplifies its adjoint by less does not explain why it overflows."""
 SECONDS = 3.0
 """How long threads are searched for the operation; the launch and the element are known without it."""
 
@@ -51,7 +50,7 @@ def find(case: RuleContext) -> list[Finding]:
     if not found and given is None:
         found = births[:1]
     bad = bool(broken) or bool(_bad_loss(trace))
-    growth = overflowing(case, GROWN) if any(not birth.forward for birth in found) else None
+    growth = overflowing(case, OVERFLOW_EXPLAINED) if any(not birth.forward for birth in found) else None
     severity: Severity = "error" if bad else "info"
     findings = [_finding(trace, birth, severity, broken, gradients, growth) for birth in found]
     if given is not None:

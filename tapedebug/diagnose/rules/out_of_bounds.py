@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import BoundsError
+from tapedebug.autograd.thresholds import FLOAT64_RUNS_DIFFER
 from tapedebug.contract import Array, OutOfBoundsAccess
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.element_accesses import (
@@ -23,8 +24,6 @@ from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
 RULE = "out-of-bounds"
-NOTICED = 1e-6
-"""Below this a difference in float64 is rounding."""
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
 
 
@@ -107,7 +106,7 @@ def _judged(
     whose = _owner(case, a, at)
     if change is None:
         return "warning", f"Within the same memory {whose} {done} instead."
-    if change > NOTICED:
+    if change > FLOAT64_RUNS_DIFFER:
         return (
             "error",
             f"Within the same memory {whose} {done} instead; without those threads the loss changes by "

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.changed_structs import find_changed_structs
 from tapedebug.diagnose.experiments.overlap import SharedElements, shared_elements
 from tapedebug.diagnose.experiments.overwrite_effect import OverwriteEffects
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.unrecorded_writes import find_unrecorded
-from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, off, told
+from tapedebug.diagnose.gradient_diff import off, told
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
@@ -111,7 +112,9 @@ class _Teller:
                 reason = self._apart(group) or "the elements that changed do not reach the gradient"
             return "info", f"{text} Harmless: {reason}; measured, the gradient is the same to the bit."
         alone = errors == self.study.together
-        severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
+        severity: Severity = (
+            "error" if worst > GRADIENT_WRONG else "warning" if worst > GRADIENT_CHANGED else "info"
+        )
         if self.consumes_new:
             more = "" if alone else f"; all overwrites together {self._together('put {}', 'leave it right')}"
             return severity, f"{text} That puts the gradient of {off(errors, '')}{more}."
@@ -263,7 +266,7 @@ class _Teller:
             own += " in each round instead of using the same ones again"
         if self.consumes_new:
             return own if self.as_warp else f'{own}, or record with on_overwrite="preserve"'
-        if self.as_warp and max(self.study.errors.get(id(group), {"": 0.0}).values()) > NOTICED:
+        if self.as_warp and max(self.study.errors.get(id(group), {"": 0.0}).values()) > GRADIENT_CHANGED:
             return own
         return f"nothing has to change; to save the copies, {own}"
 

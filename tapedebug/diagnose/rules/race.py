@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tapedebug.autograd.thresholds import FLOAT64_RUNS_DIFFER, GRADIENT_WRONG
 from tapedebug.contract import AccessConflict, Array, Operation, ThreadAccess, ThreadScheduling
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
@@ -34,10 +35,6 @@ from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 RULE = "race"
-WRONG = 1e-3
-"""As in the end-to-end check."""
-NOTICED = 1e-6
-"""Below this a difference in float64 is rounding."""
 MEASURED = 4
 """How many kernels are measured; each costs some runs of the tape."""
 FEWEST = 2
@@ -219,7 +216,7 @@ def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, s
     if gradient:
         also = f", the loss by {words.percent(loss)}" if loss else ""
         differs = "" if effect.changed else " differs"
-        severity: Severity = "error" if gradient > WRONG else "warning"
+        severity: Severity = "error" if gradient > GRADIENT_WRONG else "warning"
         return severity, f"{values}{link} the gradient{differs} by {words.percent(gradient)}{also}."
     if loss:
         differs = "" if effect.changed else " differs"
@@ -229,7 +226,7 @@ def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, s
 
 def _noticed(change: float | None) -> float:
     """A relative change, 0 where it is not known or may be rounding."""
-    return change if change is not None and not change <= NOTICED else 0.0
+    return change if change is not None and not change <= FLOAT64_RUNS_DIFFER else 0.0
 
 
 def _values(effect: Effect) -> str:

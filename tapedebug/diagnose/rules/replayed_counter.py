@@ -6,9 +6,9 @@ saves them nor may count again, unless a replay function of the user's says wher
 
 from __future__ import annotations
 
+from tapedebug.autograd.thresholds import GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
-from tapedebug.diagnose.gradient_diff import NOTICED
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.warp_limitation import (
     Group,
@@ -54,7 +54,7 @@ def _finding(case: RuleContext, group: Group) -> Finding:
             f"with 0 {effect(group.errors, group.gradients)}.",
         ),
         launches=group.launches,
-        arrays=[label for label, error in group.errors.items() if error > NOTICED],
+        arrays=[label for label, error in group.errors.items() if error > GRADIENT_CHANGED],
         location=location,
         call_site=case.trace.launches[group.launches[0]].call_site,
         evidence={

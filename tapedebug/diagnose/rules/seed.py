@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import FACTOR_EXPLAINS
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import seeds as seeds_of
 from tapedebug.diagnose.experiments.experiment import Values
-from tapedebug.diagnose.gradient_pattern import EXACT, GradientPattern, factor_words, find_pattern
+from tapedebug.diagnose.gradient_pattern import GradientPattern, factor_words, find_pattern
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._off_tape import off_tape
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
@@ -107,7 +108,7 @@ def _stale(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
         return []  # the same loss as before, whose gradient still is 1
     right = seeds_of.gradients_from(case.rerun, meant)
     off = _off(case.experiment.gradients(), right)
-    changed = [case.trace.arrays[number] for number, change in off.items() if change > EXACT]
+    changed = [case.trace.arrays[number] for number, change in off.items() if change > FACTOR_EXPLAINS]
     if not changed:
         return []
     event = _last_pass(case)
@@ -173,7 +174,7 @@ def _scaled(case: RuleContext, info: ArrayInfo, scalar: ArrayInfo) -> GradientPa
     right = seeds_of.gradients_from(case.rerun, {scalar.id: np.ones_like(two)})
     found = find_pattern(case.experiment.gradients(), right)
     value = float(np.ravel(one)[0]) - found.ratio * float(np.ravel(two)[0])
-    linear = abs(value) <= EXACT * abs(float(np.ravel(one)[0]))
+    linear = abs(value) <= FACTOR_EXPLAINS * abs(float(np.ravel(one)[0]))
     return found if found.name in ("factor", "sign") and linear else None
 
 

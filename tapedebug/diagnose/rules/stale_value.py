@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import ValueChange, relative_errors
 from tapedebug.diagnose.experiments.stale_operands import (
@@ -26,10 +27,6 @@ from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
 RULE = "stale-value"
-WRONG = 1e-3
-"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
-NOTICED = 1e-5
-"""Below this a difference is at the level of float32 rounding, and the gradient no worse for it."""
 MEASURED = 8
 """How many groups of writes are measured one by one; each costs a run of the tape."""
 
@@ -143,10 +140,10 @@ def _outcome(
         if consumed and change.changed:
             return "warning", "The reverse pass sees the new values; what that does was not measured."
         return "info", f"The tape kept a copy of {label} for the adjoint."
-    if worst <= NOTICED:
+    if worst <= GRADIENT_CHANGED:
         same = "is the same to the bit" if worst == 0 else "is the same up to rounding"
         return "info", f"Harmless: measured, the gradient {same}."
-    severity: Severity = "error" if worst > WRONG else "warning"
+    severity: Severity = "error" if worst > GRADIENT_WRONG else "warning"
     if consumed:
         return severity, f"The reverse pass sees the new ones: that puts the gradient of {off(errors, '')}."
     if case.as_warp:
@@ -164,6 +161,6 @@ def _fix(case: RuleContext, label: str, severity: Severity, errors: Mapping[str,
     if severity != "info":
         kept = "" if case.as_warp else ', or record with on_overwrite="preserve"'
         return f"write to {label} after backward{kept}"
-    if max(errors.values(), default=1.0) <= NOTICED:
+    if max(errors.values(), default=1.0) <= GRADIENT_CHANGED:
         return ""
     return f"nothing has to change; to save the copy, write to {label} after backward"

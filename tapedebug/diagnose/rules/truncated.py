@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.cross_tape import (
     CrossTapeGradient,
@@ -38,8 +39,6 @@ from tapedebug.trace import Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
 RULE = "truncated"
-WRONG = 1e-3
-"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
 MEASURED = 8
 """Over how many tapes in a row the gradient is measured."""
 
@@ -175,7 +174,7 @@ def _finding(row: Row) -> tuple[RuleContext, Finding] | None:
     horizon = measure(row.cases, row.links, row.params)
     found = relative_errors(horizon.whole, horizon.consumed)
     errors = {_label(row, place): error for place, error in found.items()}
-    if max(errors.values(), default=0.0) <= WRONG:
+    if max(errors.values(), default=0.0) <= GRADIENT_WRONG:
         return None
     confirm(horizon, row.cases, row.links, row.params)
     return _told(row, horizon, errors)
@@ -196,7 +195,7 @@ def _told(row: Row, horizon: CrossTapeGradient, errors: dict[str, float]) -> tup
     reader, param = _reader(after, edge.target)
     sure = _confirmed(horizon)
     severity: Severity = "info" if not sure else "error" if row.meant else "warning"
-    names = words.listed(error for error, size in errors.items() if size > WRONG)
+    names = words.listed(error for error, size in errors.items() if size > GRADIENT_WRONG)
     message = _words(row, position, dropped, names)
     message += f" Against the gradient over all of them the sum puts {off(errors, '')}. "
     message += _differences(horizon, sure)
@@ -267,7 +266,7 @@ def _confirmed(horizon: CrossTapeGradient) -> bool:
     if horizon.difference is None:
         return False
     consumed, whole = horizon.along
-    allowed = WRONG * abs(whole) + 10 * horizon.bar
+    allowed = GRADIENT_WRONG * abs(whole) + 10 * horizon.bar
     return abs(horizon.difference - whole) <= allowed < abs(horizon.difference - consumed)
 
 

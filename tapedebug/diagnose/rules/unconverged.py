@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import UNCONVERGED_FIXED, UNCONVERGED_REPORTED
 from tapedebug.contract import Resequencing
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
@@ -22,10 +23,6 @@ from tapedebug.diagnose.trace_analysis.loops import Loop, alike, in_larger_steps
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "unconverged"
-STILL = 0.01
-"""A relative distance to the fixed point, or a relative change of loss or gradient, that matters."""
-ENOUGH = 1e-3
-"""How near the fix is to come."""
 COLOURS = 4
 """Launches of one kernel that may differ in a number and make one round."""
 TRIED = 3
@@ -44,7 +41,7 @@ def find(case: RuleContext) -> list[Finding]:
         if not can_go_on(replay, rounds):
             continue
         motion = measure(replay, rounds)
-        if not motion.contracts or not motion.distance > STILL:
+        if not motion.contracts or not motion.distance > UNCONVERGED_REPORTED:
             continue
         finding = _tried(case, rounds, motion)
         found += [] if finding is None else [finding]
@@ -76,7 +73,7 @@ def _tried(case: RuleContext, rounds: Loop, motion: Convergence) -> Finding | No
         return None
     changes = {leaf: _change(plain.gradients[leaf], more[-1].gradients[leaf]) for leaf in replay.leaves}
     moved = abs(more[-1].loss - plain.loss) / max(abs(plain.loss), abs(more[-1].loss), 1e-300)
-    if max([moved, *changes.values()]) <= STILL:
+    if max([moved, *changes.values()]) <= UNCONVERGED_REPORTED:
         return None
     return _finding(case, rounds, motion, solve, [plain, *more])
 
@@ -136,8 +133,8 @@ def _finding(
             "gradient_changes": changes,
             "rounds_wanted": wanted,
         },
-        fix=f"let it run until a round moves {label} by less than {100 * ENOUGH:g} %, at least {wanted} "
-        "rounds",
+        fix=f"let it run until a round moves {label} by less than {100 * UNCONVERGED_FIXED:g} %, "
+        f"at least {wanted} rounds",
     )
 
 
@@ -161,9 +158,13 @@ def _effects(results: list[ExtendedRun], worst: str, changes: list[float]) -> st
 
 
 def _rounds_left(motion: Convergence) -> int:
-    """Rounds until a change is `ENOUGH`, in steps that people choose."""
+    """Return the rounds until a change is `UNCONVERGED_FIXED`, rounded up as a person would."""
     rate = min(motion.rate, 0.9999)
-    left = math.log(ENOUGH / max(motion.distance, ENOUGH * 1.001)) / math.log(rate) if rate > 0 else 1.0
+    left = (
+        math.log(UNCONVERGED_FIXED / max(motion.distance, UNCONVERGED_FIXED * 1.001)) / math.log(rate)
+        if rate > 0
+        else 1.0
+    )
     digits = 10 ** max(0, math.floor(math.log10(max(left, 1.0))) - 1)
     return max(1, int(math.ceil(left / digits) * digits))
 

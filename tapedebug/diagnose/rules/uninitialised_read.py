@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from tapedebug.autograd.thresholds import FLOAT64_RUNS_DIFFER
 from tapedebug.contract import AccessConflict, ElementTracking
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.effect import Effect
@@ -19,8 +20,6 @@ from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
 RULE = "uninitialised-read"
-NOTICED = 1e-6
-"""Below this a difference in float64 is rounding."""
 
 
 def find(case: RuleContext) -> list[Finding]:
@@ -86,11 +85,11 @@ def _measured(case: RuleContext, buffer: Hashable) -> Effect | None:
 def _judged(effect: Effect | None) -> tuple[Severity, str]:
     if effect is None or effect.loss is None or effect.gradient is None:
         return "warning", "What it holds is arbitrary; what that does to a gradient was not measured."
-    if effect.gradient > NOTICED:
-        also = f" and the loss by {words.percent(effect.loss)}" if effect.loss > NOTICED else ""
+    if effect.gradient > FLOAT64_RUNS_DIFFER:
+        also = f" and the loss by {words.percent(effect.loss)}" if effect.loss > FLOAT64_RUNS_DIFFER else ""
         by = words.percent(effect.gradient)
         return "error", f"With other numbers in its memory the gradient changes by {by}{also}."
-    if effect.loss > NOTICED:
+    if effect.loss > FLOAT64_RUNS_DIFFER:
         return (
             "warning",
             f"With other numbers in its memory the loss changes by {words.percent(effect.loss)}.",

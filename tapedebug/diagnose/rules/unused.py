@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import OUTPUT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.argument_names import (
@@ -26,8 +27,6 @@ from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import ArrayInfo, Finding, Launch, Location
 
 RULE = "unused"
-NOTICED = 1e-5
-"""An exchange that changes less of what a launch writes, relatively, changes nothing."""
 PLACES = 200
 """How many different launches, by line, are looked at."""
 
@@ -93,7 +92,7 @@ class _Study:
         if any(written) and not (read.read_version == 0 and self._zeros(read.array)):
             return None
         change = None if any(written) else self.case.experiment.swap_arguments(launch.index, first, second)
-        if change is not None and change <= NOTICED:
+        if change is not None and change <= OUTPUT_CHANGED:
             return None  # it makes no difference
         return self._crossed(launch, one, other, change)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tapedebug.autograd.thresholds import VANISHED_GRADIENT, VANISHING_LOSS_FALLS, VANISHING_SLOPE
 from tapedebug.contract import CannotFollow, LocalDerivative
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile
@@ -24,15 +25,9 @@ from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 RULE = "vanishing"
-GONE = 1e-8
-"""What is left, relative to the loss, of a gradient that a step in float32 does not feel."""
-FLAT = 0.05
-"""The slope of an operation that has reached its flat part."""
 LAUNCHES = 3
 TRIED = 3
 """Inputs that are changed to see whether the loss falls."""
-LESS = 1e-6
-"""A relative change of the loss that counts."""
 
 
 def find(case: RuleContext) -> list[Finding]:
@@ -42,7 +37,11 @@ def find(case: RuleContext) -> list[Finding]:
         return []
     saturated = {leaf: end for leaf, end in case.zero_grad_paths.items() if end.kind == "saturated"}
     small = {leaf for leaf, end in case.zero_grad_paths.items() if end.kind == "underflow"}
-    faded = [leaf for leaf in case.experiment.leaves if leaf in small or _left(case, profile, leaf) < GONE]
+    faded = [
+        leaf
+        for leaf in case.experiment.leaves
+        if leaf in small or _left(case, profile, leaf) < VANISHED_GRADIENT
+    ]
     gone = [*saturated, *faded]
     if not gone:
         return []
@@ -77,7 +76,7 @@ def _could_fall(case: RuleContext, leaf: int) -> bool:
         ]
         for way in ways:
             shadow.forward(stop=0).set(a, way)
-            if loss() < begin - LESS * abs(begin):
+            if loss() < begin - VANISHING_LOSS_FALLS * abs(begin):
                 return True
     return False
 
@@ -149,7 +148,9 @@ def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], ho
     trace = case.trace
     leaf = leaves[0]
     labels = [trace.arrays[item].label for item in leaves]
-    loop = next((item for item in largest(growths(case, profile)) if item.total < GONE**0.5), None)
+    loop = next(
+        (item for item in largest(growths(case, profile)) if item.total < VANISHED_GRADIENT**0.5), None
+    )
     suspects = _suspects(case, profile, loop)
     cause = next((found for launch in suspects if (found := _saturated(case, launch)) is not None), None)
     launch = cause[0] if cause is not None else suspects[0]
@@ -256,4 +257,4 @@ def _saturated(case: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivati
 
 def _is_flat(slope: LocalDerivative) -> bool:
     """Whether an operation is of the kind that has a flat part, and stands there."""
-    return slope.saturates and slope.slope < FLAT
+    return slope.saturates and slope.slope < VANISHING_SLOPE

@@ -12,20 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG, WARP_GRADIENT_ROUNDING
 from tapedebug.contract import ReverseDivergence
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Semantics, Values, relative_errors
 from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.experiments.unrecorded_writes import find_commands
-from tapedebug.diagnose.gradient_diff import NOTICED, WRONG, largest_difference, off, told
+from tapedebug.diagnose.gradient_diff import largest_difference, off, told
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import kernel_source
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
 RULE = "warp-limitation"
-DUST = 1e-6
-"""So much of the largest gradient is rounding, where another gradient is 0."""
 MEASURED = 16
 """How many kernels are measured one by one; each costs a reverse pass or two."""
 
@@ -157,7 +156,7 @@ def compared(
     errors = {}
     for leaf, error in relative_errors(right, wrong).items():
         found = apart.get(labels[leaf], {"norm_right": 1.0})
-        dust = found["norm_right"] == 0 and found["norm_wrong"] <= DUST * largest
+        dust = found["norm_right"] == 0 and found["norm_wrong"] <= WARP_GRADIENT_ROUNDING * largest
         errors[labels[leaf]] = 0.0 if dust else error
     return errors, apart
 
@@ -165,12 +164,12 @@ def compared(
 def severity_of(errors: Mapping[str, float]) -> Severity | None:
     """What such errors are; None where there are none to speak of."""
     worst = max(errors.values(), default=0.0)
-    return "error" if worst > WRONG else "info" if worst > NOTICED else None
+    return "error" if worst > GRADIENT_WRONG else "info" if worst > GRADIENT_CHANGED else None
 
 
 def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
     """`its gradient of x is off by 38 % (1.8 in place of 2.91 for x[0])`."""
-    errors = {label: error for label, error in errors.items() if error > NOTICED}
+    errors = {label: error for label, error in errors.items() if error > GRADIENT_CHANGED}
     worst = max(errors, key=lambda label: errors[label])
     if not math.isfinite(gradients.get(worst, {}).get("wrong", 0.0)):
         return f"its gradient of {worst} is not finite{told(gradients, errors)}"
@@ -210,7 +209,7 @@ def _finding(case: RuleContext, group: Group, severity: Severity) -> Finding:
             case, f"{who(case, group.launches)}: {what}: {effect(group.errors, group.gradients)}.{also}"
         ),
         launches=group.launches,
-        arrays=[label for label, error in group.errors.items() if error > NOTICED],
+        arrays=[label for label, error in group.errors.items() if error > GRADIENT_CHANGED],
         location=location,
         call_site=launch.call_site,
         evidence={
@@ -356,7 +355,10 @@ def _keeps(
             f"again: {effect(errors, gradients)}.",
         ),
         launches=launches,
-        arrays=[label, *(name for name, error in errors.items() if error > NOTICED and name != label)],
+        arrays=[
+            label,
+            *(name for name, error in errors.items() if error > GRADIENT_CHANGED and name != label),
+        ],
         location=words.access_location(trace, last, param, ("write", "atomic")),
         call_site=last.call_site,
         evidence={

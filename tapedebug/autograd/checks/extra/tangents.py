@@ -12,7 +12,7 @@ from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.checks.adjoint_check import LARGEST, SAMPLE, CheckPlan
 from tapedebug.autograd.checks.deadline import unchecked
 from tapedebug.autograd.finite_diff.comparison import EntryGrid
-from tapedebug.autograd.finite_diff.float32_noise import LOST, MARGIN, SAMPLES, minor_of
+from tapedebug.autograd.finite_diff.float32_noise import SAMPLES, minor_of
 from tapedebug.autograd.finite_diff.jacobian_entries import differences, fine_for
 from tapedebug.autograd.finite_diff.verdict import (
     AGREE,
@@ -29,6 +29,7 @@ from tapedebug.autograd.results.messages import describe
 from tapedebug.autograd.subjects.probes import Probes, random_directions
 from tapedebug.autograd.subjects.program import Pairs, Port, Program
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
+from tapedebug.autograd.thresholds import FORWARD_DIGITS_LOST, ROUNDING_MARGIN
 
 NAME = "tangent"
 DIRECTIONS = 3  # random ones, of `fast_mode`
@@ -199,10 +200,10 @@ class TangentCheck:
         """Turn SUSPECTs to AGREE, UNDECIDABLE or WRONG: the float64 twin is right, so is it rounding?"""
         samples = np.stack([self._moved(pair, np.random.default_rng(which)) for which in range(SAMPLES)])
         with np.errstate(all="ignore"):
-            floor = MARGIN * np.abs(samples - exact).max(axis=0)
+            floor = ROUNDING_MARGIN * np.abs(samples - exact).max(axis=0)
             value, bar = pair.reference.value, pair.reference.bar
             explained = np.abs(pair.ad - value) <= pair.tolerance.of(value) + bar + floor
-            minor = floor <= MARGIN * minor_of(pair.tolerance, pair.reference.scale)
+            minor = floor <= ROUNDING_MARGIN * minor_of(pair.tolerance, pair.reference.scale)
         suspect = codes == SUSPECT
         otherwise = np.where(self._lost_digits(pair)[:, None], UNDECIDABLE, WRONG)
         codes[suspect] = np.where(explained, np.where(minor, AGREE, UNDECIDABLE), otherwise)[suspect]
@@ -213,7 +214,7 @@ class TangentCheck:
         """Rows whose value in the program's own precision has lost more digits than sound kernels lose."""
         single, double = (self.program.evaluate({}, single=single)[pair.target] for single in (True, False))
         with np.errstate(all="ignore"):
-            lost = ~(np.abs(single - double) <= LOST * np.abs(double))
+            lost = ~(np.abs(single - double) <= FORWARD_DIGITS_LOST * np.abs(double))
         found: Bools = pair.rows.spread(lost.astype(np.float64)) > 0
         return found
 

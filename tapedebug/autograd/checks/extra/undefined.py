@@ -19,10 +19,10 @@ from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.probes import random_directions, shape_index
 from tapedebug.autograd.subjects.program import Pairs, Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
+from tapedebug.autograd.thresholds import VARIANT_ROUNDINGS
 
 NAME = "undefined adjoint"
-MOST = 4  # outputs that are left out one by one; each costs a compilation
-ROUNDING = 64.0  # roundings of the largest gradient by which two variants of one adjoint may differ
+MOST_OUTPUTS = 4  # outputs that are left out one by one; each costs a compilation
 
 Vectors = dict[Port, Floats]
 
@@ -42,12 +42,12 @@ def check_undefined(
     found: list[PairResult] = []
     found += test.none_set()
     targets = pairs.outputs() if len(test.seeds) > 1 else []
-    if len(targets) > MOST:
+    if len(targets) > MOST_OUTPUTS:
         pairs.notes.append(
-            f"whether adjoints that are not set count as zero was checked with {MOST} of {len(targets)} "
-            "outputs"
+            f"whether adjoints that are not set count as zero was checked with {MOST_OUTPUTS} of "
+            f"{len(targets)} outputs"
         )
-    for target in targets[:MOST]:
+    for target in targets[:MOST_OUTPUTS]:
         if checkpoint is not None:
             checkpoint()
         found += test.left_out(target)
@@ -99,7 +99,7 @@ class _Test:
         results = []
         for source in (i for i, o in self.pairs.chosen if o is target):
             size = float(np.abs(expected[source][np.isfinite(expected[source])]).max(initial=0.0))
-            allowed = self.nondet_tol + ROUNDING * source.rounding * size
+            allowed = self.nondet_tol + VARIANT_ROUNDINGS * source.rounding * size
             with np.errstate(all="ignore"):
                 gap = np.abs(given[source] - expected[source])
             # 0 times an infinite slope is NaN with a seed of zeros: whether it should be others have to say.

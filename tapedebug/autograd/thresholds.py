@@ -1,0 +1,315 @@
+"""Thresholds of verdicts: each decides if a gradient is called wrong, or if a finding is reported.
+
+Limits of work (samples, sizes, seconds) stay beside the code that works.
+"""
+
+
+# ------------------------------------------------------------------ gradients against their reference
+
+GRADIENT_WRONG = 1e-3
+"""A gradient that differs by more, relatively, is WRONG: the default `rtol` of the end-to-end check."""
+
+GRADIENT_CHANGED = 1e-5
+"""A gradient that changes by less, relatively, is the same: float32 rounding explains the difference."""
+
+FLOAT64_RUNS_DIFFER = 1e-6
+"""Two runs in float64 that differ by less, relatively, differ by rounding only."""
+
+FLOAT32_RUNS_DIFFER = 1e-4
+"""Two runs in float32 that differ by less, relatively, differ by rounding only (memory without a float64
+twin)."""
+
+OUTPUT_CHANGED = 1e-5
+"""An exchange that changes less of what a launch writes, relatively, changes nothing."""
+
+INTEROP_GRADIENT_CHANGED = 1e-9
+"""A gradient that changes by less, relatively, does not depend on what PyTorch computed."""
+
+ENTRY_IS_OFF = 1e-3
+"""An entry that is off by more of the largest one shows, beside its float64 twin, what is wrong."""
+
+RUNS_DIVERGED = 1e-3
+"""Losses in float32 and float64 that differ by more, relatively, are those of two different runs."""
+
+FLOAT32_RESOLUTION = 1e-7
+"""Of a pair's largest entry: an error bar below it is finer than float32 gradients can be."""
+
+DIRECTIONS_MARGIN = 3.0
+"""Times the error along random directions: what the gradient as a whole may be off."""
+
+ENTRY_ROUNDING = 1e-5
+"""An entry this small beside the largest is rounding in float32."""
+
+FLOAT32_OFF_ITS_TWIN = 1e-2
+"""A float32 gradient that is further from its own float64 twin, relatively, is off by more than rounding."""
+
+REFERENCE_ROUNDINGS = 8.0
+"""Roundings of its dtype by which an entry may differ from the reference: constants in a gradient are
+rounded, too."""
+
+REFERENCE_DECIDED = 0.25
+"""Of what two gradients differ by along a direction: an error bar of differences that still decides which
+is right."""
+
+HESSIAN_ASYMMETRY = 1e-9
+"""A relative mismatch of ⟨u, H v⟩ and ⟨v, H u⟩ that float64 rounding explains."""
+
+HESSIAN_AGREES = 1e-5
+"""Of a difference of gradients, relative to the size of the product: within it, second derivatives agree."""
+
+CALL_GRADIENT_OFF = 1e-3
+"""A custom gradient that is further from differences of its function, relatively, is WRONG."""
+
+
+# ------------------------------------------------------------------ single launches
+
+ADJOINT_ROUNDING = 1e-12
+"""Of the largest entry of an adjoint in float64: less is rounding."""
+
+LAUNCH_ROUNDING = 1e-10
+"""Of what a launch's outputs hold: a smaller change by 100 % of an argument is rounding."""
+
+BIAS_VISIBLE = 1e-5
+"""A relative difference from which on it is examined whether errors have one sign."""
+
+BIAS_ROUNDING = 1e-5
+"""Of the largest entry of a row: smaller differences are rounding of its terms."""
+
+BIAS_IS_FACTOR = 1e-5
+"""The ratio of entries to their reference may scatter by this, relatively, and be one factor."""
+
+VARIANT_ROUNDINGS = 64.0
+"""Roundings of the largest gradient by which two variants of one adjoint may differ."""
+
+FLOAT64_ADJOINT_OFF = 1e-7
+"""A float64 adjoint that is off by more, relatively, is off by more than rounding."""
+
+PROJECTION_ROUNDING = 1e-11
+"""Of the sum of absolute values of its terms: what a float64 sum may be off."""
+
+PROJECTION_TOLERATED = 0.4
+"""Of `atol`: what an entry may be off, by a random projection, without being evaluated itself."""
+
+TANGENT_INCOMPLETE = 0.5
+"""The share of outputs whose tangent differs from differences from which on the tangent leaves something
+out."""
+
+PATTERN_TOLERATED = 0.5
+"""Of `atol`: what an entry outside of the sparsity pattern may be without being evaluated itself."""
+
+SUM_ROUNDING_FLOAT64 = 1e-9
+"""Of what entries add up to: what float64 rounding may make of the sum."""
+
+SUM_ROUNDING_FLOAT32 = 1e-5
+"""Of what entries add up to: what float32 rounding may make of the sum."""
+
+ENTRY_REFUTED = 3.0
+"""Error bars by which a difference must be off to show that an entry is WRONG."""
+
+ENTRY_PRECISION = 1e-7
+"""Of the size of a derivative: a smaller mismatch is not refuted by any difference."""
+
+ENTRY_REPORTED = 1e-5
+"""Of an entry: an error of it that is reported."""
+
+ENTRY_REPEATED = 0.1
+"""Of the error: how far a second difference, with shorter steps, may be from the first."""
+
+
+# ------------------------------------------------------------------ float32 rounding, or an error
+
+ROUNDING_MINOR = 1e-2
+"""What rounding may do, relatively, to a gradient that agrees: the default `rtol` of `gradcheck`."""
+
+ROUNDING_SPREAD = 10.0
+"""Times the largest scatter that was measured: what rounding may do."""
+
+ROUNDING_MARGIN = 4.0
+"""Times the scatter of a few rounded runs: a gradient further off is off by more than rounding."""
+
+ROUNDED_PER_WRONG = 20
+"""Entries that rounding explains, for each that it seems not to explain."""
+
+FORWARD_DIGITS_LOST = 1e-3
+"""A float32 forward value that is off by more, relatively, tells of rounding inside the kernel."""
+
+LOSS_ROUNDING_FLOAT32 = 1e-5
+"""Of the loss: an input cannot move it by less in float32, beside its rounding."""
+
+LOSS_ROUNDING_FLOAT64 = 1e-11
+"""Of the loss: a smaller difference in float64 is rounding."""
+
+ROUNDING_SENSITIVE = 1e-2
+"""Of the gradient: one that a single float32 rounding of the inputs moves that far is sensitive to it."""
+
+FLOAT32_BAR_VISIBLE = 1e-8
+"""Of a derivative: an error bar beside which that of float32 is seen."""
+
+TAPE_AMPLIFIES = 1e3
+"""Times the largest values of a tape: a displacement of the inputs that grows beyond them is amplified."""
+
+GRADIENT_STEADY = 4.0
+"""The factor by which a gradient's rate of change may grow from one distance to the next."""
+
+DERIVATIVE_REFUTED = 3.0
+"""Error bars of a difference: a float64 adjoint that is further off is not the derivative."""
+
+DIRECTIONS_RESOLVED = 1 / 3
+"""Of the directions: the part that must be resolved if the others are not."""
+
+NEARLY_STATIONARY = 1e-4
+"""Of its change over the inputs' size: a gradient that differences may not resolve."""
+
+ASIDE_AGREES = 1e-3
+"""The relative error to which the adjoint at displaced inputs agrees with differences."""
+
+
+# ------------------------------------------------------------------ finite differences
+
+FUNCTION_ROUNDING = 1e-9
+"""Of a value: rounding within a function is less; chaos and jumps are more."""
+
+SLOPE_CONVERGED = 0.02
+"""One-sided slopes (or jumps) that change by less, relatively, from step to step have converged."""
+
+SLOPE_CONVERGED_STEPS = 5
+"""Steps in a row for which they must; a chaotic map would show fewer by chance in a thousand outputs."""
+
+TERMS_PRECISION = 1e-4
+"""Differences that are worse, relative to the terms of the product, are of no use."""
+
+TERMS_DISAGREE = 100.0
+"""Times the error of the differences: a disagreement."""
+
+DOT_PRODUCT_ROUNDING = 1e-14
+"""A relative mismatch that float64 rounding explains without further runs."""
+
+DOT_PRODUCT_NOISE = 100.0
+"""Times the rounding that was measured: a larger mismatch is not rounding."""
+
+STAIRS_ROUNDING = 1e-5
+"""Of a function's change over a step of 1: coarser stairs are not float64 rounding."""
+
+CALL_HAS_KINK = 1e-3
+"""A relative difference of slopes on both sides beyond which a call has no derivative to compare with."""
+
+LINE_IS_STRAIGHT = 1e-6
+"""Two slopes that differ by less, of the largest slope, are those of a straight line."""
+
+SLOPES_DIFFER = 1e-3
+"""Slopes on both sides that differ by more, relatively, are two."""
+
+
+# ------------------------------------------------------------------ patterns of errors
+
+NUMBERS_EQUAL = 1e-3
+"""A relative difference up to which two wrong entries show the same error."""
+
+ENTRY_IS_ZERO = 1e-6
+"""Of the largest entry: float32 cannot tell less from zero."""
+
+PATTERN_ROUNDING = 2e-6
+"""A relative difference that float32 rounding in a kernel explains."""
+
+PATTERN_INTERIOR = 4
+"""Right elements between the ends from which on wrong ends are a boundary."""
+
+PATTERN_ENTRIES = 4
+"""Wrong entries, or elements, from which on a number that fits is no coincidence."""
+
+PATTERN_INTEGERS = 20
+"""Integers up to which a ratio is an integer factor without another reason."""
+
+FACTOR_EXPLAINS = 1e-3
+"""What a constant factor may leave of a gradient that it explains, relatively."""
+
+FACTOR_CONFIRMED = 1e-2
+"""How far differences may be from the factor, relatively, to confirm it."""
+
+
+# ------------------------------------------------------------------ findings
+
+LOOP_GRADIENT_FADED = 1e-3
+"""Of the gradient that the loop began with: what rounding may do to one that has faded since."""
+
+SEED_IS_ADJOINT = 1e-3
+"""A seed that differs by less, relatively, is the adjoint that another tape handed on."""
+
+ORDER_SLOPE_ROUNDING = 1e-9
+"""A slope below this part of the loss is rounding, where the gradient is 0."""
+
+ROUNDTRIP_MULTIPLE = 1e-5
+"""Values are a multiple of others, plus a constant, if they differ from that by less, relatively."""
+
+HOST_SUM_MULTIPLE = 1e-6
+"""How far a number may be from a multiple of the sum, relatively, to count as one."""
+
+TIME_STEPPING = 0.5
+"""The share of its own value in the next one below which a loop is no time stepping."""
+
+STEP_IS_MULTIPLE = 1e-3
+"""A step is a multiple of a gradient if what that leaves of it is less, relatively."""
+
+STEP_ALONG_GRADIENT = 0.5
+"""A step goes along a gradient if the cosine of their angle is at least this, as with Adam or momentum."""
+
+STEP_BEYOND_CHANCE = 4.0
+"""The cosine times the square root of how many numbers were compared, at least: by chance that is about a
+number from a normal distribution."""
+
+CONTRIBUTIONS_EQUAL = 1e-4
+"""Contributions that differ by less, relatively, are the same; sums in float32 round."""
+
+SINGULAR_VALUES_NEAR = 1e-3
+"""Singular values that differ by less, relatively, have vectors that turn by much when the matrix changes."""
+
+ZERO_GRADIENT_NOISE = 1e-10
+"""Changes of the loss below this, relative to it and to the largest change, are rounding."""
+
+ZERO_GRADIENT_CURVED = 30.0
+"""If a displacement 10 times as large changes the loss by more than this factor, there is no slope."""
+
+EXPLODING_REPORTED = 1e4
+"""A loop that amplifies its adjoint by less is not reported."""
+
+EXPLODING_WARNS = 1e6
+"""Relative amplification beyond which a change of the last digit of a float32 decides about the loss."""
+
+EXPLODING_WARNS_FLOAT64 = 1e14
+"""The same of a float64."""
+
+EXPLODING_NOISE = 0.1
+"""A relative difference of the float32 and the float64 gradient beyond which neither is of use."""
+
+OVERFLOW_EXPLAINED = 1e4
+"""A loop that amplifies its adjoint by less does not explain why it overflows."""
+
+SLOPE_IS_JUMP = 1e9
+"""A ratio of slopes beyond which there is no slope but a jump."""
+
+LOOP_MEMORY_REPORTED = 64_000_000
+"""Bytes that are reported on any machine."""
+
+LOOP_MEMORY_IGNORED = 8_000_000
+"""Bytes below which loops are never reported, whatever the arrays: they fit into caches."""
+
+LOOP_MEMORY_RATIO = 4
+"""How many times the arrays of a launch are much for its loops."""
+
+UNCONVERGED_REPORTED = 0.01
+"""A relative distance to the fixed point, or a relative change of loss or gradient, that matters."""
+
+UNCONVERGED_FIXED = 1e-3
+"""The relative distance to the fixed point that the proposed fix is to reach."""
+
+VANISHED_GRADIENT = 1e-8
+"""What is left, relative to the loss, of a gradient that a step in float32 does not feel."""
+
+VANISHING_SLOPE = 0.05
+"""The slope of an operation that has reached its flat part."""
+
+VANISHING_LOSS_FALLS = 1e-6
+"""A relative change of the loss that counts."""
+
+WARP_GRADIENT_ROUNDING = 1e-6
+"""So much of the largest gradient is rounding, where another gradient is 0."""
