@@ -157,7 +157,7 @@ docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings
 	@echo "The documentation: build/docs/index.html"
 
 pictures: setup system  ## what pages of the documentation show: the output of their programs, pictures of the panel
-	@$(BIN)/python scripts/finding_pages.py
+	@$(BIN)/python -m scripts.finding_pages
 	@$(BIN)/python scripts/pictures.py
 
 notebook: $(PY_STAMP)  ## strip the outputs of notebooks/*.ipynb

@@ -1,7 +1,8 @@
-"""Write what the programs in `docs/findings/` print into their pages: `python scripts/finding_pages.py`.
+"""Write the pages of `docs/findings/`: `python -m scripts.finding_pages`.
 
-A page shows its smallest program, the command that runs it and what that prints of its finding, and in a
-`diff` block the change that removes the finding. A test runs both (`tests/test_documentation.py`).
+The list of rules comes from their classes. A page shows its smallest program, the command that runs it and
+what that prints of its finding, and in a `diff` block the change that removes the finding. A test runs both
+(`tests/test_documentation.py`).
 """
 
 import os
@@ -13,8 +14,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tapedebug.diagnose.registry import RULES
+
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ROOT / "docs" / "start" / "first-bug.md"
+INDEX = ROOT / "docs" / "findings" / "index.md"
 PARTS = re.compile(
     r"^```python\n(?P<program>.*?)^```$.*?^```console\n\$ tapedebug run (?P<arguments>[^\n]*)\n```$.*?"
     r"^```text\n(?P<output>.*?)^```$",
@@ -96,8 +100,22 @@ def output(page: Path) -> str:
     return shown
 
 
+def index(text: str) -> str:
+    """The page with all rules: its table and its table of contents are made from the classes."""
+    only = {rule.code: " (only with `--as-warp`)" if rule.warp_only else "" for rule in RULES}
+    rows = "".join(
+        f"| [{rule.code}]({rule.code}.md) | {rule.title}{only[rule.code]} | {rule.severity} |\n"
+        for rule in RULES
+    )
+    head = "| rule | reports | worst severity |\n| --- | --- | --- |\n"
+    text = re.sub(r"^\| rule \| reports .*?\n(?=\n)", lambda _: head + rows, text, flags=re.S | re.M)
+    toctree = "".join(f"{rule.code}\n" for rule in RULES)
+    return re.sub(r"(?<=:maxdepth: 1\n\n).*?(?=^```$)", lambda _: toctree, text, flags=re.S | re.M)
+
+
 def main() -> int:
     """Rewrite the pages; return the exit status."""
+    INDEX.write_text(index(text_of(INDEX)), encoding="utf-8")
     with ThreadPoolExecutor(2) as workers:
         for page, shown in workers.map(lambda page: (page, output(page)), pages()):
             text = text_of(page)

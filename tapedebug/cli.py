@@ -555,7 +555,9 @@ def _write(diagnoses: list[Diagnosis], run: Run, outputs: Outputs) -> None:
         write_whole(outputs.json, _as_text(diagnoses_to_json(diagnoses, run.notes)))
         outputs.wrote(outputs.json)
     if outputs.sarif:
-        write_whole(outputs.sarif, _as_text(sarif(run)))
+        from tapedebug.diagnose.registry import titles
+
+        write_whole(outputs.sarif, _as_text(sarif(run, titles())))
         outputs.wrote(outputs.sarif)
     if outputs.junit:
         from tapedebug.diagnose.formatting import format_diagnosis

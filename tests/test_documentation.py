@@ -213,10 +213,15 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 
 
 def test_every_rule_has_a_page() -> None:
-    from tapedebug.diagnose.rule_table import RULES
+    from tapedebug.diagnose.registry import RULES
 
     pages = {page.stem for page in (ROOT / "docs" / "findings").glob("*.md")} - {"index"}
-    assert pages == {rule.id for rule in RULES}
+    assert pages == {rule.code for rule in RULES}
+
+
+def test_the_list_of_rules_says_what_their_classes_say() -> None:
+    text = finding_pages.INDEX.read_text(encoding="utf-8")
+    assert finding_pages.index(text) == text, "`python -m scripts.finding_pages` writes it anew"
 
 
 @pytest.mark.parametrize("page", finding_pages.pages(), ids=lambda page: page.stem)
@@ -226,7 +231,7 @@ def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(
     text, rule = finding_pages.text_of(page), finding_pages.rule_of(page)
     parts = finding_pages.parts_of(text)
     shown = finding_pages.output(page)
-    assert parts["output"] == shown, "`python scripts/finding_pages.py` writes the pages anew"
+    assert parts["output"] == shown, "`python -m scripts.finding_pages` writes the pages anew"
     if page == finding_pages.FIRST:
         return  # its fix is a program of its own, which another test runs
     assert text.startswith(f"# {rule}\n")

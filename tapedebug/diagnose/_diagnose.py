@@ -20,8 +20,9 @@ from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.latest import keep_latest
 from tapedebug.diagnose.multi_tape import joined, losses_for
 from tapedebug.diagnose.optimizer_gradient import allow_for_optimizer_gradient
+from tapedebug.diagnose.registry import apply_cross_tape_rules, apply_rules
+from tapedebug.diagnose.rule import inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.rule_table import apply, apply_across
 from tapedebug.diagnose.tape_loop import allow_for_start
 from tapedebug.diagnose.target import Loss, find_leaves, find_seeds, find_target
 from tapedebug.diagnose.unmask import Rediagnose, unmask
@@ -85,19 +86,19 @@ def diagnose(
     _check_tapes(tapes)
     with _checked(tapes), Progress(progress, max_seconds, len(tapes)) as pace:
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
-        found = [(_case(item, own, inputs, pace), own, item) for item, own in pairs]
-        if all(case.trace.tape.began for case, *_ in found):
+        found = [(_context(item, own, inputs, pace), own, item) for item, own in pairs]
+        if all(context.trace.tape.began for context, *_ in found):
             found.sort(key=lambda each: each[0].trace.tape.began)
-        allow_for_start([case for case, *_ in found])
-        for case, own, _ in found:
-            pace.subject, case.as_warp = case.trace.name, as_warp
-            if case.trace.launches:
-                apply(case)
-                case.trace.findings = attribute_causes(case.trace.findings)
-                _reveal(case, functools.partial(_case, loss=own, inputs=inputs, pace=pace))
-        cases = [case for case, *_ in found]
-        apply_across(cases)
-        parts = [_concluded(case) for case in cases]
+        allow_for_start([context for context, *_ in found])
+        for context, own, _ in found:
+            pace.subject, context.as_warp = context.trace.name, as_warp
+            if context.trace.launches:
+                apply_rules(context)
+                context.trace.findings = attribute_causes(context.trace.findings)
+                _reveal(context, functools.partial(_context, loss=own, inputs=inputs, pace=pace))
+        contexts = [context for context, *_ in found]
+        apply_cross_tape_rules(contexts)
+        parts = [_concluded(context) for context in contexts]
         for (*_, item), part in zip(found, parts, strict=True):
             keep_latest(item, part)
     return parts[0] if len(parts) == 1 else joined(parts)
@@ -120,11 +121,11 @@ def _checked(tapes: Sequence[RecordedTape]) -> contextlib.AbstractContextManager
     return debugging(shown=True)
 
 
-def _reveal(case: RuleContext, again: Rediagnose) -> None:
+def _reveal(context: RuleContext, again: Rediagnose) -> None:
     try:
-        unmask(case, again)
+        unmask(context, again)
     except TapedebugError as error:
-        case.skipped(f"what stands behind what was found was not looked for: {error.message}")
+        context.skipped(f"what stands behind what was found was not looked for: {error.message}")
 
 
 def _check_tapes(tapes: Sequence[Any]) -> None:
@@ -140,7 +141,9 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
             arrays.check("diagnose")
 
 
-def _case(tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True) -> RuleContext:
+def _context(
+    tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True
+) -> RuleContext:
     """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
     recorded = record_with_arrays(tape)
     trace = recorded.trace
@@ -160,27 +163,27 @@ def _case(tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check:
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
-    case = RuleContext(trace, experiment, named_loss=loss is not None, progress=pace.begin, measured=measured)
-    _summarise(case, recorded, seeds, pace)
-    return case
+    context = RuleContext(
+        trace, experiment, named_loss=loss is not None, progress=pace.begin, measured=measured
+    )
+    _summarise(context, recorded, seeds, pace)
+    return context
 
 
-def _concluded(case: RuleContext) -> Diagnosis:
-    trace = case.trace
-    _allow_for_detached(trace, case.experiment.wrong)
-    allow_for_optimizer_gradient(trace, [finding.rule for finding in case.elsewhere])
-    trace.findings += blame(case)
+def _concluded(context: RuleContext) -> Diagnosis:
+    trace = context.trace
+    _allow_for_detached(trace, context.experiment.wrong)
+    allow_for_optimizer_gradient(trace, [finding.rule for finding in context.elsewhere])
+    trace.findings += blame(context)
     trace.findings.sort(key=severity)
     for number, finding in enumerate(trace.findings):
         finding.id = number
-    return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace, rules=case.rules)
+    return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace, rules=context.rules)
 
 
 def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
     """A gradient that was cut on purpose differs from a difference of the loss, and is not wrong for that."""
-    detached = {
-        label for item in trace.findings if item.evidence.get("detached") for label in item.evidence["inputs"]
-    }
+    detached = {label for item in trace.findings if is_detached(item) for label in inputs_of(item)}
     if any(item.severity == "error" for item in trace.findings) or not wrong:
         return
     if {trace.arrays[leaf].label for leaf in wrong} <= detached:
@@ -191,7 +194,9 @@ def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
         )
 
 
-def _summarise(case: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, Any], pace: Progress) -> None:
+def _summarise(
+    context: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, Any], pace: Progress
+) -> None:
     trace = recorded.trace
     size = {info.id: info.stop - info.start for info in trace.arrays}
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
@@ -199,7 +204,7 @@ def _summarise(case: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, An
             pace.begin("summarising values")
             add_summaries(recorded, seeds, pace.pulse)
         except (OutOfTime, BoundsError) as error:
-            case.skipped(f"values and adjoints were not summarised: {error.message}")
+            context.skipped(f"values and adjoints were not summarised: {error.message}")
 
 
 def _end_to_end(

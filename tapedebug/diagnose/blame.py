@@ -20,9 +20,10 @@ from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.autograd.thresholds import ENTRY_IS_OFF
 from tapedebug.contract import Tangents
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.diagnose.rules._no_derivative import repeated_values
+from tapedebug.diagnose.rules.wrong_adjoint import WrongAdjoint
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
@@ -49,16 +50,16 @@ FIXES = {
 }
 
 
-def blame(case: RuleContext) -> list[Finding]:
+def blame(context: RuleContext) -> list[Finding]:
     """Return what a tape with the verdict WRONG lacks in errors; nothing where an error is there."""
-    trace = case.trace
+    trace = context.trace
     if trace.verdict != "WRONG":
         return []
     rules = {item.rule for item in trace.findings if item.severity == "error"}
-    found = [_echo(item) for item in case.elsewhere if item.rule not in rules]
+    found = [_echo(item) for item in context.elsewhere if item.rule not in rules]
     if rules or found:
         return found
-    return _searched(case) or [_end_to_end(case)]
+    return _searched(context) or [_end_to_end(context)]
 
 
 def is_echo(finding: Finding) -> bool:
@@ -78,32 +79,32 @@ def _echo(finding: Finding) -> Finding:
 # ---------------------------------------------------------------- launch by launch
 
 
-def _searched(case: RuleContext) -> list[Finding]:
+def _searched(context: RuleContext) -> list[Finding]:
     """The last launch whose adjoints are not right for those that arrive: it is the first in the pass."""
-    replay = case.replay
+    replay = context.replay
     if (
         replay is None
         or len(replay.records) > MOST_LAUNCHES
         or replay.recorded.tape.capability(Tangents) is None
     ):
         return []
-    case.progress("comparing each launch with differences of it")
-    labels = {array: info.label for array, info in zip(replay.arrays, case.trace.arrays, strict=True)}
+    context.progress("comparing each launch with differences of it")
+    labels = {array: info.label for array, info in zip(replay.arrays, context.trace.arrays, strict=True)}
     steps = Steps()
     try:
         tape = replay.recorded.tape
-        program = whole_tape(tape, replay.seeds, [item.array for item in _wrong(case)], labels)
+        program = whole_tape(tape, replay.seeds, [item.array for item in _wrong(context)], labels)
         if not program.inputs or program.blind:
             return []
         lockstep(program, tape, 1e-3, range(len(replay.records)), steps, replay.pulse)
     except TapedebugError as error:
-        case.skipped(f"launches were not searched one by one: {error.message}")
+        context.skipped(f"launches were not searched one by one: {error.message}")
     wrong = [item for item in steps.arguments if item.verdict == "WRONG" and item.wrong is not None]
-    return [_at_launch(case, replay, wrong)] if wrong else []
+    return [_at_launch(context, replay, wrong)] if wrong else []
 
 
-def _at_launch(case: RuleContext, replay: Replay, wrong: list[Argument]) -> Finding:
-    trace, worst = case.trace, max(wrong, key=lambda item: item.launch)
+def _at_launch(context: RuleContext, replay: Replay, wrong: list[Argument]) -> Finding:
+    trace, worst = context.trace, max(wrong, key=lambda item: item.launch)
     launch, record = trace.launches[worst.launch], replay.records[worst.launch]
     label, entry = words.label_of(trace, launch, worst.param), worst.wrong
     assert entry is not None
@@ -113,13 +114,13 @@ def _at_launch(case: RuleContext, replay: Replay, wrong: list[Argument]) -> Find
     count = f", in {entry.count} of {worst.size} entries" if entry.index is not None else ""
     cause = CAUSES.get(worst.cause, CAUSES["adjoint"])
     fix = FIXES.get(worst.cause, FIXES["adjoint"]).format(name=launch.name, array=label)
-    repeated = repeated_values(case, worst.launch) if cause == CAUSES["adjoint"] else None
+    repeated = repeated_values(context, worst.launch) if cause == CAUSES["adjoint"] else None
     if repeated is not None:
         cause, fix = f"{repeated[0][0].lower()}{repeated[0][1:]}", repeated[1]
     others = len({item.launch for item in wrong}) - 1
     more = f" {words.plural(others, 'other launch')} of the tape {'is' if others == 1 else 'are'} like it."
-    return Finding(
-        rule=wrong_adjoint.RULE,
+    return RuleFinding(
+        rule=WrongAdjoint.code,
         severity="error",
         message=(
             f"The gradient goes wrong in {words.launch_words(launch)}: "
@@ -131,6 +132,7 @@ def _at_launch(case: RuleContext, replay: Replay, wrong: list[Argument]) -> Find
         arrays=[label],
         location=words.access_location(trace, launch, worst.param, ("read",)),
         call_site=launch.call_site,
+        inputs=[item.name for item in _wrong(context)],
         evidence={
             "kind": "in lockstep",
             "cause": worst.cause,
@@ -138,7 +140,6 @@ def _at_launch(case: RuleContext, replay: Replay, wrong: list[Argument]) -> Find
             "right": entry.right,
             "error": entry.bar,
             "relative_error": worst.relative,
-            "inputs": [item.name for item in _wrong(case)],
         },
         fix=fix,
     )
@@ -147,17 +148,17 @@ def _at_launch(case: RuleContext, replay: Replay, wrong: list[Argument]) -> Find
 # ---------------------------------------------------------------- end to end
 
 
-def _end_to_end(case: RuleContext) -> Finding:
+def _end_to_end(context: RuleContext) -> Finding:
     """Return what was measured of the input that is off most, at the launch that reads it first."""
-    trace = case.trace
-    check = max(_wrong(case), key=_size, default=None)
-    labels = [item.name for item in _wrong(case)]
+    trace = context.trace
+    check = max(_wrong(context), key=_size, default=None)
+    labels = [item.name for item in _wrong(context)]
     numbers = trace.coverage.summary if check is None else _numbers(check)
-    index = _first_reader(case, check)
-    location, site = _place(case, index)
+    index = _first_reader(context, check)
+    location, site = _place(context, index)
     where = "" if index is None else f"; it is read first by {words.launch_words(trace.launches[index])}"
-    return Finding(
-        rule=wrong_adjoint.RULE,
+    return RuleFinding(
+        rule=WrongAdjoint.code,
         severity="error",
         message=(
             f"The gradient of {words.listed(labels) or 'the inputs'} is wrong, and no launch was found that "
@@ -167,9 +168,9 @@ def _end_to_end(case: RuleContext) -> Finding:
         arrays=labels,
         location=location,
         call_site=site,
+        inputs=labels,
         evidence={
             "kind": "end to end",
-            "inputs": labels,
             "relative_error": None if check is None else check.rel_error,
             "max_abs_error": None if check is None else check.max_abs_error,
         },
@@ -181,8 +182,8 @@ def _end_to_end(case: RuleContext) -> Finding:
     )
 
 
-def _wrong(case: RuleContext) -> list[InputCheck]:
-    return [item for item in case.measured if item.verdict == "WRONG"]
+def _wrong(context: RuleContext) -> list[InputCheck]:
+    return [item for item in context.measured if item.verdict == "WRONG"]
 
 
 def _size(check: InputCheck) -> float:
@@ -213,20 +214,20 @@ def _number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _first_reader(case: RuleContext, check: InputCheck | None) -> int | None:
+def _first_reader(context: RuleContext, check: InputCheck | None) -> int | None:
     if check is None:
-        return 0 if case.trace.launches else None
-    ids = {info.id for info in case.trace.arrays if info.label == check.name}
-    for launch in case.trace.launches:
+        return 0 if context.trace.launches else None
+    ids = {info.id for info in context.trace.arrays if info.label == check.name}
+    for launch in context.trace.launches:
         if any(arg.reads and arg.array in ids for arg in launch.args):
             return launch.index
-    return 0 if case.trace.launches else None
+    return 0 if context.trace.launches else None
 
 
-def _place(case: RuleContext, index: int | None) -> tuple[Location | None, Location | None]:
+def _place(context: RuleContext, index: int | None) -> tuple[Location | None, Location | None]:
     """The line of the kernel, and the line that launched it."""
     if index is None:
         return None, None
-    launch = case.trace.launches[index]
+    launch = context.trace.launches[index]
     param = next((p for p, arg in enumerate(launch.args) if arg.reads and arg.array is not None), 0)
-    return words.access_location(case.trace, launch, param, ("read",)), launch.call_site
+    return words.access_location(context.trace, launch, param, ("read",)), launch.call_site

@@ -9,12 +9,13 @@ from tapedebug._display import renderer
 from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.formatting import format_diagnosis, format_several
+from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.trace import Check, Coverage, Finding, Trace
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.level import Level, level_of
 from tapedebug.trace.model import Verdict
 
-ORDER = {"error": 0, "warning": 1, "info": 2}
+SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 class GradientError(TapedebugError, AssertionError):
@@ -99,7 +100,7 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         kinds = [finding.severity for finding in self.findings]
-        counts = ", ".join(words.plural(kinds.count(kind), kind) for kind in ORDER if kind in kinds)
+        counts = ", ".join(words.plural(kinds.count(kind), kind) for kind in SEVERITY_ORDER if kind in kinds)
         what = f"{len(self.traces)} tapes" if len(self.traces) > 1 else self.trace.name
         return f"<Diagnosis of {what}: {self.verdict}, {counts or 'no findings'}; {self.coverage.summary}>"
 
@@ -121,8 +122,8 @@ class Diagnosis:
 
 
 def severity(finding: Finding) -> tuple[int, int]:
-    """Worst first; what the engine had to take care of comes before what is harmless."""
-    return ORDER[finding.severity], int(bool(finding.evidence.get("harmless")))
+    """Return the key that sorts findings: the worst first; among equals, harmless ones last."""
+    return SEVERITY_ORDER[finding.severity], int(isinstance(finding, RuleFinding) and bool(finding.harmless))
 
 
 def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None
         for number, trace in enumerate(traces)
         for finding in trace.findings
     ]
-    found.sort(key=lambda item: ORDER[item["severity"]])
+    found.sort(key=lambda item: SEVERITY_ORDER[item["severity"]])
     coverage = merged_coverage([trace.coverage for trace in traces], notes or [])
     return {
         "schema": 1,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tapedebug.diagnose.blame import is_echo
 from tapedebug.diagnose.diagnosis import Diagnosis, merged_coverage, severity, worst_verdict
-from tapedebug.diagnose.rules import truncated
+from tapedebug.diagnose.rules.truncated import Truncated
 from tapedebug.diagnose.target import Loss
 
 
@@ -45,7 +45,7 @@ def joined(parts: Sequence[Diagnosis]) -> Diagnosis:
 
 def _together(findings: Sequence[Any]) -> str:
     """What the verdicts of single tapes say about all of them."""
-    cut = [item for item in findings if item.rule == truncated.RULE]
+    cut = [item for item in findings if item.rule == Truncated.code]
     if any(item.severity == "error" for item in cut):
         return "over all tapes together the gradient is WRONG: see truncated"
     if cut:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug.diagnose.rules import accumulated, seed, stale_gradient, truncated
+from tapedebug.diagnose.registry import rule_of
 from tapedebug.trace import Trace
-
-AROUND = frozenset({accumulated.RULE, seed.RULE, stale_gradient.RULE, truncated.RULE})
-"""Rules about what happens to gradients around a pass: the end-to-end check of the pass can not see it."""
 
 
 def allow_for_optimizer_gradient(trace: Trace, elsewhere: Sequence[str] = ()) -> None:
@@ -18,7 +15,8 @@ def allow_for_optimizer_gradient(trace: Trace, elsewhere: Sequence[str] = ()) ->
         trace: The tape, with its findings.
         elsewhere: Rules whose errors are shown on another tape and are about this one, too.
     """
-    own = [item.rule for item in trace.findings if item.rule in AROUND and item.severity == "error"]
+    errors = [item for item in trace.findings if item.severity == "error"]
+    own = [item.rule for item in errors if rule_of(item).outside_pass]
     told = sorted({*own, *elsewhere})
     if told and trace.verdict != "WRONG":
         trace.coverage.notes.append(

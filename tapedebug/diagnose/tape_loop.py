@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
 
 
-def allow_for_start(cases: Sequence[RuleContext]) -> None:
+def allow_for_start(contexts: Sequence[RuleContext]) -> None:
     """Let a gradient agree that is off by rounding alone, and by next to nothing of what the loop began with.
 
     Args:
-        cases: The tapes in the order of recording, with their verdicts.
+        contexts: The tapes in the order of recording, with their verdicts.
     """
     first: dict[tuple[str, tuple[int, ...]], tuple[str, float]] = {}
-    for case in cases:
+    for context in contexts:
         forgiven: dict[str, str] = {}
-        for check in case.measured:
+        for check in context.measured:
             key = check.name, check.consumed.shape
             if check.verdict == "UNDECIDABLE" and check.rounding and key in first:
                 forgiven |= _forgiven(check, *first[key])
             elif check.verdict == "AGREE" and key not in first:
-                first[key] = case.trace.name, float(np.linalg.norm(check.consumed))
-        doubts = {check.name for check in case.measured if check.verdict not in ("AGREE",)}
-        if forgiven and doubts == set(forgiven) and case.trace.verdict == "UNDECIDABLE":
-            _agree(case.trace, forgiven)
+                first[key] = context.trace.name, float(np.linalg.norm(check.consumed))
+        doubts = {check.name for check in context.measured if check.verdict not in ("AGREE",)}
+        if forgiven and doubts == set(forgiven) and context.trace.verdict == "UNDECIDABLE":
+            _agree(context.trace, forgiven)
 
 
 def _forgiven(check: InputCheck, tape: str, began: float) -> dict[str, str]:

@@ -6,7 +6,9 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -21,37 +23,16 @@ ROOT = "%SRCROOT%"
 LEVEL = {"error": "error", "warning": "warning", "info": "note"}
 WRONG = "wrong-gradient"
 """The rule of a gradient that is WRONG where no finding is an error."""
-TITLES = {
-    "accumulated": "A gradient was not zero when a reverse pass began",
-    "after-loss": "Launches were recorded after what the loss depends on",
-    "custom-grad": "A custom gradient is not the derivative of its function",
-    "disconnected": "A gradient stops on its way from the loss to an input",
-    "duplicate-launch": "A launch is recorded twice and adds its contribution twice",
-    "exploding": "An adjoint grows on its way back",
-    "flat-op": "A gradient is 0 because of an operation without a slope",
-    "loop-memory": "Adjoints keep much of their loops",
-    "nonfinite": "NaN or Inf was born on the tape",
-    "not-reset": "A recording adds to the loss of an earlier one",
-    "out-of-bounds": "An index is outside its array",
-    "overwrite": "Values that an adjoint needs were overwritten",
-    "race": "Two threads of a launch race on an element",
-    "replayed-counter": "Numbers that an atomic handed out differ in the replay of Warp",
-    "seed": "The reverse pass began from something else than the objective",
-    "stale-gradient": "An update used a gradient that was not written yet, or zeroed before",
-    "stale-value": "Values that an adjoint needs were overwritten outside the tape",
-    "truncated": "No gradient flows from one tape to the next",
-    "unconverged": "A solve on the tape was stopped before it converged",
-    "uninitialised-read": "Memory is read before it is written",
-    "unused": "An array is in the wrong place, or is never used",
-    "vanishing": "An adjoint fades on its way back",
-    "warp-limitation": "Warp computes this gradient wrongly",
-    "wrong-adjoint": "The adjoint of a launch is wrong",
-    WRONG: "The gradient does not agree with its reference",
-}
+WRONG_TITLE = "The gradient does not agree with its reference"
 
 
-def sarif(run: Run) -> dict[str, Any]:
-    """Return a run as a SARIF log; the same finding on several tapes is one result that occurred often."""
+def sarif(run: Run, titles: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Return a run as a SARIF log; the same finding on several tapes is one result that occurred often.
+
+    Args:
+        run: The run.
+        titles: The title of each rule by its code; by default, rules have no other title than their code.
+    """
     results: dict[str, dict[str, Any]] = {}
     for trace in run.traces:
         for finding in trace.findings:
@@ -67,7 +48,7 @@ def sarif(run: Run) -> dict[str, Any]:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": _driver(rules)},
+                "tool": {"driver": _driver(rules, {**titles, WRONG: WRONG_TITLE})},
                 "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {ROOT: {"uri": run.root.as_uri().rstrip("/") + "/"}},
                 "invocations": [_invocation(run)],
@@ -77,11 +58,11 @@ def sarif(run: Run) -> dict[str, Any]:
     }
 
 
-def _driver(rules: list[str]) -> dict[str, Any]:
+def _driver(rules: list[str], titles: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": "tapedebug",
         "semanticVersion": environment()["tapedebug"],
-        "rules": [{"id": rule, "shortDescription": {"text": TITLES.get(rule, rule)}} for rule in rules],
+        "rules": [{"id": rule, "shortDescription": {"text": titles.get(rule, rule)}} for rule in rules],
     }
 
 

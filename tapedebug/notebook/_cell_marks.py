@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug import _shell
+from tapedebug.diagnose.rules.overwrite import Overwrite as OverwriteRule
 from tapedebug.notebook._cell_sources import CellSource, cells
 from tapedebug.panel.panel_source import _diagnosis_of, called
 from tapedebug.trace.recording import record_with_arrays, recording_of
@@ -216,7 +217,7 @@ class Story:
 
     def _finding(self, what: Overwrite) -> Finding | None:
         """The finding about an overwrite: of those about its array, the one that names its launch."""
-        about = [f for f in self.trace.findings if f.rule == "overwrite" and what.label in f.arrays]
+        about = [f for f in self.trace.findings if f.rule == OverwriteRule.code and what.label in f.arrays]
         by = what.version.overwritten_by
         return next((f for f in about if by in f.launches), about[0] if about else None)
 

@@ -11,9 +11,8 @@ import jsonschema
 import pytest
 
 from tapedebug.cli import main
-from tapedebug.diagnose.rule_table import RULES
 from tapedebug.formats import LEVELS, Run, fails, junit, sarif
-from tapedebug.formats.sarif import TITLES, WRONG
+from tapedebug.formats.sarif import WRONG
 from tapedebug.trace import Coverage, Finding, Location, TapeInfo, Trace
 from tests.cli.test_run import HEAD
 from tests.processes import ROOT
@@ -373,10 +372,6 @@ def test_a_program_that_failed(tmp_path: Path) -> None:
     error = suite[0].find("error")
     assert error is not None
     assert (error.get("message"), error.text) == ("ValueError", "Traceback�[0m")
-
-
-def test_every_rule_has_a_title() -> None:
-    assert set(TITLES) == {rule.id for rule in RULES} | {WRONG}
 
 
 # ------------------------------------------------------------------ what is printed

@@ -8,7 +8,7 @@ import pytest
 from tapedebug import contract
 from tapedebug.diagnose import diagnose
 from tapedebug.diagnose.experiments.stale_replay import StaleReplays
-from tapedebug.diagnose.rule_table import OURS
+from tapedebug.diagnose.registry import OURS
 from tests.contract.test_operations import layers
 from tests.reference_engine import Tape, array, zeros
 from tests.reference_operations import axpy, cube_with_wrong_adjoint, detached, root, scale, square, total

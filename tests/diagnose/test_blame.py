@@ -16,7 +16,7 @@ import pytest
 import tapedebug as wp
 from tapedebug._progress import OutOfTime
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.diagnose import Diagnosis, blame, rule_table
+from tapedebug.diagnose import Diagnosis, blame, registry
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.trace import Coverage, Finding, Trace
 from tests.processes import ROOT
@@ -86,7 +86,7 @@ def line_of(text: str) -> int:
 @pytest.fixture
 def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule that looks at gradients of the user's own does not find what is wrong."""
-    monkeypatch.setattr(rule_table, "RULES", [rule for rule in rule_table.RULES if rule.id != "custom-grad"])
+    monkeypatch.setattr(registry, "RULES", [rule for rule in registry.RULES if rule.code != "custom-grad"])
 
 
 @pytest.mark.usefixtures("unexplained")

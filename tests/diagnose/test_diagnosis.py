@@ -336,12 +336,12 @@ def test_prose_is_as_wide_as_the_terminal(
 
 
 def test_a_rule_that_breaks_is_a_gap_and_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug.diagnose import rule_table
+    from tapedebug.diagnose.rules.nonfinite import Nonfinite
 
-    def broken(case: Any) -> list[Any]:
+    def broken(rule: Nonfinite, context: Any) -> list[Any]:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(rule_table, "RULES", (rule_table.Rule("nonfinite", broken), *rule_table.RULES[1:]))
+    monkeypatch.setattr(Nonfinite, "check", broken)
     tape, _, loss = recorded("ignore")
     tape.backward(loss)
     diagnosis = wp.diagnose(tape)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tapedebug.diagnose.rule_table import OURS
+from tapedebug.diagnose.registry import OURS
 from tests.scenarios import harness
 
 ALL = harness.programs()

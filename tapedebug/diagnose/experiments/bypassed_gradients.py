@@ -9,6 +9,7 @@ from tapedebug.compiler.function import Function
 from tapedebug.compiler.passes.custom import calls_with_gradient
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import place_of
+from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.trace import Finding, Launch
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _finding(
     profile = case.profile
     dead = profile is not None and any(norm == 0 for norm in profile.gradients.values())
     bad = again and (dead or case.trace.verdict not in ("AGREE", "KINK"))
-    return Finding(
+    return RuleFinding(
         rule=RULE,
         severity="warning" if bad else "info",
         message=f"{gradient.name} is never run: it is the gradient of {function.declaration}, and {what}, "
@@ -75,7 +76,8 @@ def _finding(
         launches=[launch.index],
         location=place_of(gradient.origin.span(gradient.origin.tree)),
         call_site=launch.call_site,
-        evidence={"kind": "bypassed", "function": function.name, "gradient": gradient.name, "inputs": []},
+        inputs=[],
+        evidence={"kind": "bypassed", "function": function.name, "gradient": gradient.name},
         fix=f"define {gradient.name} after the last definition of {function.name}"
         if again
         else f"write a gradient for {used.declaration}, too",

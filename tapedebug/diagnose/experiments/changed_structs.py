@@ -8,6 +8,7 @@ from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
 from tapedebug.diagnose.gradient_diff import largest_difference, off, told
+from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch, Trace
 
@@ -57,7 +58,7 @@ def _finding(
     )
     if len(group) > 1:
         message += f" {len(group) - 1} more like it (×{len(group)})."
-    return Finding(
+    return RuleFinding(
         rule=rule,
         severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
         message=message,
@@ -65,9 +66,9 @@ def _finding(
         arrays=list(dict.fromkeys(labels)),
         location=launch.call_site,
         call_site=launch.call_site,
+        harmless=False,
         evidence={
             "kind": "struct",
-            "harmless": False,
             "fields": params,
             "occurrences": len(group),
             "gradients": gradients,

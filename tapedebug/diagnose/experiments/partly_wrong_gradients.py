@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.compiler.passes.custom import own_adjoints
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line
+from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.trace import Finding
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _finding(case: RuleContext, function: Function, departures: list[Departure])
     fix = f"correct {companion.name}"
     if function.gradient is not None:
         fix += f", or say that it is meant to differ: @wp.func_grad({function.name}, differs=True)"
-    return Finding(
+    return RuleFinding(
         rule=RULE,
         severity="error" if sure else "warning",
         message=message,
@@ -63,6 +64,7 @@ def _finding(case: RuleContext, function: Function, departures: list[Departure])
         arrays=labels,
         location=adjoint_line(companion),
         call_site=launches[0].call_site if launches else None,
+        inputs=labels,
         evidence={
             "kind": "entries",
             "function": function.name,
@@ -73,7 +75,6 @@ def _finding(case: RuleContext, function: Function, departures: list[Departure])
             "right": float(worst.reference[at]),
             "difference": worst.probe.fd,
             "bar": worst.probe.bar,
-            "inputs": labels,
         },
         fix=fix,
     )

@@ -14,6 +14,7 @@ from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
 from tapedebug.diagnose.gradient_diff import largest_difference, off, told
+from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Finding, Launch, Trace
@@ -119,7 +120,7 @@ def _finding(
         message += f" {len(group) - 1} more like it (×{len(group)})."
     written = "0.0" if launch.kind == "fill" else "source[i]"
     launches = [writer.index, launch.index] if writer else [launch.index]
-    return Finding(
+    return RuleFinding(
         rule=rule,
         severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
         message=message,
@@ -127,9 +128,9 @@ def _finding(
         arrays=[label],
         location=launch.call_site,
         call_site=launch.call_site,
+        harmless=False,
         evidence={
             "kind": "unrecorded",
-            "harmless": False,
             "occurrences": len(group),
             "gradients": gradients,
             "relative_error": errors,

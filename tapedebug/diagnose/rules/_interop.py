@@ -72,7 +72,7 @@ class InteropSearch:
     """Looks for values that came back to a tape.
 
     Args:
-        case: The tape.
+        context: The tape.
         replay: The tape, to be run again.
         reach: Which inputs lead to the loss.
 
@@ -80,8 +80,8 @@ class InteropSearch:
         entries: What came in while the tape recorded.
     """
 
-    def __init__(self, case: RuleContext, replay: Replay, reach: Reachability) -> None:
-        self.case, self.trace, self.replay, self.reach = case, case.trace, replay, reach
+    def __init__(self, context: RuleContext, replay: Replay, reach: Reachability) -> None:
+        self.context, self.trace, self.replay, self.reach = context, context.trace, replay, reach
         self.reads = [read for read in replay.host_reads() if read.at is not None and read.stack]
         self._places: dict[Any, list[HostRead]] = {}
         for read in reversed(self.reads):
@@ -104,7 +104,7 @@ class InteropSearch:
                 first.leaves += [leaf for leaf in crossing.leaves if leaf not in first.leaves]
                 first.gone += [leaf for leaf in crossing.gone if leaf not in first.gone]
         for note in list(self._notes.values())[:NOTED]:
-            self.case.skipped(note)
+            self.context.skipped(note)
         return list(groups.values())
 
     def graph(self, entry: InteropEntry) -> TorchGraph:
@@ -134,7 +134,7 @@ class InteropSearch:
                     continue
                 looked += 1
                 if looked > PAIRS:
-                    self.case.skipped(
+                    self.context.skipped(
                         f"of the places where values left the tape and others came in, {PAIRS} pairs were "
                         "looked at"
                     )
@@ -203,7 +203,7 @@ class InteropSearch:
 
     def _confirmed(self, crossing: InteropCrossing) -> bool:
         """Does the loss move with what came in, and what left with an input? Else nothing is lost there."""
-        entry, experiment, (array, _) = crossing.entry, self.case.experiment, crossing.source
+        entry, experiment, (array, _) = crossing.entry, self.context.experiment, crossing.source
         if entry.array is None:
             crossing.moves_loss = interop.moved_by_number(self.replay, entry, SCALE)
         else:
@@ -256,7 +256,7 @@ class InteropSearch:
         if graph.plain:
             handed = interop.handed_on(self.replay, crossing.entry, leaf, graph.arrays[leaf], read.at or 0)
             if handed is not None:
-                crossing.error = relative_errors(handed, self.case.experiment.gradients())
+                crossing.error = relative_errors(handed, self.context.experiment.gradients())
                 return any(error > INTEROP_GRADIENT_CHANGED for error in crossing.error.values())
         return True
 
@@ -275,7 +275,7 @@ class InteropSearch:
         if sum(info.stop - info.start for info in infos) > LIMIT:
             return None
         left, back = (array, at), (entry.array, entry.launch)
-        values = self.case.experiment.values_at({left, back})
+        values = self.context.experiment.values_at({left, back})
         target = (entry.array, 0)
         if shares and np.array_equal(values[left], values[back]):
             return NumpyRoundtrip(crossing.source, target, entry.launch, values[left].size)

@@ -12,21 +12,21 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import interop_entries as interop
 from tapedebug.diagnose.experiments.interop_entries import InteropEntry
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._disconnected_finding import CODE, DisconnectedFinding
 from tapedebug.diagnose.rules._interop import SCALE, InteropCrossing, InteropSearch, framework, target_of
 from tapedebug.diagnose.trace_analysis.python_flow import argument_text
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
-from tapedebug.trace import Finding, Launch
+from tapedebug.trace import Launch
 
-RULE = "disconnected"
 FUNCTION = "a torch.autograd.Function (the page Arrays and other libraries has one)"
 
 
-def crossings(case: RuleContext, reach: Reachability) -> list[Finding]:
+def crossings(context: RuleContext, reach: Reachability) -> list[DisconnectedFinding]:
     """Return a finding for each place at which values come back to the tape without their gradient."""
-    replay = case.replay
+    replay = context.replay
     if replay is None:
         return []
-    search = InteropSearch(case, replay, reach)
+    search = InteropSearch(context, replay, reach)
     found = search.crossings()
     told = [id(item.entry) for item in found]
     unserved = [
@@ -38,7 +38,7 @@ def crossings(case: RuleContext, reach: Reachability) -> list[Finding]:
     return [*(_finding(search, item) for item in found), *unserved]
 
 
-def _finding(search: InteropSearch, crossing: InteropCrossing) -> Finding:
+def _finding(search: InteropSearch, crossing: InteropCrossing) -> DisconnectedFinding:
     """Put a crossing into words."""
     trace, read, entry = search.trace, crossing.read, crossing.entry
     source, reader = trace.arrays[crossing.source[0]].label, trace.launches[entry.launch]
@@ -57,9 +57,6 @@ def _finding(search: InteropSearch, crossing: InteropCrossing) -> Finding:
     if crossing.count > 1:
         message += f" {crossing.count - 1} more like it (×{crossing.count})."
     evidence: dict[str, Any] = {
-        "kind": f"through {through}",
-        "inputs": labels,
-        "from": source,
         "to": target,
         "read_at": asdict(read.place),
         "read_by": read.how,
@@ -78,14 +75,17 @@ def _finding(search: InteropSearch, crossing: InteropCrossing) -> Finding:
         evidence |= {"values": alike.count, "factor": alike.factor, "offset": alike.offset}
     launches = [reader.index] if writer is None else [writer.index, reader.index]
     arrays = [*([] if entry.array is None else [target]), source, *labels]
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity="warning",
         message=message,
         launches=list(dict.fromkeys(launches)),
         arrays=list(dict.fromkeys(arrays)),
         location=None,
         call_site=read.place,
+        kind=f"through {through}",
+        inputs=labels,
+        source=source,
         evidence=evidence,
         fix=_fix(crossing, source, target, reader, through),
     )
@@ -148,7 +148,9 @@ def _fix(crossing: InteropCrossing, source: str, target: str, reader: Launch, th
     return f"{fix}, or make the launches before and after it {FUNCTION}" if through == "PyTorch" else fix
 
 
-def _unserved(search: InteropSearch, entry: InteropEntry, others: Sequence[Any], how: str) -> Finding:
+def _unserved(
+    search: InteropSearch, entry: InteropEntry, others: Sequence[Any], how: str
+) -> DisconnectedFinding:
     """A tensor that PyTorch computed, and whose gradient nobody has handed on to it."""
     assert entry.array is not None
     label = search.trace.arrays[entry.array].label
@@ -159,8 +161,8 @@ def _unserved(search: InteropSearch, entry: InteropEntry, others: Sequence[Any],
     what = f"{text}, which PyTorch computes" if text else "a tensor that PyTorch computes"
     so = "their own grad is None" if how == "no gradient" else "nothing has read that since Tape.backward"
     call = f"call {text}.backward(" if text.isidentifier() else "keep that tensor and call its backward("
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity="warning",
         message=(
             f"{label} came in at {words.place(entry.place)} (from_torch) as {what} from {leaves} of shape "
@@ -170,9 +172,9 @@ def _unserved(search: InteropSearch, entry: InteropEntry, others: Sequence[Any],
         arrays=[label],
         location=None,
         call_site=entry.place,
+        kind="through PyTorch",
+        inputs=[label],
         evidence={
-            "kind": "through PyTorch",
-            "inputs": [label],
             "to": label,
             "came_in_at": asdict(entry.place),
             "came_in_by": entry.how,

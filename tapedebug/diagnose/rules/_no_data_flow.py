@@ -17,12 +17,11 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import HostRead
 from tapedebug.diagnose.experiments.numpy_roundtrip import find_roundtrips, tells_apart
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._disconnected_finding import CODE, NO_DATA_FLOW, DisconnectedFinding
 from tapedebug.diagnose.rules._interop import framework
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Finding, Launch, Location
-
-RULE = "disconnected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +35,27 @@ class _End:
     """Its other use, in words; empty if nothing else uses it."""
 
 
-def unconnected(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
+def unconnected(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
     """Return a finding for each place where the data of inputs ends; `leaves` lead to no loss."""
     groups: dict[Any, tuple[_End | None, list[int]]] = {}
     for leaf in leaves:
-        end = _end_of(case, reach, leaf)
+        end = _end_of(context, reach, leaf)
         groups.setdefault(None if end is None else end.node, (end, []))[1].append(leaf)
     found = []
     for end, group in groups.values():
         if end is None:
-            found.append(_unused(case, reach, group))
-        elif end.use and not case.experiment.named:
-            _note(case, reach, end, group)
+            found.append(_unused(context, reach, group))
+        elif end.use and not context.experiment.named:
+            _note(context, reach, end, group)
         else:
-            found.append(_ended(case, reach, end, group))
+            found.append(_ended(context, reach, end, group))
     return found
 
 
-def _end_of(case: RuleContext, reach: Reachability, leaf: int) -> _End | None:
+def _end_of(context: RuleContext, reach: Reachability, leaf: int) -> _End | None:
     """Where values were read through NumPy meanwhile, else the last array that was computed."""
     ends, computed = reach.ends(leaf), reach.computed_from(leaf)
-    reads = case.experiment.host_reads()
+    reads = context.experiment.host_reads()
     losses = {array for array, _ in reach.roots}  # which a user prints, and goes on
     for node in reversed([node for node in computed if node[0] not in losses]):
         read = next((read for read in reads if _was_read(reach, node, read)), None)
@@ -64,7 +63,7 @@ def _end_of(case: RuleContext, reach: Reachability, leaf: int) -> _End | None:
             return _End(node, _writer(reach, node), read, "")
     if not ends:
         return None
-    use = next((use for node in ends if (use := _use(case, reach, node, reads))), "")
+    use = next((use for node in ends if (use := _use(context, reach, node, reads))), "")
     return _End(ends[0], _writer(reach, ends[0]), None, use)
 
 
@@ -77,7 +76,7 @@ def _was_read(reach: Reachability, node: Node, read: HostRead) -> bool:
     return (version.written_by or 0) < read.at <= stop
 
 
-def _use(case: RuleContext, reach: Reachability, node: Node, reads: Sequence[HostRead]) -> str:
+def _use(context: RuleContext, reach: Reachability, node: Node, reads: Sequence[HostRead]) -> str:
     """The use of a result that is no part of the loss."""
     info = reach.trace.arrays[node[0]]
     later = next((read for read in reads if read.at is None and node[0] in read.arrays), None)
@@ -85,7 +84,7 @@ def _use(case: RuleContext, reach: Reachability, node: Node, reads: Sequence[Hos
         return f"was read at {words.place(later.place)}"
     if reach.after_the_loss(node):
         return f"is written after {words.listed(reach.trace.arrays[array].label for array, _ in reach.roots)}"
-    if case.experiment.used_elsewhere(node[0]):
+    if context.experiment.used_elsewhere(node[0]):
         return "another tape uses"
     if int(np.prod(info.shape)) == 1 and info.requires_grad and is_float(info):
         return "is another scalar result"
@@ -102,28 +101,28 @@ def _writer(reach: Reachability, node: Node) -> Launch:
 # ------------------------------------------------------------------------------------------------ findings
 
 
-def _note(case: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> None:
+def _note(context: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> None:
     """Say in the coverage why a gradient of 0 is right."""
-    trace, notes = reach.trace, case.trace.coverage.notes
+    trace, notes = reach.trace, context.trace.coverage.notes
     labels = [trace.arrays[leaf].label for leaf in leaves]
     told, label = words.listed(labels), trace.arrays[end.node[0]].label
-    losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
+    losses = words.listed(trace.arrays[array].label for array in context.experiment.losses)
     for zero in [f"exactly zero: the gradient with respect to {name}" for name in labels]:
         if zero in notes:
             notes.remove(zero)
-    case.skipped(
+    context.skipped(
         f"exactly zero: the gradient with respect to {told}, which lead{'s' * (len(labels) == 1)} to {label} "
         f"and not to {losses}: {words.launch_words(end.launch)} writes {label}, which {end.use}"
     )
 
 
-def _ended(case: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> Finding:
+def _ended(context: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> Finding:
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
     labels = [trace.arrays[leaf].label for leaf in leaves]
     told = words.listed(labels)
-    losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
+    losses = words.listed(trace.arrays[array].label for array in context.experiment.losses)
     start = f"the gradient of {told} is exactly 0"
-    evidence: dict[str, Any] = {"kind": "no data flow", "inputs": labels, "end": label}
+    kind, evidence = NO_DATA_FLOW, dict[str, Any](end=label)
     if end.read is None:
         message = (
             f"{start}: its data ends at {label}, which {words.launch_words(end.launch)} writes and "
@@ -135,25 +134,28 @@ def _ended(case: RuleContext, reach: Reachability, end: _End, leaves: Sequence[i
         )
     else:
         through = framework(end.read.how)
-        evidence = {**evidence, "kind": f"through {through}", "from": label, "read_at": _as_data(end.read)}
+        kind, evidence = f"through {through}", {"end": label, "read_at": _as_data(end.read)}
         message = (
             f"{start}: {label}, which {words.launch_words(end.launch)} writes, was read at "
             f"{words.place(end.read.place)} while the tape recorded, and no gradient follows through "
             f"{through}."
         )
-        more, fix = _onward(case, reach, end, evidence)
+        more, fix = _onward(context, reach, end, evidence)
         message += f"{more} No launch on the tape leads from {told} to {losses}."
     location, site = _written_at(reach, end.node), end.launch.call_site
     if end.read is not None:
         location, site = None, end.read.place
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity="warning",
         message=message,
         launches=[end.launch.index],
         arrays=list(dict.fromkeys([*labels, label])),
         location=location,
         call_site=site,
+        kind=kind,
+        inputs=labels,
+        source=None if end.read is None else label,
         evidence=evidence,
         fix=fix,
     )
@@ -181,16 +183,18 @@ def _as_data(read: HostRead) -> dict[str, Any]:
     return dict(read.place)
 
 
-def _onward(case: RuleContext, reach: Reachability, end: _End, evidence: dict[str, Any]) -> tuple[str, str]:
+def _onward(
+    context: RuleContext, reach: Reachability, end: _End, evidence: dict[str, Any]
+) -> tuple[str, str]:
     """Where the values that were read through NumPy came back to the tape, as far as that can be known."""
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
-    number = _as_number(case, reach, end)
+    number = _as_number(context, reach, end)
     if number is not None:
         reader, param, value = number
         evidence.update({"to": param, "value": value, "next_launch": reader.index})
         more = f" L{words.launch_words(reader)[1:]} is given {param} = {value:.6g}, the value of {label}."
         return more, f"give {reader.name} the array {label} in place of the number {param}"
-    target = _given_later(case, reach, end)
+    target = _given_later(context, reach, end)
     if target is not None:
         reader = trace.launches[reach.graph.versions[target].reads[0]]
         if reader.kind == "copy":
@@ -212,13 +216,13 @@ def _onward(case: RuleContext, reach: Reachability, end: _End, evidence: dict[st
     )
 
 
-def _as_number(case: RuleContext, reach: Reachability, end: _End) -> tuple[Launch, str, float] | None:
+def _as_number(context: RuleContext, reach: Reachability, end: _End) -> tuple[Launch, str, float] | None:
     """A launch that was given the only value of the array as a number: launch, parameter, value."""
     info = reach.trace.arrays[end.node[0]]
     if end.read is None or end.read.at is None or int(np.prod(info.shape)) != 1 or not is_float(info):
         return None
     wanted = end.node[0], end.launch.index + 1
-    value = float(case.experiment.values_at([wanted])[wanted].reshape(-1)[0])
+    value = float(context.experiment.values_at([wanted])[wanted].reshape(-1)[0])
     for launch in reach.trace.launches[end.read.at :]:
         for arg in launch.args:
             same = isinstance(arg.value, float) and np.float32(arg.value) == np.float32(value)
@@ -227,7 +231,7 @@ def _as_number(case: RuleContext, reach: Reachability, end: _End) -> tuple[Launc
     return None
 
 
-def _given_later(case: RuleContext, reach: Reachability, end: _End) -> Node | None:
+def _given_later(context: RuleContext, reach: Reachability, end: _End) -> Node | None:
     """An array with telling values that leads to the loss and that a launch first reads after the read."""
     if end.read is None or end.read.at is None:
         return None
@@ -239,16 +243,16 @@ def _given_later(case: RuleContext, reach: Reachability, end: _End) -> Node | No
         if version.reads[0] >= end.read.at and is_float(trace.arrays[array])
     ]
     for _, reader, node in sorted(given):
-        values = case.experiment.values_at([(node[0], reader)])[node[0], reader]
+        values = context.experiment.values_at([(node[0], reader)])[node[0], reader]
         if trace.launches[reader].kind == "copy" or tells_apart(values):
             return node
     return None
 
 
-def _unused(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding:
+def _unused(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding:
     """Nothing is computed of the inputs."""
     trace = reach.trace
-    losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
+    losses = words.listed(trace.arrays[array].label for array in context.experiment.losses)
     labels = [trace.arrays[leaf].label for leaf in leaves]
     readers = {leaf: reads[-1] for leaf in leaves if (reads := trace.versions_of(leaf)[0].reads)}
     leaf = max(readers, key=readers.__getitem__, default=leaves[0])
@@ -272,23 +276,24 @@ def _unused(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Fi
         written = words.written_param(launch, trace.arrays[leaf], trace)
         location = words.access_location(trace, launch, written, ("write", "atomic"))
         site = launch.call_site
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity="warning",
         message=message,
         launches=[launch.index] if launch is not None else [],
         arrays=labels,
         location=location,
         call_site=site,
-        evidence={"kind": "no data flow", "inputs": labels},
+        kind=NO_DATA_FLOW,
+        inputs=labels,
         fix=fix,
     )
 
 
-def through_numpy(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding | None:
+def through_numpy(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding | None:
     """What was computed from inputs left the tape, through NumPy, and came back as another array."""
     bits = sum(1 << reach.leaves.index(leaf) for leaf in leaves)
-    found = find_roundtrips(case, bits, reach.above, reach.reached) if leaves else None
+    found = find_roundtrips(context, bits, reach.above, reach.reached) if leaves else None
     if found is None:
         return None
     trace, writer = reach.trace, reach.graph.versions[found.source].written_by
@@ -301,8 +306,8 @@ def through_numpy(case: RuleContext, reach: Reachability, leaves: Sequence[int])
         if found.same
         else f"times {words.number(found.factor)}, plus {words.number(found.offset)}"
     )
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity="warning",
         message=(
             f"the gradient of {words.listed(labels)} is exactly 0: no launch on the tape leads from "
@@ -314,10 +319,10 @@ def through_numpy(case: RuleContext, reach: Reachability, leaves: Sequence[int])
         arrays=[target, source, *labels],
         location=words.access_location(trace, reader, words.param_of(reader, found.target[0]), ("read",)),
         call_site=reader.call_site,
+        kind="through NumPy",
+        inputs=labels,
+        source=source,
         evidence={
-            "kind": "through NumPy",
-            "inputs": labels,
-            "from": source,
             "to": target,
             "values": found.count,
             "factor": found.factor,

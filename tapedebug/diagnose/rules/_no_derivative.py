@@ -38,12 +38,12 @@ BESIDE = 1e-3
 """How far inputs are displaced, relatively, to see that a gradient is 0 at one point only."""
 
 
-def zero_only_here(case: RuleContext, leaf: int, index: int) -> tuple[str, str, Location | None] | None:
+def zero_only_here(context: RuleContext, leaf: int, index: int) -> tuple[str, str, Location | None] | None:
     """The operations that make a gradient 0 at this point alone: words, a fix, and the line of the first.
 
     None where the gradient is 0 beside the point, too, or where the kernel of the launch has none of them.
     """
-    replay = case.replay
+    replay = context.replay
     if replay is None:
         return None
     kernel = replay.kernel_of(index)
@@ -80,9 +80,9 @@ def _is_alive_beside(replay: Any, array: Any) -> bool:
     return False
 
 
-def repeated_values(case: RuleContext, index: int) -> tuple[str, str] | None:
+def repeated_values(context: RuleContext, index: int) -> tuple[str, str] | None:
     """Words about a launch that decomposes a matrix with equal or nearly equal values, and a fix."""
-    replay = case.replay
+    replay = context.replay
     kernel = None if replay is None else replay.kernel_of(index)
     if replay is None or kernel is None:
         return None

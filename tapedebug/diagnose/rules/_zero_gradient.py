@@ -17,14 +17,15 @@ import numpy as np
 
 from tapedebug.autograd.thresholds import ZERO_GRADIENT_CURVED, ZERO_GRADIENT_NOISE
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule import inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._disconnected_finding import CODE, DisconnectedFinding
 from tapedebug.diagnose.rules._no_derivative import zero_only_here
 from tapedebug.diagnose.trace_analysis.dependencies import is_float
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
-RULE = "disconnected"
 SCALES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 """Relative displacements, up and down."""
 ALONE = 12
@@ -71,40 +72,40 @@ class Response:
         return f"displacing it by {_share(SCALES[1])} changes the loss by {words.number(a)}"
 
 
-def respond(case: RuleContext, leaves: Sequence[int]) -> Response:
+def respond(context: RuleContext, leaves: Sequence[int]) -> Response:
     """Displace inputs together and measure the loss."""
-    *found, size = case.experiment.loss_changes(leaves, [sign * s for s in SCALES for sign in (1.0, -1.0)])
+    *found, size = context.experiment.loss_changes(leaves, [sign * s for s in SCALES for sign in (1.0, -1.0)])
     changes = [max(pair) for pair in zip(found[::2], found[1::2], strict=True)]
     floor = ZERO_GRADIENT_NOISE * max(size, *changes)
     return Response(tuple(change if change > floor or not np.isfinite(change) else 0.0 for change in changes))
 
 
-def zero_slopes(case: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
+def zero_slopes(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
     """Return a finding for each of some connected inputs whose gradient is exactly 0."""
     if not leaves:
         return []
     rest = list(leaves[ALONE:])
-    together = respond(case, rest) if rest else Response(())
+    together = respond(context, rest) if rest else Response(())
     quiet = bool(rest) and together.kind == "none"
-    dead = case.experiment.dead_adjoints()
+    dead = context.experiment.dead_adjoints()
     found = []
     for number, leaf in enumerate(leaves):
-        response = together if quiet and number >= ALONE else respond(case, [leaf])
+        response = together if quiet and number >= ALONE else respond(context, [leaf])
         edge = reach.integers(leaf)
-        bits = _read_as_integers(case) if response.kind == "slope" else None
+        bits = _read_as_integers(context) if response.kind == "slope" else None
         if edge is not None and response.kind != "none":
-            found.append(_integers(case, reach, leaf, edge, response))
+            found.append(_integers(context, reach, leaf, edge, response))
         elif bits is not None:
-            found.append(_bits(case, leaf, *bits, response))
+            found.append(_bits(context, leaf, *bits, response))
         else:
-            found.append(_zero(case, reach, leaf, dead, response))
+            found.append(_zero(context, reach, leaf, dead, response))
     return found
 
 
 def _zero(
-    case: RuleContext, reach: Reachability, leaf: int, dead: Sequence[int], response: Response
+    context: RuleContext, reach: Reachability, leaf: int, dead: Sequence[int], response: Response
 ) -> Finding:
-    trace, label = case.trace, case.trace.arrays[leaf].label
+    trace, label = context.trace, context.trace.arrays[leaf].label
     launch = next((trace.launches[index] for index in dead if _leads_to(reach, index, leaf)), None)
     at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
     slope = response.kind == "slope"
@@ -115,28 +116,28 @@ def _zero(
         message = f"the gradient of {label} is exactly 0{at}, and that is right: {response.text()}."
     else:
         message = f"the gradient of {label} is exactly 0{at}, although {response.text()}."
-        severity = _of_slope(case, leaf)
+        severity = _of_slope(context, leaf)
         beside = None
         if severity != "info" and launch is not None:
-            beside = zero_only_here(case, leaf, launch.index)
+            beside = zero_only_here(context, leaf, launch.index)
         if beside is not None:
             words_of, fix, location = beside
             message = f"{message} {words_of}"
         elif severity != "info":
             ends = f"the adjoint of {launch.name}" if launch is not None else f"what is computed of {label}"
             fix = f"look at {ends}, where the gradient ends"
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity=severity,
         message=message,
         launches=[launch.index] if launch is not None else [],
         arrays=[label],
         location=location,
         call_site=launch.call_site if launch is not None else None,
+        kind="zero slope",
+        inputs=[label],
         evidence={
-            "kind": "zero slope",
             "response": response.kind,
-            "inputs": [label],
             "perturbation": list(SCALES),
             "loss_moves": list(response.changes),
         },
@@ -144,14 +145,14 @@ def _zero(
     )
 
 
-def _of_slope(case: RuleContext, leaf: int) -> Severity:
+def _of_slope(context: RuleContext, leaf: int) -> Severity:
     """How bad it is that the loss has a slope and the gradient is 0."""
-    if leaf in case.experiment.wrong:
+    if leaf in context.experiment.wrong:
         # What an overwrite makes of 0 is told by another rule.
-        return "info" if np.any(case.experiment.without(())[leaf]) else "error"
-    others = [finding for finding in case.trace.findings if finding.severity != "info"]
-    label = case.trace.arrays[leaf].label
-    return "info" if any(label in finding.evidence.get("inputs", ()) for finding in others) else "warning"
+        return "info" if np.any(context.experiment.without(())[leaf]) else "error"
+    others = [finding for finding in context.trace.findings if finding.severity != "info"]
+    label = context.trace.arrays[leaf].label
+    return "info" if any(label in inputs_of(finding) for finding in others) else "warning"
 
 
 def _leads_to(reach: Reachability, index: int, leaf: int) -> bool:
@@ -164,16 +165,16 @@ def _leads_to(reach: Reachability, index: int, leaf: int) -> bool:
     return (leaf, 0) in reach.graph.upstream(nodes, with_gradient=True)
 
 
-def _integers(case: RuleContext, reach: Reachability, leaf: int, edge: Any, response: Response) -> Finding:
-    trace = case.trace
+def _integers(context: RuleContext, reach: Reachability, leaf: int, edge: Any, response: Response) -> Finding:
+    trace = context.trace
     label, between = trace.arrays[leaf].label, trace.arrays[edge.source[0]]
     reader = trace.launches[edge.launch]
     writer = reach.graph.versions[edge.source].written_by
     launch: Launch = reader if writer is None else trace.launches[writer]
     by = "" if writer is None else f"{words.launch_words(launch)} writes it and "
     param = words.written_param(launch, between, trace) if writer is not None else edge.param
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity="warning",
         message=(
             f"the gradient of {label} is exactly 0: it ends at {between.label}, an array of {between.dtype}, "
@@ -184,9 +185,9 @@ def _integers(case: RuleContext, reach: Reachability, leaf: int, edge: Any, resp
         arrays=[label, between.label],
         location=words.access_location(trace, launch, param, ("write", "atomic", "read")),
         call_site=launch.call_site,
+        kind="integers",
+        inputs=[label],
         evidence={
-            "kind": "integers",
-            "inputs": [label],
             "through": between.label,
             "dtype": between.dtype,
             "perturbation": list(SCALES),
@@ -196,9 +197,9 @@ def _integers(case: RuleContext, reach: Reachability, leaf: int, edge: Any, resp
     )
 
 
-def _read_as_integers(case: RuleContext) -> tuple[Launch, int, str] | None:
+def _read_as_integers(context: RuleContext) -> tuple[Launch, int, str] | None:
     """The first launch that reads an array of floats with a gradient through a view of integers."""
-    trace = case.trace
+    trace = context.trace
     for launch in trace.launches:
         params = [] if launch.kernel is None else trace.kernels[launch.kernel].params
         for param, (arg, declared) in enumerate(zip(launch.args, params, strict=False)):
@@ -211,12 +212,12 @@ def _read_as_integers(case: RuleContext) -> tuple[Launch, int, str] | None:
 
 
 def _bits(
-    case: RuleContext, leaf: int, launch: Launch, param: int, dtype: str, response: Response
+    context: RuleContext, leaf: int, launch: Launch, param: int, dtype: str, response: Response
 ) -> Finding:
-    trace, label = case.trace, case.trace.arrays[leaf].label
+    trace, label = context.trace, context.trace.arrays[leaf].label
     read = trace.arrays[launch.args[param].array or 0].label
-    return Finding(
-        rule=RULE,
+    return DisconnectedFinding(
+        rule=CODE,
         severity="warning",
         message=(
             f"the gradient of {label} is exactly 0: {words.launch_words(launch)} reads {read} through a view "
@@ -227,9 +228,9 @@ def _bits(
         arrays=list(dict.fromkeys([label, read])),
         location=words.access_location(trace, launch, param, ("read",)),
         call_site=launch.call_site,
+        kind="integers",
+        inputs=[label],
         evidence={
-            "kind": "integers",
-            "inputs": [label],
             "through": read,
             "dtype": dtype,
             "perturbation": list(SCALES),

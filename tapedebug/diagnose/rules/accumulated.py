@@ -17,13 +17,12 @@ import numpy as np
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding, Trace
 from tapedebug.trace.model import Severity
-
-RULE = "accumulated"
 
 Why = Literal["updated", "again", "read"]
 
@@ -46,10 +45,20 @@ class Found:
         return numbers.get("norm_before", 0.0), numbers.get("norm_after", 0.0)
 
 
-def find_across(cases: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-    """Return a finding for each line that runs a pass on gradients that should have been zero."""
-    groups = history.grouped(cases, lambda story, case: _look(story, case.trace), lambda found: found.event)
-    return history.told(groups, _finding)
+class Accumulated(CrossTapeRule):
+    """A gradient was not zero when a reverse pass began, by mistake."""
+
+    code = "accumulated"
+    title = "A gradient was not zero when a reverse pass began"
+    severity = "error"
+    outside_pass = True
+
+    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
+        """Return a finding for each line that runs a pass on gradients that should have been zero."""
+        groups = history.grouped(
+            contexts, lambda story, context: _look(story, context.trace), lambda found: found.event
+        )
+        return history.told(groups, _finding)
 
 
 def _look(story: GradientHistory, trace: Trace) -> list[Found]:
@@ -77,8 +86,8 @@ def _look(story: GradientHistory, trace: Trace) -> list[Found]:
 
 
 def _finding(group: history.HistoryGroup[Found]) -> Finding:
-    case, first = group.case, group.found[0]
-    right = {} if case.experiment.blocked else case.experiment.gradients()
+    context, first = group.context, group.found[0]
+    right = {} if context.experiment.blocked else context.experiment.gradients()
     facts = {found.story.info.label: _facts(found, right) for found in group.found}
     label, worst = max(facts.items(), key=lambda item: item[1]["off"])
     chosen = next(found for found in group.found if found.story.info.label == label)
@@ -90,10 +99,10 @@ def _finding(group: history.HistoryGroup[Found]) -> Finding:
     if len(group.times) > 1:
         message += f" {len(group.times) - 1} more passes like it (×{len(group.times)})."
     return Finding(
-        rule=RULE,
+        rule=Accumulated.code,
         severity=severity,
         message=message,
-        launches=history.first_reader(case.trace, chosen.story.info.id),
+        launches=history.first_reader(context.trace, chosen.story.info.id),
         arrays=[label, *others],
         call_site=first.event.call_site,
         evidence={
@@ -185,3 +194,46 @@ def _fix(found: Found) -> str:
 
 def _place(event: Event | None) -> dict[str, Any] | None:
     return None if event is None or event.call_site is None else asdict(event.call_site)
+
+
+# ---------------------------------------------------------------------- hidden by a gradient of 0
+
+
+def latent(context: RuleContext, hiding: Finding, inputs: list[str]) -> list[Finding]:
+    """Return a finding if the gradients of some inputs, all 0, would add up from pass to pass.
+
+    # ---------------------------------------------------------------------- hidden by a gradient of 0
+    because of that, the fix of the one makes the other matter.
+    """
+    for story in history.histories(context):
+        if story.info.label not in inputs:
+            continue
+        for event in story.passes(context.trace):
+            before = story.before(event)
+            if before is None or any(event.numbers.get(norm) for norm in ("norm_before", "norm_after")):
+                continue
+            meanwhile = story.between(before.clock, event.clock)
+            steps = [] if history.touched(meanwhile) else history.updates(meanwhile)
+            if steps:
+                return [_latent_finding(context, story, event, steps[0][1], hiding)]
+    return []
+
+
+def _latent_finding(
+    context: RuleContext, story: history.GradientHistory, event: Event, update: Event, hiding: Finding
+) -> Finding:
+    label = story.info.label
+    return Finding(
+        rule=Accumulated.code,
+        severity="warning",
+        message=(
+            f"Nothing zeroed the gradient of {label} before backward ran{history.at(event)}, and {label} was "
+            f"updated since the pass before{history.at(update)}. The gradient is exactly 0 in every pass, "
+            f"which hides it; it will add up once what {hiding.rule} says is fixed."
+        ),
+        launches=history.first_reader(context.trace, story.info.id),
+        arrays=[label],
+        call_site=event.call_site,
+        evidence={"kind": "updated", "behind": hiding.rule, "norm_before": 0.0, "norm_after": 0.0},
+        fix=f"call tape.zero() or {label}.grad.zero_() after the update{history.at(update)}",
+    )

@@ -18,11 +18,13 @@ import numpy as np
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
+from tapedebug.diagnose.rule import EVIDENCE, Repair, RuleFinding, TapeRule, inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._disconnected_finding import DisconnectedFinding
+from tapedebug.diagnose.rules.overwrite import OverwriteFinding
 from tapedebug.diagnose.trace_analysis.dependencies import Node, overlaps
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
-RULE = "after-loss"
 MEASURED = 8
 """How many kinds of launches are left out one by one; each costs a run of the tape."""
 MANY, SHARE = 10, 1 / 3
@@ -41,19 +43,61 @@ class Group:
         return [launch.index for launch in self.launches]
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each kind of launch that changes the gradient, and one for all the others."""
-    if not case.experiment.losses or case.experiment.blocked:
-        return []
-    study = _Study(case)
-    if not study.late:
-        return []
-    groups = _by_place(study.late)
-    guilty = study.guilty(groups)
-    harmless = [launch for group in groups if group not in guilty for launch in group.launches]
-    rest = [launch for launch in harmless if not study.resets(launch)]
-    findings = [study.wrong(group) for group in guilty]
-    return [*findings, study.needless(rest)] if rest else findings
+@dataclass(slots=True, kw_only=True)
+class AfterLossFinding(RuleFinding):
+    """Launches after what the loss depends on.
+
+    Attributes:
+        last: The last launch that the loss depends on.
+        relative_error: How far they put the gradient of each input off.
+    """
+
+    last: int = field(metadata=EVIDENCE)
+    relative_error: dict[str, float] = field(metadata=EVIDENCE)
+
+
+class AfterLoss(TapeRule):
+    """Metrics, resets and copies that were recorded after what the loss depends on."""
+
+    code = "after-loss"
+    title = "Launches, copies or fills were recorded after the loss"
+    severity = "error"
+    explains = ("disconnected", "overwrite", "nonfinite")
+    unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed", "nonfinite", "flat-op")
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each kind of launch that changes the gradient, and one for all the others."""
+        if not context.experiment.losses or context.experiment.blocked:
+            return []
+        study = _Study(context)
+        if not study.late:
+            return []
+        groups = _by_place(study.late)
+        guilty = study.guilty(groups)
+        harmless = [launch for group in groups if group not in guilty for launch in group.launches]
+        rest = [launch for launch in harmless if not study.resets(launch)]
+        findings = [study.wrong(group) for group in guilty]
+        return [*findings, study.needless(rest)] if rest else findings
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Refer a disconnected loss, an overwrite or a NaN to the launches after the loss that cause it."""
+        if not isinstance(cause, AfterLossFinding) or cause.severity != "error" or finding.severity == "info":
+            return ""
+        if isinstance(finding, DisconnectedFinding):
+            mine = finding.leaves_the_tape and set(inputs_of(finding)) <= set(cause.relative_error)
+            return f"See {self.code}, which says what replaces the loss." if mine else ""
+        guilty = set(finding.launches)
+        if isinstance(finding, OverwriteFinding):
+            guilty = {clobberer for _, clobberer in finding.pairs}
+        if not guilty or not guilty <= set(cause.launches):
+            return ""
+        return f"It was recorded after the loss: see {self.code}, which says what to move."
+
+    def repair(self, finding: Finding) -> Repair | None:
+        """Leave out what was recorded after the loss, if it changes the gradient."""
+        if not isinstance(finding, AfterLossFinding) or not finding.relative_error:
+            return None
+        return Repair(stop=finding.last + 1)
 
 
 def _by_place(launches: Sequence[Launch]) -> list[Group]:
@@ -68,23 +112,23 @@ def _by_place(launches: Sequence[Launch]) -> list[Group]:
 class _Study:
     """The launches after the loss, what they do, and the words for it."""
 
-    def __init__(self, case: RuleContext) -> None:
-        self.case = case
-        self.trace = case.trace
-        graph = case.dependencies
-        self.latest = {version.array: version for version in case.trace.versions}
+    def __init__(self, context: RuleContext) -> None:
+        self.context = context
+        self.trace = context.trace
+        graph = context.dependencies
+        self.latest = {version.array: version for version in context.trace.versions}
         roots = [self._computed(array) for array in self._losses()]
         writers = (graph.versions[node].written_by for node in graph.upstream(roots, with_gradient=False))
         last = max((index for index in writers if index is not None), default=None)
-        self.last = None if last is None else case.trace.launches[last]
+        self.last = None if last is None else context.trace.launches[last]
         """The last launch that the loss depends on."""
-        self.late = [] if last is None else case.trace.launches[last + 1 :]
+        self.late = [] if last is None else context.trace.launches[last + 1 :]
 
     def _losses(self) -> list[int]:
         """What the gradient is of, and what else `backward` was called with: a tape may have two losses."""
-        losses = dict.fromkeys(self.case.experiment.losses)
-        if self.case.replay is not None:
-            recorded = self.case.replay.recorded
+        losses = dict.fromkeys(self.context.experiment.losses)
+        if self.context.replay is not None:
+            recorded = self.context.replay.recorded
             calls = recorded.tape.reverse_passes
             called = (a for call in calls for a in (call.loss, call.objective) if a is not None)
             losses |= dict.fromkeys(number for a in called if (number := recorded.id_of(a)) is not None)
@@ -92,7 +136,7 @@ class _Study:
 
     def _computed(self, array: int) -> Node:
         """The version of a loss that its last computation left: constants may have been written over it."""
-        graph, leaves = self.case.dependencies, self.case.experiment.leaves
+        graph, leaves = self.context.dependencies, self.context.experiment.leaves
         above = graph.leaves_above(leaves)
         node = (array, self.latest[array].version)
         if not above.get(node):
@@ -111,12 +155,12 @@ class _Study:
 
         A kernel may write a part of its array, as boundary conditions do: only for a scalar it counts.
         """
-        writer, info = self.case.dependencies.versions[node].written_by, self.trace.arrays[node[0]]
+        writer, info = self.context.dependencies.versions[node].written_by, self.trace.arrays[node[0]]
         if writer is None:
             return False
         launch = self.trace.launches[writer]
         if launch.kind == "kernel":
-            return math.prod(info.shape) == 1 and not _adds(self.case, launch, node[0])
+            return math.prod(info.shape) == 1 and not _adds(self.context, launch, node[0])
         written = [
             self.trace.arrays[arg.array] for arg in launch.args if arg.writes and arg.array is not None
         ]
@@ -124,25 +168,25 @@ class _Study:
 
     def resets(self, launch: Launch) -> bool:
         """Whether a launch writes over a loss."""
-        return any(info.id in self.case.experiment.losses for info in self._written([launch]))
+        return any(info.id in self.context.experiment.losses for info in self._written([launch]))
 
     # ------------------------------------------------------------ experiments
 
     @cached_property
     def consumed(self) -> dict[int, Values]:
         """The gradients that the reverse pass of the user gives."""
-        return self.case.experiment.without(())
+        return self.context.experiment.without(())
 
     @cached_property
     def without(self) -> dict[int, Values]:
         """The same without anything after the loss."""
-        return self.case.experiment.without([launch.index for launch in self.late])
+        return self.context.experiment.without([launch.index for launch in self.late])
 
     def _keeping(self, launches: Sequence[Launch]) -> dict[int, Values]:
         """The gradients when of all that came after the loss only some is kept."""
         kept = {launch.index for launch in launches}
         dropped = [launch.index for launch in self.late if launch.index not in kept]
-        return self.case.experiment.without(dropped) if dropped else self.consumed
+        return self.context.experiment.without(dropped) if dropped else self.consumed
 
     def guilty(self, groups: list[Group]) -> list[Group]:
         """Those that change the gradient, one by one, or all together where none does alone."""
@@ -155,7 +199,7 @@ class _Study:
         if len(groups) == 1:
             return groups
         if len(groups) > MEASURED:
-            self.case.skipped(
+            self.context.skipped(
                 f"after-loss: of {len(groups)} kinds of launches after the loss {MEASURED} were tried singly"
             )
         alone = [group for group in groups[:MEASURED] if self._matters(group)]
@@ -198,7 +242,7 @@ class _Study:
 
     def _way(self, launches: list[Launch]) -> tuple[str, str]:
         """What they do that matters, and what to do about it."""
-        reset = [info for info in self._written(launches) if info.id in self.case.experiment.losses]
+        reset = [info for info in self._written(launches) if info.id in self.context.experiment.losses]
         their = "it" if len(launches) == 1 else "they"
         verb = "s" if len(launches) == 1 else ""
         where = self._lines(launches)
@@ -244,7 +288,7 @@ class _Study:
 
     def _where(self, launches: list[Launch]) -> str:
         assert self.last is not None
-        losses = words.listed(self.trace.arrays[array].label for array in self.case.experiment.losses)
+        losses = words.listed(self.trace.arrays[array].label for array in self.context.experiment.losses)
         names = words.listed((words.launch_words(launch) for launch in launches), limit=3)
         return (
             f"{names} {'was' if len(launches) == 1 else 'were'} recorded after "
@@ -266,17 +310,17 @@ class _Study:
         first = launches[0]
         param = next((number for number, arg in enumerate(first.args) if arg.writes), 0)
         assert self.last is not None
-        return Finding(
-            rule=RULE,
+        return AfterLossFinding(
+            rule=AfterLoss.code,
             severity=severity,
             message=message,
             launches=[launch.index for launch in launches],
             arrays=[info.label for info in self._written(launches)],
             location=words.access_location(self.trace, first, param, ("write", "atomic")),
             call_site=first.call_site,
+            last=self.last.index,
+            relative_error=errors,
             evidence={
-                "last": self.last.index,
-                "relative_error": errors,
                 "overwrites_needed": [
                     [self.trace.arrays[version.array].label, version.overwritten_by]
                     for version in self._clobbered(launches)
@@ -327,11 +371,11 @@ def _threads(launch: Launch) -> int:
     return int(np.prod(launch.dim))
 
 
-def _adds(case: RuleContext, launch: Launch, array: int) -> bool:
+def _adds(context: RuleContext, launch: Launch, array: int) -> bool:
     """Whether a kernel reads or adds to an array that it writes: then what was there before counts."""
-    kernel = words.kernel_of(case.trace, launch)
+    kernel = words.kernel_of(context.trace, launch)
     for param, arg in enumerate(launch.args):
-        if arg.array is None or not overlaps(case.trace.arrays[arg.array], case.trace.arrays[array]):
+        if arg.array is None or not overlaps(context.trace.arrays[arg.array], context.trace.arrays[array]):
             continue
         atomic = kernel is not None and any(a.param == param and a.kind == "atomic" for a in kernel.accesses)
         if arg.reads or (arg.writes and atomic):

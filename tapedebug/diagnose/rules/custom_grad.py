@@ -24,6 +24,7 @@ from tapedebug.diagnose.experiments.launch_check import DirectionalSlope, launch
 from tapedebug.diagnose.experiments.partly_wrong_gradients import departed
 from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.experiments.zero_grad_paths import threads_of
+from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding, Launch
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from tapedebug.compiler.ir import Custom
     from tapedebug.diagnose.experiments.experiment import LaunchFlow
 
-RULE = "custom-grad"
 LAUNCHES = 3
 """Launches of a kernel that are looked into: the first, the last, one between."""
 KERNELS = 12
@@ -52,59 +52,82 @@ class Checked:
     kernels: list[str] = field(default_factory=list)
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each gradient that differs from differences of its function."""
-    if case.replay is None:
-        return []
-    found = []
-    known: set[int] = set()
-    for number, checked in _checked(case).items():
-        judged = _judged(case, checked)
-        known |= {number} if judged else set()
-        found += judged
-    if case.experiment.wrong and not found:
-        found += _launches(case)
-    told = {name for finding in found for name in finding.evidence.get("functions", ())}
-    found += departed(case, lambda function: id(function) in known or function.name in told)
-    return [*found, *bypassed(case)]
+@dataclass(slots=True, kw_only=True)
+class CustomGradFinding(RuleFinding):
+    """A custom gradient that is not the derivative of its function.
+
+    Attributes:
+        kind: What is wrong: `"sign"`, `"factor"`, `"missing"` (it has no effect), `"assigned"`, `"wrong"`, or
+            `"launch"` if only the whole launch was compared.
+        functions: The names of the functions with custom gradients in that launch.
+    """
+
+    kind: str = field(metadata=EVIDENCE)
+    functions: list[str] | None = field(default=None, metadata=EVIDENCE)
 
 
-def _checked(case: RuleContext) -> dict[int, Checked]:
-    assert case.replay is not None
+class CustomGrad(TapeRule):
+    """A custom gradient that is not the derivative of its function."""
+
+    code = "custom-grad"
+    title = "A custom gradient is not the derivative of its function"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each gradient that differs from differences of its function."""
+        if context.replay is None:
+            return []
+        found: list[CustomGradFinding] = []
+        known: set[int] = set()
+        for number, checked in _checked(context).items():
+            judged = _judged(context, checked)
+            known |= {number} if judged else set()
+            found += judged
+        if context.experiment.wrong and not found:
+            found += _launches(context)
+        told = {name for finding in found for name in finding.functions or ()}
+        more = departed(context, lambda function: id(function) in known or function.name in told)
+        return [*found, *more, *bypassed(context)]
+
+
+def _checked(context: RuleContext) -> dict[int, Checked]:
+    assert context.replay is not None
     functions: dict[int, Checked] = {}
     kernels: dict[int, list[Launch]] = {}
-    for launch in case.trace.launches:
-        if launch.kernel is not None and _has_own(case, launch):
+    for launch in context.trace.launches:
+        if launch.kernel is not None and _has_own(context, launch):
             kernels.setdefault(launch.kernel, []).append(launch)
     chosen = [
         launches[place]
         for launches in list(kernels.values())[:KERNELS]
         for place in sampled(len(launches), LAUNCHES)
     ]
-    flows = values_before(case.replay, [launch.index for launch in chosen]) if chosen else {}
+    flows = values_before(context.replay, [launch.index for launch in chosen]) if chosen else {}
     for launch in chosen:
-        for call in _calls(case, launch, flows[launch.index]):
+        for call in _calls(context, launch, flows[launch.index]):
             checked = functions.setdefault(id(call.node.function), Checked(call.node.function))
             checked.calls.append((launch, call))
             if launch.name not in checked.kernels:
                 checked.kernels.append(launch.name)
     if len(kernels) > KERNELS:
-        case.skipped(f"{RULE}: {len(kernels) - KERNELS} of {len(kernels)} kernels were not looked into")
+        context.skipped(
+            f"{CustomGrad.code}: {len(kernels) - KERNELS} of {len(kernels)} kernels were not looked into"
+        )
     return functions
 
 
-def _has_own(case: RuleContext, launch: Launch) -> bool:
-    assert case.replay is not None
+def _has_own(context: RuleContext, launch: Launch) -> bool:
+    assert context.replay is not None
 
-    kernel = case.replay.kernel_of(launch.index)
+    kernel = context.replay.kernel_of(launch.index)
     return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
 
 
-def _calls(case: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[CustomGradientCall]:
+def _calls(context: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[CustomGradientCall]:
     """The calls in a few threads of a launch."""
-    replay = case.replay
+    replay = context.replay
     assert replay is not None
-    for index in dict.fromkeys([*_suspected(case, launch), *threads_of(launch, flow)]):
+    for index in dict.fromkeys([*_suspected(context, launch), *threads_of(launch, flow)]):
         plain: Any = replay.thread(launch.index, index, flow)
         function = replay.engine_records[launch.index].kernel._lowered.custom
         thread = CallsOf(function, index, plain.dim, plain.arrays, plain.scalars, plain.active)
@@ -115,11 +138,11 @@ def _calls(case: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[Cust
         yield from thread.checked
 
 
-def _suspected(case: RuleContext, launch: Launch) -> list[int]:
+def _suspected(context: RuleContext, launch: Launch) -> list[int]:
     """The threads that have the numbers of elements whose gradient is off: mostly they are those at fault."""
     elements = [
         int(at) // max(1, departure.port.components)
-        for departure in case.departures
+        for departure in context.departures
         for at in departure.entries[:SUSPECTS]
     ]
     threads = math.prod(launch.dim)
@@ -129,12 +152,12 @@ def _suspected(case: RuleContext, launch: Launch) -> list[int]:
 # ------------------------------------------------------------------------- what can not be taken by itself
 
 
-def _launches(case: RuleContext) -> list[Finding]:
+def _launches(context: RuleContext) -> list[CustomGradFinding]:
     """Native functions, and gradients of arrays: their launches are checked as a whole."""
-    replay = case.replay
+    replay = context.replay
     assert replay is not None
     kernels: dict[int, list[Launch]] = {}
-    for launch in case.trace.launches:
+    for launch in context.trace.launches:
         if launch.kernel is not None and launch.kind == "kernel":
             kernels.setdefault(launch.kernel, []).append(launch)
     found = []
@@ -147,18 +170,18 @@ def _launches(case: RuleContext) -> list[Finding]:
         for place in sampled(len(launches), LAUNCHES) if nodes else ():
             off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]
             if off:
-                found.append(_as_a_whole(case, launches[place], nodes, off))
+                found.append(_as_a_whole(context, launches[place], nodes, off))
                 break
     return found
 
 
 def _as_a_whole(
-    case: RuleContext, launch: Launch, nodes: list[Custom], off: list[DirectionalSlope]
-) -> Finding:
+    context: RuleContext, launch: Launch, nodes: list[Custom], off: list[DirectionalSlope]
+) -> CustomGradFinding:
     names = list(dict.fromkeys(node.name for node in nodes))
     worst = max(off, key=lambda slope: abs(slope.given - slope.right))
-    labels = [arg.name if arg.array is None else case.trace.arrays[arg.array].label for arg in launch.args]
-    severity, consequence = _severity(case, "wrong")
+    labels = [arg.name if arg.array is None else context.trace.arrays[arg.array].label for arg in launch.args]
+    severity, consequence = _severity(context, "wrong")
     native = all(node.function is None for node in nodes)
     what = "adj_snippet" if native else "func_grad"
     message = (
@@ -168,27 +191,27 @@ def _as_a_whole(
         f"{labels[worst.param]} it "
         f"gives {worst.given:.6g}, where differences give {worst.right:.6g} ± {worst.bar:.1g}. {consequence}"
     )
-    return Finding(
-        rule=RULE,
+    return CustomGradFinding(
+        rule=CustomGrad.code,
         severity=severity,
         message=message.strip(),
         launches=[launch.index],
         arrays=list(dict.fromkeys(labels[slope.param] for slope in off)),
         location=place_of(nodes[0].span),
         call_site=launch.call_site,
+        kind="launch",
+        functions=names,
+        inputs=[
+            context.trace.arrays[leaf].label
+            for leaf in context.experiment.leaves
+            if leaf in context.experiment.wrong
+        ],
         evidence={
-            "kind": "launch",
             "function": names[0],
-            "functions": names,
             "parameters": [launch.args[slope.param].name for slope in off],
             "given": worst.given,
             "right": worst.right,
             "bar": worst.bar,
-            "inputs": [
-                case.trace.arrays[leaf].label
-                for leaf in case.experiment.leaves
-                if leaf in case.experiment.wrong
-            ],
         },
         fix=f"correct the {what} of {words.listed(names)}"
         + ("" if native else f", or say that it is meant to differ: @wp.func_grad({names[0]}, differs=True)"),
@@ -198,7 +221,7 @@ def _as_a_whole(
 # ------------------------------------------------------------------------------------------------- verdicts
 
 
-def _judged(case: RuleContext, checked: Checked) -> list[Finding]:
+def _judged(context: RuleContext, checked: Checked) -> list[CustomGradFinding]:
     found = []
     names = list(dict.fromkeys(p.name for _, call in checked.calls for p in call.partials))
     for name in names:
@@ -220,7 +243,7 @@ def _judged(case: RuleContext, checked: Checked) -> list[Finding]:
         own = own_name(checked.function, gradient, name)
         line = adjoint_line(gradient, own, assigned=kind == "assigned")
         groups.setdefault((kind, line.line if line is not None else 0), []).append((name, samples, off, line))
-    return [_finding(case, checked, kind, group) for (kind, _), group in groups.items()]
+    return [_finding(context, checked, kind, group) for (kind, _), group in groups.items()]
 
 
 def _kind(off: list[PartialDerivative]) -> str:
@@ -235,13 +258,13 @@ def _kind(off: list[PartialDerivative]) -> str:
     return "sign" if abs(ratios[0] + 1.0) < 1e-3 else "factor"
 
 
-def _finding(case: RuleContext, checked: Checked, kind: str, group: list[Any]) -> Finding:
+def _finding(context: RuleContext, checked: Checked, kind: str, group: list[Any]) -> CustomGradFinding:
     _name, samples, off, line = group[0]
     names = [item[0] for item in group]
     launch, call, worst = max(off, key=lambda item: _size(kind, item[2]))
     gradient = checked.function.gradient
     assert gradient is not None
-    severity, consequence = _severity(case, kind)
+    severity, consequence = _severity(context, kind)
     arguments = ", ".join(f"{p.name} = {words.number(p.value)}" for p in call.partials[:6])
     message = (
         f"{gradient.name}, the gradient of {checked.function.name}, {_words(kind, names, worst)}. In "
@@ -251,18 +274,21 @@ def _finding(case: RuleContext, checked: Checked, kind: str, group: list[Any]) -
         f"{len(off)} are off. {consequence}"
     )
     affected = [
-        case.trace.arrays[leaf].label for leaf in case.experiment.leaves if leaf in case.experiment.wrong
+        context.trace.arrays[leaf].label
+        for leaf in context.experiment.leaves
+        if leaf in context.experiment.wrong
     ]
-    return Finding(
-        rule=RULE,
+    return CustomGradFinding(
+        rule=CustomGrad.code,
         severity=severity,
         message=message.strip(),
         launches=list(dict.fromkeys(item.index for item, _, _ in off)),
         arrays=affected,
         location=line,
         call_site=launch.call_site,
+        kind=kind,
+        inputs=affected,
         evidence={
-            "kind": kind,
             "function": checked.function.name,
             "gradient": gradient.name,
             "parameters": names,
@@ -274,7 +300,6 @@ def _finding(case: RuleContext, checked: Checked, kind: str, group: list[Any]) -
             "checked": len(samples),
             "off": len(off),
             "kernels": checked.kernels,
-            "inputs": affected,
         },
         fix=_fix(checked.function, gradient, kind, names[0]),
     )
@@ -287,12 +312,12 @@ def _size(kind: str, partial: PartialDerivative) -> float:
     return abs(lost) if math.isfinite(lost) else math.inf
 
 
-def _severity(case: RuleContext, kind: str) -> tuple[Severity, str]:
+def _severity(context: RuleContext, kind: str) -> tuple[Severity, str]:
     """What it means for the gradient that was consumed."""
-    if case.experiment.wrong:
-        labels = words.listed(case.trace.arrays[leaf].label for leaf in sorted(case.experiment.wrong))
+    if context.experiment.wrong:
+        labels = words.listed(context.trace.arrays[leaf].label for leaf in sorted(context.experiment.wrong))
         return "error", f"End to end the gradient of {labels} is wrong."
-    if case.trace.verdict == "AGREE":
+    if context.trace.verdict == "AGREE":
         why = "nothing else has added to it" if kind == "assigned" else "it does not count there"
         return "info", f"End to end the gradient is right: {why}."
     return "warning", ""

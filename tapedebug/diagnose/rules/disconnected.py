@@ -8,24 +8,34 @@ nothing is cut is told apart: a flat operation such as `floor`, or a slope that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Experiment
+from tapedebug.diagnose.rule import Repair, TapeRule, inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._disconnected_finding import CODE, CUTS, DisconnectedFinding
 from tapedebug.diagnose.rules._interop_findings import crossings
 from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
-from tapedebug.diagnose.rules._no_requires_grad import integer_inputs, nothing_asked
 from tapedebug.diagnose.rules._zero_gradient import zero_slopes
-from tapedebug.diagnose.trace_analysis.dependencies import Edge, Node, has_adjoint, is_float
+from tapedebug.diagnose.rules.custom_grad import CustomGradFinding
+from tapedebug.diagnose.trace_analysis.dependencies import (
+    Dependencies,
+    Edge,
+    Node,
+    differentiable,
+    has_adjoint,
+    is_float,
+    is_integer,
+)
 from tapedebug.diagnose.trace_analysis.kernel_source import code_at
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
-from tapedebug.trace import Finding, Launch, Location, Trace
+from tapedebug.trace import ArrayInfo, Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
-RULE = "disconnected"
 SCALE = 1e-3
 """How far values are perturbed, relatively, to see whether the loss depends on them."""
 
@@ -54,46 +64,59 @@ class Cut:
         return list(self.moved)
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each place where the gradient of an input is cut, and for gradients that are 0."""
-    trace, experiment = case.trace, case.experiment
-    if experiment.blocked:
-        return []
-    search = _Search(trace, experiment)
-    findings = [search.finding(cut) for cut in search.cuts()]
-    explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
-    kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
-    explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
-    explained |= _without_effect(case)
-    reach = search.reach
-    apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
-    crossed = crossings(case, reach)
-    findings += crossed
-    told = {leaf for finding in crossed if "from" in finding.evidence for leaf in search.leaves_of(finding)}
-    explained |= told
-    apart = [leaf for leaf in apart if leaf not in told]
-    lost = through_numpy(case, reach, apart)
-    if lost is not None:
-        findings.append(lost)
-        explained |= set(search.leaves_of(lost))
-    zero = [leaf for leaf in experiment.leaves if leaf not in explained and search.is_zero(leaf)]
-    findings += unconnected(case, reach, [leaf for leaf in zero if leaf in apart])
-    connected = [leaf for leaf in zero if leaf not in apart and leaf not in case.zero_grad_paths]
-    findings += zero_slopes(case, reach, connected)
-    findings += integer_inputs(case)
-    nothing = nothing_asked(case) if not findings else None
-    return findings if nothing is None else [nothing]
+class Disconnected(TapeRule):
+    """A gradient that ends between the loss and an input."""
+
+    code = CODE
+    title = "The loss depends on an input, but no gradient reaches it"
+    severity = "error"
+    unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed", "nonfinite", "flat-op")
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each place where a gradient is cut, and for gradients that are 0."""
+        trace, experiment = context.trace, context.experiment
+        if experiment.blocked:
+            return []
+        search = _Search(trace, experiment)
+        findings = [search.finding(cut) for cut in search.cuts()]
+        explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
+        kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
+        explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
+        explained |= _without_effect(context)
+        reach = search.reach
+        apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
+        crossed = crossings(context, reach)
+        findings += crossed
+        told = {leaf for finding in crossed if finding.source for leaf in search.leaves_of(finding)}
+        explained |= told
+        apart = [leaf for leaf in apart if leaf not in told]
+        lost = through_numpy(context, reach, apart)
+        if lost is not None:
+            findings.append(lost)
+            explained |= set(search.leaves_of(lost))
+        zero = [leaf for leaf in experiment.leaves if leaf not in explained and search.is_zero(leaf)]
+        findings += unconnected(context, reach, [leaf for leaf in zero if leaf in apart])
+        connected = [leaf for leaf in zero if leaf not in apart and leaf not in context.zero_grad_paths]
+        findings += zero_slopes(context, reach, connected)
+        findings += integer_inputs(context)
+        nothing = nothing_asked(context) if not findings else None
+        return findings if nothing is None else [nothing]
+
+    def repair(self, finding: Finding) -> Repair | None:
+        """Give a gradient to the arrays at which it ends."""
+        cut = isinstance(finding, DisconnectedFinding) and finding.kind in CUTS
+        return Repair(requires_grad=True) if cut else None
 
 
-def _without_effect(case: RuleContext) -> set[int]:
+def _without_effect(context: RuleContext) -> set[int]:
     """The inputs whose gradient ends in a function whose own gradient has no effect, as told already."""
     labels = {
         label
-        for finding in case.trace.findings
-        if finding.rule == "custom-grad" and finding.evidence["kind"] == "missing"
-        for label in finding.evidence["inputs"]
+        for finding in context.trace.findings
+        if isinstance(finding, CustomGradFinding) and finding.kind == "missing"
+        for label in inputs_of(finding)
     }
-    return {leaf for leaf in case.experiment.leaves if case.trace.arrays[leaf].label in labels}
+    return {leaf for leaf in context.experiment.leaves if context.trace.arrays[leaf].label in labels}
 
 
 class _Search:
@@ -164,7 +187,7 @@ class _Search:
 
     def leaves_of(self, finding: Finding) -> list[int]:
         """The inputs that a finding explains."""
-        return [self.trace.array(label).id for label in finding.evidence["inputs"]]
+        return [self.trace.array(label).id for label in inputs_of(finding)]
 
     def finding(self, cut: Cut) -> Finding:
         """Put a cut into words."""
@@ -182,18 +205,18 @@ class _Search:
         message = f"{cause}. The gradient of {words.listed(inputs)} ends there. {self._effect(cut, lost)}"
         if cut.count > 1:
             message += f" {cut.count - 1} more like it (×{cut.count})."
-        return Finding(
-            rule=RULE,
+        return DisconnectedFinding(
+            rule=Disconnected.code,
             severity=severity,
             message=message,
             launches=list(dict.fromkeys([launch.index, reader.index])),
             arrays=[label, *(name for name in inputs if name != label)],
             location=location,
             call_site=launch.call_site,
+            kind=cut.kind,
+            detached=detached,
+            inputs=inputs,
             evidence={
-                "kind": cut.kind,
-                "detached": detached,
-                "inputs": inputs,
                 "gradient_is_zero": lost,
                 "perturbation": SCALE,
                 "loss_moves": cut.moves_loss,
@@ -259,3 +282,75 @@ class _Search:
         """True if the gradient of an input is exactly 0."""
         values = self.gradients.get(leaf)
         return values is not None and not np.any(values)
+
+
+# -------------------------------------------------------------------- gradients that cannot exist
+
+
+def integer_inputs(context: RuleContext) -> Iterator[Finding]:
+    """A finding for each array of integers that the tape starts from and that is to have a gradient."""
+    for info in context.trace.arrays:
+        wanted = info.requires_grad or (context.experiment.named and info.id in context.experiment.leaves)
+        reads = context.trace.versions_of(info.id)[0].reads
+        if not (wanted and is_integer(info) and reads):
+            continue
+        launch = context.trace.launches[reads[0]]
+        param = words.param_of(launch, info.id)
+        yield DisconnectedFinding(
+            rule=CODE,
+            severity="warning",
+            message=(
+                f"{info.label} gets no gradient: it is an array of {info.dtype}, and integers have no "
+                f"derivative. L{words.launch_words(launch)[1:]} reads it."
+            ),
+            launches=[launch.index],
+            arrays=[info.label],
+            location=words.access_location(context.trace, launch, param, ("read",)),
+            call_site=launch.call_site,
+            kind="integers",
+            inputs=[info.label],
+            evidence={"dtype": info.dtype},
+            fix=f"create {info.label} with dtype=float; if its gradient is not wanted, without requires_grad",
+        )
+
+
+def nothing_asked(context: RuleContext) -> Finding | None:
+    """`backward` ran, and no array that the tape starts from has a gradient."""
+    trace = context.trace
+    if trace.tape.backward_runs == 0 or context.experiment.leaves or context.experiment.retains():
+        return None
+    inputs = [info for info in _starts(context, trace.arrays) if is_float(info)]
+    if not inputs or any(map(differentiable, inputs)):
+        return None
+    launch = trace.launches[trace.versions_of(inputs[0].id)[0].reads[0]]
+    param = words.param_of(launch, inputs[0].id)
+    labels = [info.label for info in inputs]
+    them = "it has no" if len(labels) == 1 else "none of them has"
+    return DisconnectedFinding(
+        rule=CODE,
+        severity="warning",
+        message=(
+            f"the reverse pass gives no gradient of an input: the loss depends on {words.listed(labels)}, "
+            f"and {them} requires_grad."
+        ),
+        launches=[launch.index],
+        arrays=labels,
+        location=words.access_location(trace, launch, param, ("read",)),
+        call_site=launch.call_site,
+        kind="no input",
+        inputs=[],
+        fix=f"create {labels[0] if len(labels) == 1 else 'what the gradient is wanted of'} with "
+        "requires_grad=True",
+    )
+
+
+def _starts(context: RuleContext, arrays: list[ArrayInfo]) -> Iterator[ArrayInfo]:
+    """The arrays whose first values lead to the loss."""
+    graph: Dependencies = context.dependencies
+    last = {version.array: version.version for version in context.trace.versions}
+    reached = graph.upstream(
+        [(array, last[array]) for array in context.experiment.losses], with_gradient=False
+    )
+    for info in arrays:
+        if (info.id, 0) in reached and context.trace.versions_of(info.id)[0].reads:
+            yield info

@@ -17,29 +17,36 @@ import numpy as np
 from tapedebug.autograd.thresholds import CONTRIBUTIONS_EQUAL, GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
+from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import is_float
 from tapedebug.diagnose.trace_analysis.value_numbering import Repeats, ValueNumbers
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
-RULE = "duplicate-launch"
 MEASURED = 6
 """How many duplicates are left out of the tape, one after the other; each costs a few runs of it."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each contribution that is on the tape more than once."""
-    numbers = ValueNumbers(case.trace)
-    if case.experiment.blocked or not case.experiment.leaves:
-        return []
-    sums = [item for item in numbers.sums if is_float(case.trace.arrays[item.array or 0])]
-    studies = [_Added(case, item, numbers) for item in sums]
-    studies = _together(studies)
-    if len(studies) > MEASURED:
-        case.skipped(f"{RULE}: of {len(studies)} kinds that repeat {MEASURED} were measured")
-    findings = [study.finding() for study in studies[:MEASURED]]
-    return [finding for finding in findings if finding is not None] + _same_again(case, numbers)
+class DuplicateLaunch(TapeRule):
+    """The same contribution is added twice, because a launch is on the tape twice."""
+
+    code = "duplicate-launch"
+    title = "A launch is recorded twice and adds its contribution twice"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each contribution that is on the tape more than once."""
+        numbers = ValueNumbers(context.trace)
+        if context.experiment.blocked or not context.experiment.leaves:
+            return []
+        sums = [item for item in numbers.sums if is_float(context.trace.arrays[item.array or 0])]
+        studies = [_Added(context, item, numbers) for item in sums]
+        studies = _together(studies)
+        if len(studies) > MEASURED:
+            context.skipped(f"{self.code}: of {len(studies)} kinds that repeat {MEASURED} were measured")
+        findings = [study.finding() for study in studies[:MEASURED]]
+        return [finding for finding in findings if finding is not None] + _same_again(context, numbers)
 
 
 def _together(studies: list[_Added]) -> list[_Added]:
@@ -57,8 +64,8 @@ def _together(studies: list[_Added]) -> list[_Added]:
 class _Added:
     """A contribution that is added more than once, and what that does."""
 
-    def __init__(self, case: RuleContext, item: Repeats, numbers: ValueNumbers) -> None:
-        self.case, self.trace = case, case.trace
+    def __init__(self, context: RuleContext, item: Repeats, numbers: ValueNumbers) -> None:
+        self.context, self.trace = context, context.trace
         self.item, self.numbers = item, numbers
         self.first, self.extra = item.launches[0], item.launches[1:]
         assert item.array is not None
@@ -93,7 +100,7 @@ class _Added:
         severity, why, fix = self._judged()
         effect = self._effect(errors, with_one, with_all)
         return Finding(
-            rule=RULE,
+            rule=DuplicateLaunch.code,
             severity=severity,
             message=f"{self._what()}: {why}. {effect}.{self._more()}",
             launches=sorted(launch.index for launch in self.launches),
@@ -116,13 +123,13 @@ class _Added:
     # ------------------------------------------------------------ experiments
 
     def _gradients(self, without: Collection[int]) -> dict[int, Values]:
-        found = self.case.experiment.without(without)
-        return {leaf: found[leaf] for leaf in found if leaf not in self.case.experiment.losses}
+        found = self.context.experiment.without(without)
+        return {leaf: found[leaf] for leaf in found if leaf not in self.context.experiment.losses}
 
     def _contributions(self) -> list[float] | None:
         """The size of what the first and the second of them add; None where that is not the same."""
         second = self.extra[0].index
-        run = self.case.experiment.values_without
+        run = self.context.experiment.values_without
         both = run((), [self.array], second + 1)[self.array].astype(np.float64)
         one = run([second], [self.array], second + 1)[self.array].astype(np.float64)
         none = run([self.first.index, second], [self.array], second + 1)[self.array].astype(np.float64)
@@ -139,7 +146,7 @@ class _Added:
         silent = [launch.index for launch in self.item.launches if launch.seconds == 0.0]
         if not silent or len(silent) == len(self.item.launches):
             return []
-        run, held = self.case.experiment.values_without, self.case.experiment.held(self.array)
+        run, held = self.context.experiment.values_without, self.context.experiment.held(self.array)
         end = len(self.trace.launches)
         replayed = run((), [self.array], end)[self.array]
         ran = run(silent, [self.array], end)[self.array]
@@ -197,7 +204,7 @@ class _Added:
         end = self.extra[-1].index + 1
         last = self.extra[-1]
         read = [arg.array for arg in last.args if arg.array not in (None, self.array) and arg.reads]
-        run, every = self.case.experiment.values_without, [launch.index for launch in self.item.launches]
+        run, every = self.context.experiment.values_without, [launch.index for launch in self.item.launches]
         after = run((), [self.array, *read], end)
         added = after[self.array].astype(np.float64) - run(every, [self.array], end)[self.array]
         alike = [after[array] for array in read if after[array].shape == added.shape]
@@ -283,25 +290,25 @@ def _factors(one: Mapping[int, Values], all_: Mapping[int, Values]) -> dict[int,
     return found
 
 
-def _same_again(case: RuleContext, numbers: ValueNumbers) -> list[Finding]:
+def _same_again(context: RuleContext, numbers: ValueNumbers) -> list[Finding]:
     """One note for each kind of launch that writes the same values again."""
     kinds: dict[Any, list[Launch]] = {}
     for item in numbers.same:
         first = item.launches[0]
         kinds.setdefault((first.kernel, first.name), []).extend(item.launches[1:])
-    return [_wasted(case, launches) for launches in kinds.values()]
+    return [_wasted(context, launches) for launches in kinds.values()]
 
 
-def _wasted(case: RuleContext, launches: list[Launch]) -> Finding:
+def _wasted(context: RuleContext, launches: list[Launch]) -> Finding:
     first = launches[0]
     written = dict.fromkeys(
-        case.trace.arrays[arg.array].label for arg in first.args if arg.writes and arg.array is not None
+        context.trace.arrays[arg.array].label for arg in first.args if arg.writes and arg.array is not None
     )
     seconds = sum((launch.seconds or 0.0) + (launch.backward_seconds or 0.0) for launch in launches)
     count = f" {len(launches) - 1} more like it (×{len(launches)})." if len(launches) > 1 else ""
     param = next(number for number, arg in enumerate(first.args) if arg.writes)
     return Finding(
-        rule=RULE,
+        rule=DuplicateLaunch.code,
         severity="info",
         message=(
             f"{words.launch_words(first)} writes to {words.listed(written)} what is there already (same "
@@ -310,7 +317,7 @@ def _wasted(case: RuleContext, launches: list[Launch]) -> Finding:
         ),
         launches=[launch.index for launch in launches],
         arrays=list(written),
-        location=words.access_location(case.trace, first, param, ("write", "atomic")),
+        location=words.access_location(context.trace, first, param, ("write", "atomic")),
         call_site=first.call_site,
         evidence={"kind": "same again", "count": len(launches), "seconds": seconds},
     )

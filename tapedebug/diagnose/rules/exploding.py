@@ -20,6 +20,7 @@ from tapedebug.contract import CannotFollow, LocalDerivative
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, LaunchNorms
 from tapedebug.diagnose.experiments.places import code_of, place_of
+from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.adjoint_growth import (
     AdjointGrowth,
@@ -33,42 +34,48 @@ from tapedebug.diagnose.trace_analysis.dependencies import read_by
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
-RULE = "exploding"
 THREADS = 64
 TURNS = 8
 """A loop inside a kernel that amplifies has more."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for the loop that amplifies most, or else for the launch at which adjoints jump."""
-    profile, replay = case.profile, case.replay
-    if profile is None or replay is None:
-        return []
-    found = [item for item in largest(growths(case, profile)) if item.total >= EXPLODING_REPORTED]
-    if found:
-        finding = _loop(case, profile, found[0])
-        return [] if finding is None else [finding]
-    jump = _jump(case, profile)
-    return [] if jump is None else [jump]
+class Exploding(TapeRule):
+    """An adjoint that grows in the reverse pass, round by round or at one launch."""
+
+    code = "exploding"
+    title = "An adjoint grows beyond use in the reverse pass"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for the loop that amplifies most, or else for the launch with the largest jump."""
+        profile, replay = context.profile, context.replay
+        if profile is None or replay is None:
+            return []
+        found = [item for item in largest(growths(context, profile)) if item.total >= EXPLODING_REPORTED]
+        if found:
+            finding = _loop(context, profile, found[0])
+            return [] if finding is None else [finding]
+        jump = _jump(context, profile)
+        return [] if jump is None else [jump]
 
 
 # --------------------------------------------------------------------------------------------------- a loop
 
 
-def _loop(case: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) -> Finding | None:
-    replay, trace = case.replay, case.trace
+def _loop(context: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) -> Finding | None:
+    replay, trace = context.replay, context.trace
     assert replay is not None
     rounds, item = growth.rounds, growth.rounds.carried[0]
     launch = trace.launches[rounds.launch(growth.start + len(growth.norms) - 1, item.writer)]
     first = trace.launches[rounds.launch(growth.start, item.writer)]
-    label = _label(case, launch, item.written)
+    label = _label(context, launch, item.written)
     rate = tangent_rate(replay, growth)
     right = rate >= 1 + (growth.rate - 1) / 2
-    if not right and not case.experiment.wrong:
+    if not right and not context.experiment.wrong:
         return None  # it agrees end to end: what grows here is no derivative of what is carried
     flips = alternates(replay, growth)
-    noise = _noise(case)
-    limit = EXPLODING_WARNS_FLOAT64 if _is_double(case, launch, item.written) else EXPLODING_WARNS
+    noise = _noise(context)
+    limit = EXPLODING_WARNS_FLOAT64 if _is_double(context, launch, item.written) else EXPLODING_WARNS
     useless = (
         growth.relative >= limit or (flips and growth.total >= EXPLODING_WARNS) or noise > EXPLODING_NOISE
     )
@@ -76,14 +83,15 @@ def _loop(case: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) -> 
     severity: Severity = "error" if not right else "warning" if useless else "info"
     message = (
         f"the adjoint of {label} grows by {growth.rate:.3g} a round on its way back through "
-        f"{len(growth.norms)} rounds of {_round(case, growth)}: its norm is {words.number(growth.norms[-1])} "
-        f"after {words.launch_words(launch)} and {words.number(growth.norms[0])} after "
-        f"{words.launch_words(first)}{', and not finite further back' if growth.overflows else ''}. "
-        f"{_verdict(case, right, rate, label)}"
+        f"{len(growth.norms)} rounds of {_round(context, growth)}: its norm is "
+        f"{words.number(growth.norms[-1])} after {words.launch_words(launch)} and "
+        f"{words.number(growth.norms[0])} after {words.launch_words(first)}"
+        f"{', and not finite further back' if growth.overflows else ''}. "
+        f"{_verdict(context, right, rate, label)}"
     )
     message += _why(growth, right, flips, noise, useless and growth.relative >= limit)
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=Exploding.code,
         severity=severity,
         message=message,
         launches=[launch.index, first.index],
@@ -107,16 +115,16 @@ def _loop(case: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) -> 
     )
 
 
-def _round(case: RuleContext, growth: AdjointGrowth) -> str:
+def _round(context: RuleContext, growth: AdjointGrowth) -> str:
     """What one round consists of."""
     rounds = growth.rounds
-    names = [case.trace.launches[rounds.first + offset].name for offset in range(rounds.length)]
+    names = [context.trace.launches[rounds.first + offset].name for offset in range(rounds.length)]
     return words.listed(dict.fromkeys(names))
 
 
-def _verdict(case: RuleContext, right: bool, rate: float, label: str) -> str:
+def _verdict(context: RuleContext, right: bool, rate: float, label: str) -> str:
     amplifies = f"the system amplifies a change of {label} by {rate:.3g} a round"
-    if right and case.trace.verdict in ("AGREE", "KINK", "UNDECIDABLE"):
+    if right and context.trace.verdict in ("AGREE", "KINK", "UNDECIDABLE"):
         return f"The gradient is right; {amplifies}"
     if right:  # another finding says what is wrong with the gradient, if anything is
         return f"{amplifies[0].upper()}{amplifies[1:]}"
@@ -156,11 +164,11 @@ def _fix(right: bool, flips: bool, useless: bool) -> str:
     )
 
 
-def _noise(case: RuleContext) -> float:
+def _noise(context: RuleContext) -> float:
     """How far the float32 gradient is from the float64 one, where nothing but rounding explains it."""
     errors = [
         item.max_rel_error
-        for item in case.trace.checks
+        for item in context.trace.checks
         if item.verdict == "UNDECIDABLE" and item.max_rel_error is not None
     ]
     return max((error for error in errors if not math.isnan(error)), default=0.0)
@@ -169,14 +177,14 @@ def _noise(case: RuleContext) -> float:
 # --------------------------------------------------------------------------------------------------- a jump
 
 
-def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
+def _jump(context: RuleContext, profile: AdjointProfile) -> Finding | None:
     """The launch at which most of the growth happens, where a gradient is beyond use because of it."""
-    trace = case.trace
-    worst = max(case.experiment.leaves, key=lambda leaf: _amplified(case, profile, leaf), default=None)
-    if worst is None or not EXPLODING_WARNS <= _amplified(case, profile, worst) < math.inf:
+    trace = context.trace
+    worst = max(context.experiment.leaves, key=lambda leaf: _amplified(context, profile, leaf), default=None)
+    if worst is None or not EXPLODING_WARNS <= _amplified(context, profile, worst) < math.inf:
         return None
-    above = case.dependencies.leaves_above(case.experiment.leaves)
-    bit = 1 << case.experiment.leaves.index(worst)
+    above = context.dependencies.leaves_above(context.experiment.leaves)
+    bit = 1 << context.experiment.leaves.index(worst)
     steps = [
         (_local(profile.passages[launch.index], param), launch.index, param)
         for launch in trace.launches
@@ -189,11 +197,11 @@ def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
     if not EXPLODING_REPORTED <= gain < math.inf:
         return None
     launch, passage = trace.launches[index], profile.passages[index]
-    steep, turns = _followed(case, launch, param)
+    steep, turns = _followed(context, launch, param)
     if steep is None and turns < TURNS:
         return None  # a large constant: units, or a stiff penalty
-    label, passed = trace.arrays[worst].label, _label(case, launch, param)
-    amplified = _amplified(case, profile, worst)
+    label, passed = trace.arrays[worst].label, _label(context, launch, param)
+    amplified = _amplified(context, profile, worst)
     message = (
         f"the gradient of {label} is {words.number(profile.gradients[worst])}, and relative to its size a "
         "change "
@@ -204,17 +212,17 @@ def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
         "resolve."
     )
     place = place_of(steep.span) if steep is not None else None
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=Exploding.code,
         severity="warning",
         message=message,
         launches=[index],
         arrays=list(dict.fromkeys([label, passed])),
         location=place or words.access_location(trace, launch, param, ("read",)),
         call_site=launch.call_site,
+        inputs=[label],
         evidence={
             "kind": "jump",
-            "inputs": [label],
             "relative_amplification": amplified,
             "arrives": passage.arrives,
             "leaves": passage.outgoing[param],
@@ -230,13 +238,13 @@ def _jump(case: RuleContext, profile: AdjointProfile) -> Finding | None:
     )
 
 
-def _amplified(case: RuleContext, profile: AdjointProfile, leaf: int) -> float:
+def _amplified(context: RuleContext, profile: AdjointProfile, leaf: int) -> float:
     """How much a change of an input is amplified in the loss: absolutely or relatively, whichever is less.
 
-    Units may be large, and a loss may be near its minimum of 0; in neither case both numbers are.
+    Units may be large, and a loss may be near its minimum of 0; in neither context both numbers are.
     """
     gradient, size = profile.gradients[leaf], profile.inputs[leaf]
-    seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in case.replay.seeds.values()))  # type: ignore[union-attr]
+    seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in context.replay.seeds.values()))  # type: ignore[union-attr]
     loss = math.hypot(*profile.losses.values()) * seeds
     if not loss or not seeds:
         return 0.0
@@ -253,9 +261,9 @@ def _local(passage: LaunchNorms, param: int) -> float:
     return min(out / arrives, out * passage.read.get(param, 0.0) / through)
 
 
-def _followed(case: RuleContext, launch: Launch, param: int) -> tuple[LocalDerivative | None, int]:
+def _followed(context: RuleContext, launch: Launch, param: int) -> tuple[LocalDerivative | None, int]:
     """The steepest operation in the threads that look promising, and how often they go through a loop."""
-    flow = case.experiment.flow(launch.index, "versions")
+    flow = context.experiment.flow(launch.index, "versions")
     total = math.prod(launch.dim)
     out: Any = flow.outgoing.get(param)
     order = range(min(total, THREADS))
@@ -266,7 +274,7 @@ def _followed(case: RuleContext, launch: Launch, param: int) -> tuple[LocalDeriv
     turns = 0
     for index in order:
         try:
-            thread = case.experiment.thread(launch.index, index, flow)
+            thread = context.experiment.thread(launch.index, index, flow)
             thread.active = frozenset({param})
             thread.run()
         except CannotFollow:
@@ -284,11 +292,11 @@ def _steep_words(steep: LocalDerivative | None, turns: int) -> str:
     return f", by {code_of(steep)} with a slope of {words.number(steep.slope)} (operands {operands})"
 
 
-def _is_double(case: RuleContext, launch: Launch, param: int) -> bool:
+def _is_double(context: RuleContext, launch: Launch, param: int) -> bool:
     array = launch.args[param].array
-    return array is not None and case.trace.arrays[array].dtype.endswith(("float64", "d"))
+    return array is not None and context.trace.arrays[array].dtype.endswith(("float64", "d"))
 
 
-def _label(case: RuleContext, launch: Launch, param: int) -> str:
+def _label(context: RuleContext, launch: Launch, param: int) -> str:
     array = launch.args[param].array
-    return launch.args[param].name if array is None else case.trace.arrays[array].label
+    return launch.args[param].name if array is None else context.trace.arrays[array].label

@@ -13,27 +13,38 @@ from tapedebug.autograd.thresholds import SLOPE_IS_JUMP
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.kinks import find_kink
 from tapedebug.diagnose.experiments.zero_grad_paths import TINY
+from tapedebug.diagnose.rule import Repair, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Check, Finding
 
-RULE = "flat-op"
+
+class FlatOp(TapeRule):
+    """A gradient that is exactly 0 because of `round`, a cast, a comparison; and kinks."""
+
+    code = "flat-op"
+    title = "A gradient is 0 because of round, floor, a cast, an index or a comparison"
+    severity = "warning"
+    unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed")
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each flat operation at which gradients die."""
+        ends: dict[tuple[int, int], list[int]] = {}
+        for leaf, end in context.zero_grad_paths.items():
+            if end.kind == "flat":
+                ends.setdefault((end.launch.index, end.param), []).append(leaf)
+        kinks = [_kink(context, check) for check in context.trace.checks if check.verdict == "KINK"]
+        return [*(_finding(context, leaves) for leaves in ends.values()), *kinks]
+
+    def repair(self, finding: Finding) -> Repair | None:
+        """Let launches pass some adjoint on although their derivative is 0."""
+        return Repair(revive=tuple(finding.launches))
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each flat operation at which gradients die."""
-    ends: dict[tuple[int, int], list[int]] = {}
-    for leaf, end in case.zero_grad_paths.items():
-        if end.kind == "flat":
-            ends.setdefault((end.launch.index, end.param), []).append(leaf)
-    kinks = [_kink(case, check) for check in case.trace.checks if check.verdict == "KINK"]
-    return [*(_finding(case, leaves) for leaves in ends.values()), *kinks]
-
-
-def _finding(case: RuleContext, leaves: Sequence[int]) -> Finding:
-    end = case.zero_grad_paths[leaves[0]]
-    labels = [case.trace.arrays[item].label for item in leaves]
+def _finding(context: RuleContext, leaves: Sequence[int]) -> Finding:
+    end = context.zero_grad_paths[leaves[0]]
+    labels = [context.trace.arrays[item].label for item in leaves]
     array = end.launch.args[end.param].array
-    passed = case.trace.arrays[array].label if array is not None else labels[0]
+    passed = context.trace.arrays[array].label if array is not None else labels[0]
     message = (
         f"the gradient of {words.listed(labels)} is exactly 0, because {end.text} in "
         f"{words.launch_words(end.launch)} is flat: its slope is 0 wherever it has one. Perturbing "
@@ -41,17 +52,17 @@ def _finding(case: RuleContext, leaves: Sequence[int]) -> Finding:
         f"by a relative {TINY:.0e} does not move the loss, and by {_share(end.scale)} moves it by "
         f"{words.number(end.moved)}."
     )
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=FlatOp.code,
         severity="warning",
         message=message,
         launches=[end.launch.index],
         arrays=list(dict.fromkeys([*labels, passed])),
         location=end.place,
         call_site=end.launch.call_site,
+        inputs=labels,
         evidence={
             "kind": "flat operation",
-            "inputs": labels,
             "operation": end.text,
             "operands": list(end.operands),
             "tiny": TINY,
@@ -63,27 +74,27 @@ def _finding(case: RuleContext, leaves: Sequence[int]) -> Finding:
     )
 
 
-def _kink(case: RuleContext, check: Check) -> Finding:
+def _kink(context: RuleContext, check: Check) -> Finding:
     """A kink is no mistake; what has the corner, and the slopes on both sides, is worth knowing."""
     assert check.left is not None and check.right is not None
-    tie = find_kink(case)
+    tie = find_kink(context)
     message = f"the loss has a kink in {check.input}: {_sides(check.left, check.right)}"
     if tie is not None:
         operands = words.listed(words.number(value) for value in tie.operands)
         message += (
             f". {tie.text} in {words.launch_words(tie.launch)} stands at its corner (operands {operands})"
         )
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=FlatOp.code,
         severity="info",
         message=f"{message}. The gradient is that of one of the sides, or lies between.",
         launches=[tie.launch.index] if tie is not None else [],
         arrays=[check.input],
         location=tie.place if tie is not None else None,
         call_site=tie.launch.call_site if tie is not None else None,
+        inputs=[check.input],
         evidence={
             "kind": "kink",
-            "inputs": [check.input],
             "left": check.left,
             "right": check.right,
             "operation": tie.text if tie is not None else "",

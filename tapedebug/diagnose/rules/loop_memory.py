@@ -9,43 +9,48 @@ from __future__ import annotations
 from tapedebug.autograd.thresholds import LOOP_MEMORY_IGNORED, LOOP_MEMORY_RATIO, LOOP_MEMORY_REPORTED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
+from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch
 
-RULE = "loop-memory"
+
+class LoopMemory(TapeRule):
+    """Adjoints that store many values of their loops."""
+
+    code = "loop-memory"
+    title = "The adjoint of a loop stores many values"
+    severity = "info"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a note for each kernel whose adjoint keeps much of its loops."""
+        largest: dict[int | None, tuple[int, int]] = {}
+        count: dict[int | None, list[int]] = {}
+        kept = context.experiment.kept()
+        for index, loops in kept.items():
+            launch = context.trace.launches[index]
+            size = sum(loop.bytes for loop in loops)
+            much = LOOP_MEMORY_RATIO * _arrays(context, launch)
+            if size >= LOOP_MEMORY_REPORTED or size >= max(LOOP_MEMORY_IGNORED, much):
+                count.setdefault(launch.kernel, []).append(index)
+                if size > largest.get(launch.kernel, (0, 0))[0]:
+                    largest[launch.kernel] = (size, index)
+        return [_finding(context, index, count[kernel]) for kernel, (_, index) in largest.items()]
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a note for each kernel whose adjoint keeps much of its loops."""
-    largest: dict[int | None, tuple[int, int]] = {}
-    count: dict[int | None, list[int]] = {}
-    kept = case.experiment.kept()
-    for index, loops in kept.items():
-        launch = case.trace.launches[index]
-        size = sum(loop.bytes for loop in loops)
-        if size >= LOOP_MEMORY_REPORTED or size >= max(
-            LOOP_MEMORY_IGNORED, LOOP_MEMORY_RATIO * _arrays(case, launch)
-        ):
-            count.setdefault(launch.kernel, []).append(index)
-            if size > largest.get(launch.kernel, (0, 0))[0]:
-                largest[launch.kernel] = (size, index)
-    return [_finding(case, index, count[kernel]) for kernel, (_, index) in largest.items()]
-
-
-def _arrays(case: RuleContext, launch: Launch) -> int:
+def _arrays(context: RuleContext, launch: Launch) -> int:
     ids = {arg.array for arg in launch.args if arg.array is not None}
-    return sum(case.trace.arrays[number].stop - case.trace.arrays[number].start for number in ids)
+    return sum(context.trace.arrays[number].stop - context.trace.arrays[number].start for number in ids)
 
 
-def _finding(case: RuleContext, index: int, launches: list[int]) -> Finding:
-    launch, loops = case.trace.launches[index], case.experiment.kept()[index]
+def _finding(context: RuleContext, index: int, launches: list[int]) -> Finding:
+    launch, loops = context.trace.launches[index], context.experiment.kept()[index]
     size, first = sum(loop.bytes for loop in loops), max(loops, key=lambda loop: loop.bytes)
     location = location_at(first.span)
-    arrays = _arrays(case, launch)
+    arrays = _arrays(context, launch)
     more = f" Loops beside it and inside it bring that to {words.size(size)}." if len(loops) > 1 else ""
     others = f" {len(launches) - 1} more launches like it." if len(launches) > 1 else ""
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=LoopMemory.code,
         severity="info",
         message=(
             f"the adjoint of {words.launch_words(launch)} keeps {words.plural(first.values, 'value')} of "
@@ -57,6 +62,7 @@ def _finding(case: RuleContext, index: int, launches: list[int]) -> Finding:
         arrays=[],
         location=location,
         call_site=launch.call_site,
+        harmless=True,
         evidence={
             "bytes": size,
             "array_bytes": arrays,
@@ -64,7 +70,6 @@ def _finding(case: RuleContext, index: int, launches: list[int]) -> Finding:
                 {"line": loop.span.line, "iterations": loop.iterations, "values": loop.values}
                 for loop in loops
             ],
-            "harmless": True,
         },
         fix=(
             "nothing has to change; to save the memory, launch the loop in parts: a kernel that runs "

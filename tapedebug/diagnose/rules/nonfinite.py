@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from tapedebug.contract import CannotFollow, FollowedThread, NonfiniteOperation
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Consume, Experiment, LaunchFlow, Values
 from tapedebug.diagnose.experiments.places import location_at
+from tapedebug.diagnose.rule import EVIDENCE, Repair, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._nonfinite_origin import NonfiniteOrigin, explain, snippet_of
 from tapedebug.diagnose.trace_analysis.adjoint_growth import AdjointGrowth, overflowing
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
 
-RULE = "nonfinite"
 SECONDS = 3.0
 """How long threads are searched for the operation; the launch and the element are known without it."""
 
@@ -33,31 +33,56 @@ Bad = Mapping[int, Values]
 """For each parameter the places (in scalars) that are not finite."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for the launch that made the first number that is not finite, if there is one."""
-    trace, experiment = case.trace, case.experiment
-    if experiment.blocked:
-        return []
-    gradients = experiment.gradients()
-    if trace.tape.on_overwrite in ("ignore", "warn") and all(
-        np.isfinite(v).all() for v in gradients.values()
-    ):
-        gradients = experiment.gradients(careless=_every_need(trace))
-    broken = [leaf for leaf, values in gradients.items() if not np.isfinite(values).all()]
-    births = _births(trace, experiment)
-    found = [birth for birth in births if birth.culprit is not None]
-    given = _given(trace)
-    if not found and given is None:
-        found = births[:1]
-    bad = bool(broken) or bool(_bad_loss(trace))
-    growth = overflowing(case, OVERFLOW_EXPLAINED) if any(not birth.forward for birth in found) else None
-    severity: Severity = "error" if bad else "info"
-    findings = [_finding(trace, birth, severity, broken, gradients, growth) for birth in found]
-    if given is not None:
-        # What came in is to blame only if nothing on the tape is.
-        blamed = bad and not found
-        findings.append(_in_input(trace, given, "error" if blamed else "info", broken, gradients))
-    return findings
+@dataclass(slots=True, kw_only=True)
+class NonfiniteFinding(RuleFinding):
+    """The first numbers that are not finite.
+
+    Attributes:
+        cause: The operation, `"input"` for values that were there before the tape began, or `"unknown"`.
+    """
+
+    cause: str = field(metadata=EVIDENCE)
+
+
+class Nonfinite(TapeRule):
+    """A NaN or Inf that appears on the tape, mostly in the reverse pass."""
+
+    code = "nonfinite"
+    title = "A NaN or Inf appears on the tape"
+    severity = "error"
+    unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed")
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for the launch that made the first number that is not finite, if there is one."""
+        trace, experiment = context.trace, context.experiment
+        if experiment.blocked:
+            return []
+        gradients = experiment.gradients()
+        if trace.tape.on_overwrite in ("ignore", "warn") and all(
+            np.isfinite(v).all() for v in gradients.values()
+        ):
+            gradients = experiment.gradients(careless=_every_need(trace))
+        broken = [leaf for leaf, values in gradients.items() if not np.isfinite(values).all()]
+        births = _births(trace, experiment)
+        found = [birth for birth in births if birth.culprit is not None]
+        given = _given(trace)
+        if not found and given is None:
+            found = births[:1]
+        bad = bool(broken) or bool(_bad_loss(trace))
+        growth = (
+            overflowing(context, OVERFLOW_EXPLAINED) if any(not birth.forward for birth in found) else None
+        )
+        severity: Severity = "error" if bad else "info"
+        findings = [_finding(trace, birth, severity, broken, gradients, growth) for birth in found]
+        if given is not None:
+            # What came in is to blame only if nothing on the tape is.
+            blamed = bad and not found
+            findings.append(_in_input(trace, given, "error" if blamed else "info", broken, gradients))
+        return findings
+
+    def repair(self, finding: Finding) -> Repair | None:
+        """Replace numbers that are not finite."""
+        return Repair(finite=True)
 
 
 def _every_need(trace: Trace) -> list[tuple[int, int]]:
@@ -132,15 +157,16 @@ def _in_input(
         f"{count} of {version.value.count} values of {info.label} are not finite before the tape begins; "
         f"{words.launch_words(reader)} reads them.{_consequence(trace, broken, gradients)}"
     )
-    return Finding(
-        rule=RULE,
+    return NonfiniteFinding(
+        rule=Nonfinite.code,
         severity=severity,
         message=message,
         launches=[reader.index],
         arrays=[info.label],
         location=words.access_location(trace, reader, words.param_of(reader, array), ("read",)),
         call_site=reader.call_site,
-        evidence={"cause": "input", "nan": version.value.nan, "inf": version.value.inf},
+        cause="input",
+        evidence={"nan": version.value.nan, "inf": version.value.inf},
         fix=f"fill {info.label} with finite values; an array made with empty() holds whatever was in memory",
     )
 
@@ -250,16 +276,16 @@ def _finding(
     if location is None:
         kinds = ("write", "atomic") if birth.forward else ("read",)
         location = words.access_location(trace, launch, birth.param, kinds)
-    return Finding(
-        rule=RULE,
+    return NonfiniteFinding(
+        rule=Nonfinite.code,
         severity=severity,
         message=f"{what}. {why}{_consequence(trace, broken, gradients)}",
         launches=[launch.index],
         arrays=[label],
         location=location,
         call_site=launch.call_site,
+        cause=cause,
         evidence={
-            "cause": cause,
             "pass": "forward" if birth.forward else "backward",
             "consume": birth.consume,
             "thread": birth.thread,

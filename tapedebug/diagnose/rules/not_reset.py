@@ -20,6 +20,7 @@ import numpy as np
 
 from tapedebug.contract import EarlierRecording, EarlierRecordings, RecordedTape
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
@@ -27,7 +28,6 @@ from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
-RULE = "not-reset"
 LARGEST = 1 << 22
 """Bytes up to which it is measured how far launches change an array that they start from."""
 
@@ -51,20 +51,27 @@ class Sum:
     total: float
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each loss that was not reset, and one for the inputs that the launches changed."""
-    replay = case.replay
-    if replay is None:
-        return []
-    case.need(EarlierRecordings, "does not remember earlier recordings")
-    findings = []
-    for loss in replay.losses:
-        left = _left(replay, loss)
-        why = None if left is None else _why(case, replay, loss, left)
-        found = None if why is None else _sum(case, replay, loss)
-        if why is not None and found is not None:
-            findings.append(_not_reset(case, replay, found, why))
-    return [*findings, *_inputs(case, replay)]
+class NotReset(TapeRule):
+    """A recording adds to the loss of an earlier one, or starts from its values."""
+
+    code = "not-reset"
+    title = "A recording adds to the loss of an earlier one"
+    severity = "warning"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each loss that was not reset, and one for inputs that the launches changed."""
+        replay = context.replay
+        if replay is None:
+            return []
+        context.need(EarlierRecordings, "does not remember earlier recordings")
+        findings = []
+        for loss in replay.losses:
+            left = _left(replay, loss)
+            why = None if left is None else _why(context, replay, loss, left)
+            found = None if why is None else _sum(context, replay, loss)
+            if why is not None and found is not None:
+                findings.append(_not_reset(context, replay, found, why))
+        return [*findings, *_inputs(context, replay)]
 
 
 def _left(replay: Replay, array: int) -> EarlierRecording | None:
@@ -86,7 +93,7 @@ def _content(replay: Replay, array: int) -> bytes | None:
     return np.asarray(replay._shadow().forward(stop=0).values(a)).tobytes()
 
 
-def _why(case: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -> Why | None:
+def _why(context: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -> Why | None:
     """Why two recordings are taken for two runs that should begin alike; None if they are not."""
     earlier = _earlier(replay)
     assert earlier is not None
@@ -95,30 +102,30 @@ def _why(case: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -
     if not earlier.has_same_arguments(left):
         return None
     why: Why = "again"
-    for version in _found(case):
+    for version in _found(context):
         if version.array == loss:
             continue
         if not earlier.is_unchanged(replay.arrays[version.array], left):
-            if not _updated(case, replay, version.array, left):
+            if not _updated(context, replay, version.array, left):
                 return None
             why = "updated"
     return why
 
 
-def _found(case: RuleContext) -> list[Version]:
+def _found(context: RuleContext) -> list[Version]:
     """The initial values that the launches read."""
-    return [version for version in case.trace.versions if version.version == 0 and version.reads]
+    return [version for version in context.trace.versions if version.version == 0 and version.reads]
 
 
-def _updated(case: RuleContext, replay: Replay, array: int, left: EarlierRecording) -> bool:
+def _updated(context: RuleContext, replay: Replay, array: int, left: EarlierRecording) -> bool:
     """True if an optimiser's step, and not other data, came between the recordings."""
     if array not in replay.leaves:
         return False
-    story = history.history_of(case.trace, array)
-    return bool(history.updates(story.between(left.ended, case.trace.tape.began)))
+    story = history.history_of(context.trace, array)
+    return bool(history.updates(story.between(left.ended, context.trace.tape.began)))
 
 
-def _sum(case: RuleContext, replay: Replay, loss: int) -> Sum | None:
+def _sum(context: RuleContext, replay: Replay, loss: int) -> Sum | None:
     """The loss with and without its initial value; None if they are the same."""
     a = replay.arrays[loss]
     if a.size != 1:
@@ -131,18 +138,18 @@ def _sum(case: RuleContext, replay: Replay, loss: int) -> Sum | None:
     alone = _number(again.forward().values(a))
     if not all(map(math.isfinite, (held, alone, total))) or not held or alone == total:
         return None
-    return Sum(case.trace.arrays[loss], held, alone, total)
+    return Sum(context.trace.arrays[loss], held, alone, total)
 
 
 def _number(values: Any) -> float:
     return float(np.asarray(values, np.float64).reshape(-1)[0])
 
 
-def _not_reset(case: RuleContext, replay: Replay, found: Sum, why: Why) -> Finding:
+def _not_reset(context: RuleContext, replay: Replay, found: Sum, why: Why) -> Finding:
     label, number = found.info.label, words.number
-    launch = _writer(case, found.info)
-    param = words.written_param(launch, found.info, case.trace)
-    location = words.access_location(case.trace, launch, param, ("atomic", "write"))
+    launch = _writer(context, found.info)
+    param = words.written_param(launch, found.info, context.trace)
+    location = words.access_location(context.trace, launch, param, ("atomic", "write"))
     seen = why == "cell" or _is_read(replay, found.info.id)
     message = (
         f"{label} held {number(found.held)} when the recording began: an earlier recording of the same "
@@ -156,7 +163,7 @@ def _not_reset(case: RuleContext, replay: Replay, found: Sum, why: Why) -> Findi
         message += f" {label} is not read, so nothing depends on that."
     where = "the cell, before its launches" if why == "cell" else "the program, before each recording"
     return Finding(
-        rule=RULE,
+        rule=NotReset.code,
         severity="warning" if seen else "info",
         message=message,
         launches=[launch.index],
@@ -180,18 +187,18 @@ def _is_read(replay: Replay, loss: int) -> bool:
     return earlier is not None and earlier.was_read(replay.arrays[loss])
 
 
-def _writer(case: RuleContext, info: ArrayInfo) -> Launch:
+def _writer(context: RuleContext, info: ArrayInfo) -> Launch:
     """The first launch that writes over what an array held."""
-    first = case.trace.versions_of(info.id)[0].overwritten_by
-    return case.trace.launches[first or 0]
+    first = context.trace.versions_of(info.id)[0].overwritten_by
+    return context.trace.launches[first or 0]
 
 
-def _inputs(case: RuleContext, replay: Replay) -> list[Finding]:
+def _inputs(context: RuleContext, replay: Replay) -> list[Finding]:
     """One finding for all inputs of a cell that its launches overwrite, and its next run starts from."""
     earlier = _earlier(replay)
     carried: dict[int, float] = {}
-    for version in _found(case):
-        info = case.trace.arrays[version.array]
+    for version in _found(context):
+        info = context.trace.arrays[version.array]
         if version.array in replay.losses or version.overwritten_by is None:
             continue
         left = _left(replay, version.array)
@@ -202,17 +209,17 @@ def _inputs(case: RuleContext, replay: Replay) -> list[Finding]:
     if not changed:
         return []
     first = max(changed, key=lambda array: carried[array])
-    info = case.trace.arrays[first]
-    labels = [info.label, *[case.trace.arrays[array].label for array in changed if array != first]]
-    launch = _writer(case, info)
+    info = context.trace.arrays[first]
+    labels = [info.label, *[context.trace.arrays[array].label for array in changed if array != first]]
+    launch = _writer(context, info)
     location = words.access_location(
-        case.trace, launch, words.written_param(launch, info, case.trace), ("write", "atomic")
+        context.trace, launch, words.written_param(launch, info, context.trace), ("write", "atomic")
     )
     return [
         Finding(
-            rule=RULE,
+            rule=NotReset.code,
             severity="info",
-            message=_carried(case, info, labels, launch, words.place(location), carried[first]),
+            message=_carried(context, info, labels, launch, words.place(location), carried[first]),
             launches=[launch.index],
             arrays=labels,
             location=location,
@@ -220,7 +227,7 @@ def _inputs(case: RuleContext, replay: Replay) -> list[Finding]:
             evidence={
                 "kind": "inputs",
                 "because": "cell",
-                "changes": {case.trace.arrays[array].label: carried[array] for array in changed},
+                "changes": {context.trace.arrays[array].label: carried[array] for array in changed},
             },
             fix=(
                 f"nothing has to change where the runs of the cell go on from one another; else set "
@@ -231,7 +238,7 @@ def _inputs(case: RuleContext, replay: Replay) -> list[Finding]:
 
 
 def _carried(
-    case: RuleContext, info: ArrayInfo, labels: Sequence[str], launch: Launch, place: str, change: float
+    context: RuleContext, info: ArrayInfo, labels: Sequence[str], launch: Launch, place: str, change: float
 ) -> str:
     others = f" Likewise {words.listed(labels[1:])}." if len(labels) > 1 else ""
     return (

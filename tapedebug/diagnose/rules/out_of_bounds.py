@@ -19,27 +19,45 @@ from tapedebug.diagnose.experiments.element_accesses import (
 )
 from tapedebug.diagnose.experiments.memory_effects import loss_without
 from tapedebug.diagnose.experiments.places import place_of
+from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules.nonfinite import NonfiniteFinding
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
-RULE = "out-of-bounds"
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return one finding for each line of a kernel that reaches outside an array."""
-    groups: dict[Any, list[OutOfBoundsAccess]] = {}
-    for item in case.elements.outside:
-        launch = case.trace.launches[item.launch]
-        groups.setdefault((launch.kernel, item.param, item.side.span), []).append(item)
-    return [_finding(case, group) for group in groups.values()]
+class OutOfBounds(TapeRule):
+    """An index outside its array, which launches do not check by default."""
+
+    code = "out-of-bounds"
+    title = "An index is outside its array"
+    severity = "error"
+    explains = ("nonfinite",)
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return one finding for each line of a kernel that reaches outside an array."""
+        groups: dict[Any, list[OutOfBoundsAccess]] = {}
+        for item in context.elements.outside:
+            launch = context.trace.launches[item.launch]
+            groups.setdefault((launch.kernel, item.param, item.side.span), []).append(item)
+        return [_finding(context, group) for group in groups.values()]
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Explain a number that no operation explains: it was read beside an array."""
+        if cause.severity != "error" or finding.severity == "info":
+            return ""
+        unknown = isinstance(finding, NonfiniteFinding) and finding.cause == "unknown"
+        if not unknown or not set(finding.launches) & set(cause.launches):
+            return ""
+        return f"See {self.code}: the launch reads memory that is not the array's."
 
 
-def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
-    trace, first = case.trace, group[0]
+def _finding(context: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
+    trace, first = context.trace, group[0]
     launch = trace.launches[first.launch]
-    record = case.rerun.records[first.launch]
+    record = context.rerun.records[first.launch]
     a: Array = record.args[first.param]
     label = words.label_of(trace, launch, first.param)
     start = a.offset
@@ -48,7 +66,7 @@ def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
     change = None
     if inside:
         with contextlib.suppress(BoundsError):  # further threads are outside, and some may be far
-            change = loss_without(case.rerun, first.launch, first.threads)
+            change = loss_without(context.rerun, first.launch, first.threads)
     whose = f"axis {first.axis} of {label}" if a.ndim > 1 else label
     text = (
         f"thread {first.side.thread} of {words.launch_words(launch)} {VERBS[first.side.kind]} "
@@ -58,9 +76,9 @@ def _finding(case: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
     if len(first.threads) > 1:
         least = "" if first.complete else "at least "
         text += f" So do {least}{len(first.threads)} threads."
-    severity, told = _judged(case, first, a, at, inside, change)
+    severity, told = _judged(context, first, a, at, inside, change)
     return Finding(
-        rule=RULE,
+        rule=OutOfBounds.code,
         severity=severity,
         message=f"{text} {told}",
         launches=list(dict.fromkeys(item.launch for item in group)),
@@ -96,14 +114,14 @@ def _fix(kernel: str, dim: tuple[int, ...], item: OutOfBoundsAccess, label: str)
 
 
 def _judged(
-    case: RuleContext, item: OutOfBoundsAccess, a: Array, at: int, inside: bool, change: float | None
+    context: RuleContext, item: OutOfBoundsAccess, a: Array, at: int, inside: bool, change: float | None
 ) -> tuple[Severity, str]:
     done = {"read": "was read", "write": "was written"}.get(item.side.kind, "was changed")
     if not inside:
         past = at + _item_size(a) - a.region.nbytes
         where = f"{past} bytes past the end" if past > 0 else f"{-at} bytes before the start"
         return "error", f"Memory {where} of the array's own {done}: whatever is there."
-    whose = _owner(case, a, at)
+    whose = _owner(context, a, at)
     if change is None:
         return "warning", f"Within the same memory {whose} {done} instead."
     if change > FLOAT64_RUNS_DIFFER:
@@ -118,9 +136,9 @@ def _judged(
     )
 
 
-def _owner(case: RuleContext, a: Array, at: int) -> str:
+def _owner(context: RuleContext, a: Array, at: int) -> str:
     """Which element of which array lies at a byte of a buffer."""
-    replay, arrays = case.rerun, case.trace.arrays
+    replay, arrays = context.rerun, context.trace.arrays
     scalar = a.scalar_dtype.itemsize
     for known, info in sorted(zip(replay.arrays, arrays, strict=True), key=lambda pair: pair[0] is not a):
         start = known.offset

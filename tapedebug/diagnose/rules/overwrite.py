@@ -8,7 +8,7 @@ kernel's adjoint, the others by experiment. The overwrites of a time loop are on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
@@ -19,6 +19,7 @@ from tapedebug.diagnose.experiments.overwrite_effect import OverwriteEffects
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.unrecorded_writes import find_unrecorded
 from tapedebug.diagnose.gradient_diff import off, told
+from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
@@ -26,22 +27,46 @@ from tapedebug.diagnose.trace_analysis.overwrites import OverwriteGroup, group_o
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
-RULE = "overwrite"
+PAIRS = 100
+"""Overwrites of a group that its finding lists."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return one finding for each kind of overwrite on the tape that needs an explanation."""
-    found: list[Finding] = []
-    if case.as_warp:
-        found = [*find_unrecorded(case, RULE), *find_changed_structs(case, RULE)]
-    groups = group_overwrites(case.trace, in_memory=case.as_warp or in_memory(case.trace))
-    if case.as_warp:  # Warp's adjoints of atomics are another rule's matter: none reads what was there before
-        groups = [group for group in groups if not (group.in_place and _by_atomics(case.trace, group))]
-    if groups:
-        study = OverwriteEffects(case.trace, case.experiment, groups)
-        teller = _Teller(case, study)
-        found += [teller.finding(group) for group in study.groups]
-    return found
+@dataclass(slots=True, kw_only=True)
+class OverwriteFinding(RuleFinding):
+    """Values that a launch read and another one overwrote.
+
+    Attributes:
+        pairs: The launch that read and the one that overwrote, for the first overwrites of the group.
+    """
+
+    pairs: list[tuple[int, int]] = field(metadata={"json": False})
+
+
+class Overwrite(TapeRule):
+    """An array is overwritten after a launch read it; its effect is measured."""
+
+    code = "overwrite"
+    title = "Values that an adjoint needs were overwritten"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return one finding for each kind of overwrite on the tape that needs an explanation."""
+        found: list[Finding] = []
+        if context.as_warp:
+            found = [
+                *find_unrecorded(context, self.code),
+                *find_changed_structs(context, self.code),
+            ]
+        groups = group_overwrites(context.trace, in_memory=context.as_warp or in_memory(context.trace))
+        if (
+            context.as_warp
+        ):  # Warp's adjoints of atomics are another rule's matter: none reads what was there before
+            groups = [group for group in groups if not (group.in_place and _by_atomics(context.trace, group))]
+        if groups:
+            study = OverwriteEffects(context.trace, context.experiment, groups)
+            teller = _Teller(context, study)
+            found += [teller.finding(group) for group in study.groups]
+        return found
 
 
 def _by_atomics(trace: Trace, group: OverwriteGroup) -> bool:
@@ -59,14 +84,14 @@ def in_memory(trace: Trace) -> bool:
 class _Teller:
     """The words for what was measured."""
 
-    def __init__(self, case: RuleContext, study: OverwriteEffects) -> None:
-        self.trace = case.trace
-        self.experiment = case.experiment
+    def __init__(self, context: RuleContext, study: OverwriteEffects) -> None:
+        self.trace = context.trace
+        self.experiment = context.experiment
         self.study = study
         self.lines: dict[int, Location | None] = {}
         self.shared: dict[int, SharedElements | None] = {}
         self.consumes_new = in_memory(self.trace)
-        self.as_warp = case.as_warp
+        self.as_warp = context.as_warp
         self.again = {(item.array, item.version) for item in self.trace.versions if item.recomputed}
 
     def finding(self, group: OverwriteGroup) -> Finding:
@@ -80,15 +105,17 @@ class _Teller:
         launches = dict.fromkeys(index for item in group.pairs for index in (item.reader, item.clobberer))
         harmless = not group.needed or (bool(errors) and max(errors.values()) == 0)
         harmless = harmless or (not errors and self.consumes_new and bool(self._apart(group)))
-        return Finding(
-            rule=RULE,
+        return OverwriteFinding(
+            rule=Overwrite.code,
             severity=severity,
             message=message,
             launches=list(launches),
             arrays=list(dict.fromkeys(trace.arrays[item.array].label for item in group.pairs)),
             location=self._write_location(group),
             call_site=trace.launches[pair.clobberer].call_site,
-            evidence=self._evidence(group, errors, harmless),
+            harmless=harmless,
+            pairs=[(item.reader, item.clobberer) for item in group.pairs[:PAIRS]],
+            evidence=self._evidence(group, errors),
             fix="" if harmless else self._fix(group),
         )
 
@@ -288,16 +315,15 @@ class _Teller:
                 return exact
         return words.access_location(self.trace, clobberer, group.write_param, ("write", "atomic"))
 
-    def _evidence(self, group: OverwriteGroup, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:
+    def _evidence(self, group: OverwriteGroup, errors: Mapping[str, float]) -> dict[str, Any]:
         trace, pair, total = self.trace, group.first, self.study.total(group)
         clobberer = trace.launches[pair.clobberer]
         shared = self.shared.get(id(group))
         return {
-            "harmless": harmless,
             "needed": group.needed,
             "preserved": group.needed and trace.tape.on_overwrite != "ignore",
             "occurrences": group.occurrences(),
-            "pairs": [[item.reader, item.clobberer] for item in group.pairs[:100]],
+            "pairs": [[item.reader, item.clobberer] for item in group.pairs[:PAIRS]],
             "reader": _side(trace.launches[pair.reader], pair.param, self._read_location(group)),
             "clobberer": _side(clobberer, group.write_param, self._write_location(group)),
             "elements": total.elements,

@@ -30,11 +30,11 @@ from tapedebug.diagnose.experiments.thread_schedules import (
     shuffled,
     together,
 )
+from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
-RULE = "race"
 MEASURED = 4
 """How many kernels are measured; each costs some runs of the tape."""
 FEWEST = 2
@@ -45,20 +45,28 @@ PLAINLY = ("read", "write")
 """What is no atomic: threads can do it at the same time."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return one finding for each kernel and array in which threads meet."""
-    groups: dict[tuple[Any, ...], list[AccessConflict]] = {}
-    for meeting in case.elements.races:
-        record, launch = case.rerun.records[meeting.launch], case.trace.launches[meeting.launch]
-        groups.setdefault((launch.kernel, _first_name(record, meeting.param)), []).append(meeting)
-    findings = []
-    for number, group in enumerate(groups.values()):
-        effect = None
-        if number < MEASURED:
-            case.progress(f"running {case.trace.launches[group[0].launch].name} in other orders of threads")
-            effect = _measured(case, group)
-        findings.append(_finding(case, group, effect))
-    return findings
+class Race(TapeRule):
+    """Two threads of one launch access an element, and their order changes the result."""
+
+    code = "race"
+    title = "Two threads of a launch race on an element"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return one finding for each kernel and array in which threads meet."""
+        groups: dict[tuple[Any, ...], list[AccessConflict]] = {}
+        for meeting in context.elements.races:
+            record, launch = context.rerun.records[meeting.launch], context.trace.launches[meeting.launch]
+            groups.setdefault((launch.kernel, _first_name(record, meeting.param)), []).append(meeting)
+        findings = []
+        for number, group in enumerate(groups.values()):
+            effect = None
+            if number < MEASURED:
+                name = context.trace.launches[group[0].launch].name
+                context.progress(f"running {name} in other orders of threads")
+                effect = _measured(context, group)
+            findings.append(_finding(context, group, effect))
+        return findings
 
 
 def _first_name(record: Operation, param: int) -> int:
@@ -72,16 +80,16 @@ def _first_name(record: Operation, param: int) -> int:
     return int(min(p for p in record.touched if same(record.args[p])))
 
 
-def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect | None:
-    scheduling: ThreadScheduling | None = case.rerun.recorded.tape.capability(ThreadScheduling)
+def _measured(context: RuleContext, group: list[AccessConflict]) -> Effect | None:
+    scheduling: ThreadScheduling | None = context.rerun.recorded.tape.capability(ThreadScheduling)
     if scheduling is None:
         return None
-    records = case.rerun.records
+    records = context.rerun.records
     places = _contested(records, group)
     pairs = _pairs(group, places)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
-    own = {_kind(case, item.launch) for item in group}
-    launches = [index for index in range(len(records)) if _kind(case, index) in own]
+    own = {_kind(context, item.launch) for item in group}
+    launches = [index for index in range(len(records)) if _kind(context, index) in own]
     params = {(item.launch, item.param): None for item in group}
     meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
     schedules = [
@@ -91,22 +99,22 @@ def _measured(case: RuleContext, group: list[AccessConflict]) -> Effect | None:
         at_once(apart, len(launches), places, first_wins=False),
         at_once(apart, len(launches), places, first_wins=True),
     ]
-    return ThreadOrders(case.rerun, scheduling, launches, meet, schedules).effect()
+    return ThreadOrders(context.rerun, scheduling, launches, meet, schedules).effect()
 
 
-def _kind(case: RuleContext, launch: int) -> tuple[int | None, frozenset[int]]:
+def _kind(context: RuleContext, launch: int) -> tuple[int | None, frozenset[int]]:
     """Return what launches of one kernel with the same gradients have in common."""
-    return case.trace.launches[launch].kernel, frozenset(case.rerun.records[launch].active)
+    return context.trace.launches[launch].kernel, frozenset(context.rerun.records[launch].active)
 
 
-def _finding(case: RuleContext, group: list[AccessConflict], effect: Effect | None) -> Finding:
-    trace, first = case.trace, _telling(group)
+def _finding(context: RuleContext, group: list[AccessConflict], effect: Effect | None) -> Finding:
+    trace, first = context.trace, _telling(group)
     launch = trace.launches[first.launch]
-    record = case.rerun.records[first.launch]
+    record = context.rerun.records[first.launch]
     label = words.label_of(trace, launch, first.param)
     index = element_of(record.args[first.param], first.place)
     elements = _elements(record, [item for item in group if item.launch == first.launch])
-    severity, told = _judged(effect, unread=_unread(case, launch, first.param))
+    severity, told = _judged(effect, unread=_unread(context, launch, first.param))
     assert first.second is not None
     exchanges = "exchange" in (first.first.kind, first.second.kind)
     how = ", where the order of threads decides" if exchanges else " without an atomic"
@@ -119,14 +127,15 @@ def _finding(case: RuleContext, group: list[AccessConflict], effect: Effect | No
     launches = list(dict.fromkeys(item.launch for item in group))
     if len(launches) > 1:
         text += f" And in {words.plural(len(launches) - 1, 'launch')} more."
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=Race.code,
         severity=severity,
         message=f"{text} {told}",
         launches=launches,
         arrays=[label],
         location=place_of(_culprit(first).span),
         call_site=launch.call_site,
+        harmless=severity == "info",
         evidence=_evidence(group, index, elements, effect, severity),
         fix="" if severity == "info" else _fix(label, launch.args[first.param].name, first),
     )
@@ -192,12 +201,12 @@ def _culprit(meeting: AccessConflict) -> ThreadAccess:
     return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
 
 
-def _unread(case: RuleContext, launch: Launch, param: int) -> bool:
+def _unread(context: RuleContext, launch: Launch, param: int) -> bool:
     """Whether nothing on the tape reads an array, and no gradient is wanted of it."""
     number = launch.args[param].array
-    if number is None or case.trace.arrays[number].requires_grad:
+    if number is None or context.trace.arrays[number].requires_grad:
         return False
-    return not [version for version in case.trace.versions_of(number) if version.reads]
+    return not [version for version in context.trace.versions_of(number) if version.reads]
 
 
 def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, str]:
@@ -284,5 +293,4 @@ def _evidence(
         "loss_change": None if effect is None else effect.loss,
         "gradient_change": None if effect is None else effect.gradient,
         "displaced": effect is not None and effect.displaced,
-        "harmless": severity == "info",
     }

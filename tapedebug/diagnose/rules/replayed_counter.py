@@ -9,8 +9,10 @@ from __future__ import annotations
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
+from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.warp_limitation import (
+    ConstructFinding,
     Group,
     as_run,
     by_kernel,
@@ -22,44 +24,56 @@ from tapedebug.diagnose.rules.warp_limitation import (
 )
 from tapedebug.trace import Finding
 
-RULE = "replayed-counter"
+
+class ReplayedCounter(TapeRule):
+    """Numbers from an atomic counter, in programs written for Warp."""
+
+    code = "replayed-counter"
+    title = "Warp's reverse pass lacks a number that an atomic returned"
+    severity = "error"
+    warp_only = True
+    explains = ("overwrite",)
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each kernel whose gradient rests on what an atomic returned."""
+        if not context.as_warp:
+            return []
+        limits = context.experiment.warp_limits()
+        findings = []
+        for launches in by_kernel(context, limits).values():
+            counters = [item for item in limits[launches[0]] if item.kind == "counter"]
+            if not counters or not measurable(context, self.code):
+                continue
+            group = Group(launches, counters)
+            if measure(context, group) and severity_of(group.errors) is not None:
+                findings.append(_finding(context, group))
+        return findings
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Report what a launch overwrites of its own, with `*=` or an atomic, only once."""
+        same = isinstance(cause, ConstructFinding) and cause.severity == "error" and cause.explains(finding)
+        return f"See {self.code}, which is about the same line." if same else ""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each kernel whose gradient rests on what an atomic returned."""
-    if not case.as_warp:
-        return []
-    limits = case.experiment.warp_limits()
-    findings = []
-    for launches in by_kernel(case, limits).values():
-        counters = [item for item in limits[launches[0]] if item.kind == "counter"]
-        if not counters or not measurable(case, RULE):
-            continue
-        group = Group(launches, counters)
-        if measure(case, group) and severity_of(group.errors) is not None:
-            findings.append(_finding(case, group))
-    return findings
-
-
-def _finding(case: RuleContext, group: Group) -> Finding:
+def _finding(context: RuleContext, group: Group) -> Finding:
     location = location_at(group.first.span)
-    return Finding(
-        rule=RULE,
+    return ConstructFinding(
+        rule=ReplayedCounter.code,
         severity=severity_of(group.errors) or "info",
         message=as_run(
-            case,
-            f"{who(case, group.launches)}: the atomic at {words.place(location)} hands out numbers that the "
-            "gradient depends on. Here each thread finds the number that it had, so the gradient is right. "
-            "Warp's reverse pass does not hand them out again, and the variable holds nothing in particular: "
-            f"with 0 {effect(group.errors, group.gradients)}.",
+            context,
+            f"{who(context, group.launches)}: the atomic at {words.place(location)} hands out numbers that "
+            "the gradient depends on. Here each thread finds the number that it had, so the gradient is "
+            "right. Warp's reverse pass does not hand them out again, and the variable holds nothing in "
+            f"particular: with 0 {effect(group.errors, group.gradients)}.",
         ),
         launches=group.launches,
         arrays=[label for label, error in group.errors.items() if error > GRADIENT_CHANGED],
         location=location,
-        call_site=case.trace.launches[group.launches[0]].call_site,
+        call_site=context.trace.launches[group.launches[0]].call_site,
+        constructs=[(item.kind, item.span.line) for item in group.limits],
         evidence={
             "construct": "counter",
-            "constructs": [[item.kind, item.span.line] for item in group.limits],
             "relative_error": group.errors,
             "gradients": group.gradients,
             "occurrences": len(group.launches),

@@ -15,60 +15,73 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.thresholds import FACTOR_EXPLAINS
+from tapedebug.autograd.thresholds import FACTOR_CONFIRMED, FACTOR_EXPLAINS
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import seeds as seeds_of
 from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.experiments.host_objective import (
+    HostObjective,
+    began_from,
+    find_host_objectives,
+    slopes_along,
+)
 from tapedebug.diagnose.gradient_pattern import GradientPattern, factor_words, find_pattern
+from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.rules._off_tape import off_tape
+from tapedebug.diagnose.trace_analysis.count_scaling import divides_step
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.gradient_history import at
 from tapedebug.trace import ArrayInfo, Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
-RULE = "seed"
+
+class Seed(TapeRule):
+    """Backward started from another number than the reported objective."""
+
+    code = "seed"
+    title = "The reverse pass was seeded with something other than the objective"
+    severity = "error"
+    outside_pass = True
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding where the objective is known and is not what backward began from."""
+        if context.experiment.leaves and not context.experiment.losses:
+            return _unseeded(context)
+        if context.experiment.blocked or not context.experiment.leaves:
+            return []
+        seeds = seeds_of.consumed_seeds(context.rerun)
+        if seeds is None:
+            return []
+        if not _same(seeds, context):
+            return _told(context, seeds)
+        if context.named_loss:
+            return []
+        return [*_stale(context, seeds), *(_seen(context, seeds) or _off_tape(context))]
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding where the objective is known and is not what backward began from."""
-    if case.experiment.leaves and not case.experiment.losses:
-        return _unseeded(case)
-    if case.experiment.blocked or not case.experiment.leaves:
-        return []
-    seeds = seeds_of.consumed_seeds(case.rerun)
-    if seeds is None:
-        return []
-    if not _same(seeds, case):
-        return _told(case, seeds)
-    if case.named_loss:
-        return []
-    return [*_stale(case, seeds), *(_seen(case, seeds) or off_tape(case, sizes))]
-
-
-def _same(seeds: Mapping[int, Values], case: RuleContext) -> bool:
+def _same(seeds: Mapping[int, Values], context: RuleContext) -> bool:
     """Whether the diagnosis is about just the pass that ran, or about another that ran before it."""
-    reported = seeds_of.seeded(case.rerun)
+    reported = seeds_of.seeded(context.rerun)
     if reported.keys() == seeds.keys():
         return all(np.array_equal(reported[number], seeds[number], equal_nan=True) for number in seeds)
     if reported.keys() < seeds.keys():
         return False  # it began from more than that
-    return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.rerun)
+    return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(context.rerun)
 
 
-def _unseeded(case: RuleContext) -> list[Finding]:
+def _unseeded(context: RuleContext) -> list[Finding]:
     """The pass began from nothing, and no scalar result says what it should have begun from."""
-    calls = case.rerun.recorded.tape.reverse_passes
-    functions = any(launch.kind == "func" for launch in case.trace.launches)  # may give seeds themselves
+    calls = context.rerun.recorded.tape.reverse_passes
+    functions = any(launch.kind == "func" for launch in context.trace.launches)  # may give seeds themselves
     if not calls or not calls[-1].unseeded or functions:
         return []
-    event = _last_pass(case)
-    results = [info for info in case.trace.arrays if info.role == "output" and differentiable(info)]
+    event = _last_pass(context)
+    results = [info for info in context.trace.arrays if info.role == "output" and differentiable(info)]
     held = f" ({words.listed(info.label for info in results)})" if results else ""
     name = results[0].label if results else "y"
     return [
         Finding(
-            rule=RULE,
+            rule=Seed.code,
             severity="warning",
             message=(
                 f"Backward ran{at(event)} without a seed: it was given no loss and no grads, and the "
@@ -82,38 +95,39 @@ def _unseeded(case: RuleContext) -> list[Finding]:
     ]
 
 
-def _told(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
+def _told(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     """The user named a loss, and backward began from something else."""
-    right = case.experiment.gradients()
-    consumed = seeds_of.gradients_from(case.rerun, seeds)
+    right = context.experiment.gradients()
+    consumed = seeds_of.gradients_from(context.rerun, seeds)
     found = find_pattern(consumed, right)
     if found.name == "equal":
         return []
-    reported = [case.trace.arrays[number] for number in case.experiment.losses]
-    began = [case.trace.arrays[number] for number in seeds]
-    downstream = _depends(case, case.experiment.losses, list(seeds))
+    reported = [context.trace.arrays[number] for number in context.experiment.losses]
+    began = [context.trace.arrays[number] for number in seeds]
+    downstream = _depends(context, context.experiment.losses, list(seeds))
     scaled = began == reported and found.name in ("factor", "sign")  # who passes a number means it
-    more = set(seeds) - seeds_of.preset_seeds(case.rerun) == set(case.experiment.losses)  # and what was left
+    given = set(seeds) - seeds_of.preset_seeds(context.rerun)
+    more = given == set(context.experiment.losses)  # and what was left
     known = (found.name != "other" or downstream or more) and not scaled
     severity: Severity = "error" if known else "info"
     zero = not any(np.any(seed) for seed in seeds.values())
-    return [_finding(case, severity, began, reported, found, _readers(case, began, reported), zero)]
+    return [_finding(context, severity, began, reported, found, _readers(context, began, reported), zero)]
 
 
-def _stale(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
+def _stale(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     """The pass also began from what an earlier pass of another tape had left in a gradient."""
-    stale = seeds_of.stale_seeds(case.rerun)
+    stale = seeds_of.stale_seeds(context.rerun)
     meant = {number: seed for number, seed in seeds.items() if number not in stale}
     if not stale or not meant:
         return []  # the same loss as before, whose gradient still is 1
-    right = seeds_of.gradients_from(case.rerun, meant)
-    off = _off(case.experiment.gradients(), right)
-    changed = [case.trace.arrays[number] for number, change in off.items() if change > FACTOR_EXPLAINS]
+    right = seeds_of.gradients_from(context.rerun, meant)
+    off = _off(context.experiment.gradients(), right)
+    changed = [context.trace.arrays[number] for number, change in off.items() if change > FACTOR_EXPLAINS]
     if not changed:
         return []
-    event = _last_pass(case)
-    aim = words.listed(case.trace.arrays[number].label for number in meant)
-    held = [case.trace.arrays[number] for number in stale]
+    event = _last_pass(context)
+    aim = words.listed(context.trace.arrays[number].label for number in meant)
+    held = [context.trace.arrays[number] for number in stale]
     rest = words.listed(info.label for info in held)
     gradients = words.listed(f"{info.label} by {words.percent(off[info.id])}" for info in changed)
     text = (
@@ -122,15 +136,15 @@ def _stale(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     )
     return [
         Finding(
-            rule=RULE,
+            rule=Seed.code,
             severity="warning",
             message=text,
             arrays=[info.label for info in [*held, *changed]],
             call_site=None if event is None else event.call_site,
             evidence={
                 "find_pattern": "stale",
-                "seeded": [case.trace.arrays[number].label for number in seeds],
-                "objective": [case.trace.arrays[number].label for number in meant],
+                "seeded": [context.trace.arrays[number].label for number in seeds],
+                "objective": [context.trace.arrays[number].label for number in meant],
                 "relative_change": {info.label: off[info.id] for info in changed},
                 "backward_at": None if event is None or event.call_site is None else asdict(event.call_site),
             },
@@ -149,37 +163,37 @@ def _off(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> dict[in
     return found
 
 
-def _seen(case: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
+def _seen(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     """The tape scales the seeded scalar, and only the result of that is ever read."""
     if len(seeds) != 1:
         return []
     (seeded,) = seeds
-    info = case.trace.arrays[seeded]
-    if math.prod(info.shape) != 1 or _was_read(case, seeded):
+    info = context.trace.arrays[seeded]
+    if math.prod(info.shape) != 1 or _was_read(context, seeded):
         return []
-    for launch in _readers(case, [info], None):
+    for launch in _readers(context, [info], None):
         for arg in launch.args:
             if arg.array is None or not arg.writes or arg.array == seeded:
                 continue
-            scalar = case.trace.arrays[arg.array]
-            scales = math.prod(scalar.shape) == 1 and differentiable(scalar) and _was_read(case, scalar.id)
-            if scales and (found := _scaled(case, info, scalar)) is not None:
-                return [_finding(case, "warning", [info], [scalar], found, [launch])]
+            scalar = context.trace.arrays[arg.array]
+            scales = math.prod(scalar.shape) == 1 and differentiable(scalar) and _was_read(context, scalar.id)
+            if scales and (found := _scaled(context, info, scalar)) is not None:
+                return [_finding(context, "warning", [info], [scalar], found, [launch])]
     return []
 
 
-def _scaled(case: RuleContext, info: ArrayInfo, scalar: ArrayInfo) -> GradientPattern | None:
+def _scaled(context: RuleContext, info: ArrayInfo, scalar: ArrayInfo) -> GradientPattern | None:
     """How the gradient of the seeded scalar compares with that of a constant multiple of it."""
-    one, two = seeds_of.final_values(case.rerun, info.id), seeds_of.final_values(case.rerun, scalar.id)
-    right = seeds_of.gradients_from(case.rerun, {scalar.id: np.ones_like(two)})
-    found = find_pattern(case.experiment.gradients(), right)
+    one, two = seeds_of.final_values(context.rerun, info.id), seeds_of.final_values(context.rerun, scalar.id)
+    right = seeds_of.gradients_from(context.rerun, {scalar.id: np.ones_like(two)})
+    found = find_pattern(context.experiment.gradients(), right)
     value = float(np.ravel(one)[0]) - found.ratio * float(np.ravel(two)[0])
     linear = abs(value) <= FACTOR_EXPLAINS * abs(float(np.ravel(one)[0]))
     return found if found.name in ("factor", "sign") and linear else None
 
 
 def _finding(
-    case: RuleContext,
+    context: RuleContext,
     severity: Severity,
     began: list[ArrayInfo],
     reported: list[ArrayInfo],
@@ -187,10 +201,10 @@ def _finding(
     launches: list[Launch],
     zero: bool = False,
 ) -> Finding:
-    event = _last_pass(case)
+    event = _last_pass(context)
     aim = words.listed(info.label for info in reported)
     same = [info.id for info in began] == [info.id for info in reported]
-    beside = [info for info in began if info.id in seeds_of.preset_seeds(case.rerun)]
+    beside = [info for info in began if info.id in seeds_of.preset_seeds(context.rerun)]
     given = [info for info in began if info not in beside]
     what = f"from {words.listed(info.label for info in given or began)}" if began else "without a seed"
     if given and beside:
@@ -198,7 +212,7 @@ def _finding(
     if began and (zero or same):
         what += " with a seed of 0" if zero else " with a seed that is not 1"
     text = f"Backward ran{at(event)} {what}, and the objective is {aim}: "
-    text += _comparison(case, found, began, reported)
+    text += _comparison(context, found, began, reported)
     fix = f"call backward({aim})" if len(reported) == 1 else f"begin backward from {aim}"
     if beside and [info.id for info in given] == [info.id for info in reported]:
         fix = f"call {beside[0].label}.grad.zero_() before backward"
@@ -206,7 +220,7 @@ def _finding(
         fix += f", and do not set {beside[0].label}.grad"
     place = event.call_site if event is not None else launches[0].call_site if launches else None
     return Finding(
-        rule=RULE,
+        rule=Seed.code,
         severity=severity,
         message=text,
         launches=[launch.index for launch in launches],
@@ -225,7 +239,7 @@ def _finding(
 
 
 def _comparison(
-    case: RuleContext, found: GradientPattern, began: list[ArrayInfo], reported: list[ArrayInfo]
+    context: RuleContext, found: GradientPattern, began: list[ArrayInfo], reported: list[ArrayInfo]
 ) -> str:
     kinds = {
         "zero": "the gradient that was consumed is 0, that of the objective is not.",
@@ -235,50 +249,157 @@ def _comparison(
     }
     if found.name in kinds:
         return kinds[found.name]
-    factor = factor_words(found.ratio, sizes(case, [*reported, *began]))
+    factor = factor_words(found.ratio, sizes(context, [*reported, *began]))
     return (
         f"every entry of the gradient that was consumed is {factor} that of the objective "
         f"(to {max(found.spread, 1e-7):.0e})."
     )
 
 
-def sizes(case: RuleContext, scalars: list[ArrayInfo]) -> dict[int, str]:
+def sizes(context: RuleContext, scalars: list[ArrayInfo]) -> dict[int, str]:
     """Numbers that a factor may be: how many threads added to a loss, how many elements its inputs have."""
     found: dict[int, str] = {}
     for info in scalars:
-        for launch in case.trace.launches:
+        for launch in context.trace.launches:
             if any(arg.writes and arg.array == info.id for arg in launch.args):
                 found.setdefault(math.prod(launch.dim), f"the threads of {words.launch_words(launch)}")
-    for info in case.trace.arrays:
+    for info in context.trace.arrays:
         found.setdefault(math.prod(info.shape), f"the elements of {info.label}")
     return found
 
 
-def _readers(case: RuleContext, began: list[ArrayInfo], reported: list[ArrayInfo] | None) -> list[Launch]:
+def _readers(context: RuleContext, began: list[ArrayInfo], reported: list[ArrayInfo] | None) -> list[Launch]:
     """The launches that read what backward began from; those that write the objective, if it is known."""
     ids = {info.id for info in began}
     aims = None if reported is None else {info.id for info in reported}
     return [
         launch
-        for launch in case.trace.launches
+        for launch in context.trace.launches
         if any(arg.reads and arg.array in ids for arg in launch.args)
         and (aims is None or any(arg.writes and arg.array in aims for arg in launch.args))
     ]
 
 
-def _depends(case: RuleContext, targets: list[int], sources: list[int]) -> bool:
+def _depends(context: RuleContext, targets: list[int], sources: list[int]) -> bool:
     """Whether one of the arrays at the end of the tape was computed from one of the others."""
-    latest = {version.array: version.version for version in case.trace.versions}
-    above = case.dependencies.upstream([(number, latest[number]) for number in targets], with_gradient=False)
+    latest = {version.array: version.version for version in context.trace.versions}
+    above = context.dependencies.upstream(
+        [(number, latest[number]) for number in targets], with_gradient=False
+    )
     return any((number, latest[number]) in above for number in sources if number not in targets)
 
 
-def _was_read(case: RuleContext, array: int) -> bool:
+def _was_read(context: RuleContext, array: int) -> bool:
     return any(
-        event.kind == "read" and event.of == "values" and event.array == array for event in case.trace.events
+        event.kind == "read" and event.of == "values" and event.array == array
+        for event in context.trace.events
     )
 
 
-def _last_pass(case: RuleContext) -> Event | None:
-    own: list[Any] = [e for e in case.trace.events if e.kind == "backward" and e.of == "tape"]
+def _last_pass(context: RuleContext) -> Event | None:
+    own: list[Any] = [e for e in context.trace.events if e.kind == "backward" and e.of == "tape"]
     return own[-1] if own else None
+
+
+# ------------------------------------------------------------- an objective computed off the tape
+
+
+def _off_tape(context: RuleContext) -> list[Finding]:
+    """Return a finding if all that the program reports is a sum where it seeded a mean, or the reverse.
+
+    `float(np.mean(error.numpy()))` is reported, and every error is seeded with 1. The objective is known by
+    following the values that the program reads. Its gradient must be that of the pass but for a factor which
+    is the number of elements or threads: a mean for a sum, or the reverse. If a number with just the gradient
+    of the pass is reported as well, that is the objective; a number that cannot be followed is left alone.
+    """
+    replay, consumed = context.replay, context.experiment.gradients()
+    if replay is None or not any(values.any() for values in consumed.values()):
+        return []
+    known = sizes(context, [context.trace.arrays[number] for number in context.experiment.losses])
+    candidates: list[HostObjective] = []
+    for item in find_host_objectives(replay, consumed):
+        if item.unknown and began_from(replay, item):
+            _note(context, item)
+            return []
+        if item.found is None:
+            continue
+        if item.found.name == "equal":
+            return []
+        if item.found.name == "factor" and _count(item.found, known):
+            candidates.append(item)
+    chosen = min(candidates, key=lambda item: bool(item.number and item.number.passed), default=None)
+    if chosen is None or chosen.found is None:
+        return []
+    by_gradient, by_differences = slopes_along(replay, chosen, consumed)
+    if abs(by_gradient - chosen.found.ratio * by_differences) > FACTOR_CONFIRMED * abs(by_gradient):
+        return []
+    return [_off_tape_finding(context, chosen, known, (by_gradient, by_differences))]
+
+
+def _count(found: GradientPattern, known: dict[int, str]) -> int:
+    """The number of elements or threads that a factor is, or is one over; 0 if it is none."""
+    for count in known:
+        if count > 1 and (
+            abs(found.ratio - count) <= FACTOR_EXPLAINS * count
+            or abs(found.ratio * count - 1) <= FACTOR_EXPLAINS
+        ):
+            return count
+    return 0
+
+
+def _note(context: RuleContext, item: HostObjective) -> None:
+    """Say that the objective is not known, where a pass began from more than one number."""
+    info = context.trace.arrays[item.array]
+    if len(info.shape) == 1 and info.shape[0] == 1:
+        return
+    context.skipped(
+        f"backward began from {info.label}, and the program computes something of it off the tape that could "
+        "not be followed: whether that is the objective is not known (pass loss= to compare with it)"
+    )
+
+
+def _off_tape_finding(
+    context: RuleContext, item: HostObjective, known: dict[int, str], slopes: tuple[float, float]
+) -> Finding:
+    assert item.number is not None and item.found is not None
+    event = _last_pass(context)
+    began = [context.trace.arrays[number].label for number in context.experiment.losses]
+    label = context.trace.arrays[item.array].label
+    count = _count(item.found, known)
+    files = [] if event is None or event.call_site is None else [event.call_site.file]
+    divided = divides_step(item.number, item.frames, files, count)
+    severity: Severity = "info" if divided is not None else "warning"
+    message = (
+        f"Backward ran{at(event)} from {words.listed(began)}, and what the program reports at "
+        f"{words.place(item.number.place)}, `{item.number.text}`, is computed off the tape from {label}: "
+        f"every entry of the gradient that was consumed is {factor_words(item.found.ratio, known)} that of "
+        f"this number (to {max(item.found.spread, 1e-7):.0e}). Along it the slope of the number is "
+        f"{words.number(slopes[1])} by differences in float64 and {words.number(slopes[0])} by the gradient."
+    )
+    if divided is not None:
+        message += f" A step is divided at {words.place(divided)}, which may make up for it."
+    factor = f"1/{count}" if item.found.ratio > 1 else str(count)
+    fix = (
+        f"begin backward with {factor} of this seed, by grads= or in the kernel that writes {began[0]}; or "
+        "report the number that backward begins from"
+    )
+    return Finding(
+        rule=Seed.code,
+        severity=severity,
+        message=message,
+        launches=[],
+        arrays=list(dict.fromkeys([*began, label])),
+        call_site=item.number.place if event is None else event.call_site,
+        evidence={
+            "signature": item.found.name,
+            "ratio": item.found.ratio,
+            "spread": item.found.spread,
+            "seeded": began,
+            "objective": [item.number.text],
+            "reported_at": asdict(item.number.place),
+            "slope_consumed": slopes[0],
+            "slope_difference": slopes[1],
+            "backward_at": None if event is None or event.call_site is None else asdict(event.call_site),
+        },
+        fix="" if severity == "info" else fix,
+    )

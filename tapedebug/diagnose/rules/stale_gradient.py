@@ -19,13 +19,12 @@ import numpy as np
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.optimizer_step import OptimizerStep, Relation, optimizer_step, relation
+from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding
 from tapedebug.trace.model import Severity
-
-RULE = "stale-gradient"
 
 Why = Literal["before backward", "after zero", "copied before backward"]
 
@@ -61,19 +60,27 @@ class Found:
         return self.read.how in ("optimiser", "launch") or same
 
 
-def find_across(cases: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-    """Return a finding for each line that updates inputs with stale gradients."""
-    early = _copied_early(cases)
+class StaleGradient(CrossTapeRule):
+    """An update used a gradient that was not yet written, or already zeroed."""
 
-    def look(story: GradientHistory, case: RuleContext) -> list[Found]:
-        return [*_look(story, case), *early.get((id(case), story.info.id), ())]
+    code = "stale-gradient"
+    title = "An update used a gradient before it was written, or after it was zeroed"
+    severity = "error"
+    outside_pass = True
 
-    return history.told(history.grouped(cases, look, lambda found: found.read), _finding)
+    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
+        """Return a finding for each line that updates inputs with stale gradients."""
+        early = _copied_early(contexts)
+
+        def look(story: GradientHistory, context: RuleContext) -> list[Found]:
+            return [*_look(story, context), *early.get((id(context), story.info.id), ())]
+
+        return history.told(history.grouped(contexts, look, lambda found: found.read), _finding)
 
 
-def _look(story: GradientHistory, case: RuleContext) -> list[Found]:
-    tape = case.trace.tape
-    own = story.passes(case.trace)
+def _look(story: GradientHistory, context: RuleContext) -> list[Found]:
+    tape = context.trace.tape
+    own = story.passes(context.trace)
     found: list[Found] = []
     if own and tape.began:
         early = story.between(tape.began, own[0].clock)
@@ -92,32 +99,32 @@ def _look(story: GradientHistory, case: RuleContext) -> list[Found]:
     return found
 
 
-def _copied_early(cases: Sequence[RuleContext]) -> dict[tuple[int, int], list[Found]]:
+def _copied_early(contexts: Sequence[RuleContext]) -> dict[tuple[int, int], list[Found]]:
     """The updates with a gradient that was copied before backward, by the tape and the input."""
     places: dict[Any, dict[tuple[int, str], Found]] = {}
     own: list[tuple[RuleContext, Found]] = []
-    for case, following in zip(cases, [*cases[1:], None], strict=True):
-        for story in history.histories(case):
-            of_tape = {event.clock for event in story.passes(case.trace)}
+    for context, following in zip(contexts, [*contexts[1:], None], strict=True):
+        for story in history.histories(context):
+            of_tape = {event.clock for event in story.passes(context.trace)}
             for event in story.passes():  # those of tapes that are gone tell of the same line
-                found = _copied(story, event, case, following)
+                found = _copied(story, event, context, following)
                 if found is None:
                     continue
                 same = places.setdefault(history.site_key(found.read.call_site), {})
                 same.setdefault((event.clock, story.info.label), found)
                 if event.clock in of_tape:
-                    own.append((case, found))
+                    own.append((context, found))
     related = {place: _relation(list(found.values())) for place, found in places.items()}
     kept: dict[tuple[int, int], list[Found]] = {}
-    for case, found in own:
+    for context, found in own:
         found.relation = related[history.site_key(found.read.call_site)]
         if found.relation is not None:
-            kept.setdefault((id(case), found.story.info.id), []).append(found)
+            kept.setdefault((id(context), found.story.info.id), []).append(found)
     return kept
 
 
 def _copied(
-    story: GradientHistory, event: Event, case: RuleContext, following: RuleContext | None
+    story: GradientHistory, event: Event, context: RuleContext, following: RuleContext | None
 ) -> Found | None:
     """The update after a pass whose gradient nobody has read, if one was read before that pass instead."""
     if "viewed" in event.numbers:
@@ -133,7 +140,7 @@ def _copied(
         item.of == "gradient" and item.kind == "read" and item.clock < update.clock for item in later
     ):
         return None
-    moved = optimizer_step(case, following, story, event, reads[-1], update)
+    moved = optimizer_step(context, following, story, event, reads[-1], update)
     if moved is None:
         return None
     return Found(story, event, "copied before backward", reads[-1], update, moved=moved)
@@ -156,8 +163,8 @@ def _relation(found: Sequence[Found]) -> Relation | None:
 
 
 def _finding(group: history.HistoryGroup[Found]) -> Finding | None:
-    case = group.case
-    right = {} if case.experiment.blocked else case.experiment.gradients()
+    context = group.context
+    right = {} if context.experiment.blocked else context.experiment.gradients()
     facts = {}
     for found in group.found:
         own = right.get(found.story.info.id)
@@ -176,10 +183,10 @@ def _finding(group: history.HistoryGroup[Found]) -> Finding | None:
     if len(group.times) > 1:
         message += f" {len(group.times) - 1} more steps like it (×{len(group.times)})."
     return Finding(
-        rule=RULE,
+        rule=StaleGradient.code,
         severity=severity,
         message=message,
-        launches=history.first_reader(case.trace, chosen.story.info.id),
+        launches=history.first_reader(context.trace, chosen.story.info.id),
         arrays=[label, *others],
         call_site=chosen.read.call_site,
         evidence={

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.experiment import ValueChange, relative_errors
+from tapedebug.diagnose.experiments.ablation import consumed_by
+from tapedebug.diagnose.experiments.experiment import ValueChange, Values, relative_errors
 from tapedebug.diagnose.experiments.stale_operands import (
     OffTapeWrite,
     change_by,
@@ -21,12 +22,14 @@ from tapedebug.diagnose.experiments.stale_operands import (
     off_tape_writes,
 )
 from tapedebug.diagnose.gradient_diff import off
+from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.rules._external_writes import written_meanwhile
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
-RULE = "stale-value"
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments.replay import Replay
+
 MEASURED = 8
 """How many groups of writes are measured one by one; each costs a run of the tape."""
 
@@ -46,46 +49,55 @@ class Group:
         return [pair for write in self.writes for pair in write.pairs]
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each place that writes over what an adjoint needs."""
-    groups = _groups(case)
-    if len(groups) > MEASURED:
-        case.skipped(f"{RULE}: of {len(groups)} places that write outside the tape {MEASURED} were measured")
-    found = [_finding(case, group, measured=n < MEASURED) for n, group in enumerate(groups)]
-    return [*found, *written_meanwhile(case)]
+class StaleValue(TapeRule):
+    """Code off the tape overwrote values that an adjoint needs, before backward."""
+
+    code = "stale-value"
+    title = "Values that an adjoint needs were overwritten outside the tape"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each place that writes over what an adjoint needs."""
+        groups = _groups(context)
+        if len(groups) > MEASURED:
+            context.skipped(
+                f"{self.code}: of {len(groups)} places that write outside the tape {MEASURED} were measured"
+            )
+        found = [_finding(context, group, measured=n < MEASURED) for n, group in enumerate(groups)]
+        return [*found, *written_meanwhile(context)]
 
 
-def _groups(case: RuleContext) -> list[Group]:
+def _groups(context: RuleContext) -> list[Group]:
     groups: dict[Any, Group] = {}
-    for write in off_tape_writes(case.rerun):
-        label = case.trace.arrays[write.array].label
-        site = _site(case, write.clock)
+    for write in off_tape_writes(context.rerun):
+        label = context.trace.arrays[write.array].label
+        site = _site(context, write.clock)
         key = (label, write.how, site and (site.file, site.line, site.column))
         groups.setdefault(key, Group(label, write.how, site)).writes.append(write)
     return list(groups.values())
 
 
-def _site(case: RuleContext, clock: int) -> Location | None:
-    return next((e.call_site for e in case.trace.events if e.clock == clock and e.kind == "write"), None)
+def _site(context: RuleContext, clock: int) -> Location | None:
+    return next((e.call_site for e in context.trace.events if e.clock == clock and e.kind == "write"), None)
 
 
-def _finding(case: RuleContext, group: Group, *, measured: bool) -> Finding:
-    trace, experiment = case.trace, case.experiment
-    change = change_by(case.rerun, group.writes[0])
+def _finding(context: RuleContext, group: Group, *, measured: bool) -> Finding:
+    trace, experiment = context.trace, context.experiment
+    change = change_by(context.rerun, group.writes[0])
     errors: dict[str, float] = {}
     if measured and not experiment.blocked:
-        found = relative_errors(experiment.gradients(), gradients_seeing(case.rerun, group.writes))
+        found = relative_errors(experiment.gradients(), gradients_seeing(context.rerun, group.writes))
         errors = {trace.arrays[leaf].label: error for leaf, error in found.items()}
     launch, param = group.pairs[0]
     reader = trace.launches[launch]
     location = words.access_location(trace, reader, param, ("read",), needed=True)
-    severity, told = _outcome(case, group.label, change, errors)
-    message = f"{_what(case, group)} The adjoint of {words.launch_words(reader)} needs the values that it "
+    severity, told = _outcome(context, group.label, change, errors)
+    message = f"{_what(context, group)} The adjoint of {words.launch_words(reader)} needs the values that it "
     message += f"read at {words.place(location)}: {_changed(change)}. {told}"
     if len(group.writes) > 1:
         message += f" {len(group.writes) - 1} more like it (×{len(group.writes)})."
     return Finding(
-        rule=RULE,
+        rule=StaleValue.code,
         severity=severity,
         message=message,
         launches=list(dict.fromkeys(index for index, _ in group.pairs)),
@@ -103,13 +115,13 @@ def _finding(case: RuleContext, group: Group, *, measured: bool) -> Finding:
             "max_change": change.largest,
             "relative_error": errors,
         },
-        fix=_fix(case, group.label, severity, errors),
+        fix=_fix(context, group.label, severity, errors),
     )
 
 
-def _what(case: RuleContext, group: Group) -> str:
+def _what(context: RuleContext, group: Group) -> str:
     at = group.writes[0].at
-    total = len(case.trace.launches)
+    total = len(context.trace.launches)
     site = "" if group.site is None else f" at {words.place(group.site)}"
     who = {
         "numpy": "NumPy (or another library that shares its memory)",
@@ -118,7 +130,7 @@ def _what(case: RuleContext, group: Group) -> str:
     }.get(group.how, f"{group.how}{site}, which is not on the tape")
     when = "after the tape had recorded and before backward"
     if at < total:
-        when = f"before launch {at} ({case.trace.launches[at].name}) was recorded"
+        when = f"before launch {at} ({context.trace.launches[at].name}) was recorded"
     return f"{group.label} was written over {when}, by {who}."
 
 
@@ -132,9 +144,9 @@ def _changed(change: ValueChange) -> str:
 
 
 def _outcome(
-    case: RuleContext, label: str, change: ValueChange, errors: Mapping[str, float]
+    context: RuleContext, label: str, change: ValueChange, errors: Mapping[str, float]
 ) -> tuple[Severity, str]:
-    consumed = case.trace.tape.on_overwrite in ("ignore", "warn")
+    consumed = context.trace.tape.on_overwrite in ("ignore", "warn")
     worst = max(errors.values(), default=None)
     if worst is None:
         if consumed and change.changed:
@@ -146,7 +158,7 @@ def _outcome(
     severity: Severity = "error" if worst > GRADIENT_WRONG else "warning"
     if consumed:
         return severity, f"The reverse pass sees the new ones: that puts the gradient of {off(errors, '')}."
-    if case.as_warp:
+    if context.as_warp:
         return severity, (
             f"Warp's reverse pass sees the new ones: that puts the gradient of {off(errors, '')}. Here the "
             "tape kept a copy, and it is right."
@@ -157,10 +169,114 @@ def _outcome(
     )
 
 
-def _fix(case: RuleContext, label: str, severity: Severity, errors: Mapping[str, float]) -> str:
+def _fix(context: RuleContext, label: str, severity: Severity, errors: Mapping[str, float]) -> str:
     if severity != "info":
-        kept = "" if case.as_warp else ', or record with on_overwrite="preserve"'
+        kept = "" if context.as_warp else ', or record with on_overwrite="preserve"'
         return f"write to {label} after backward{kept}"
     if max(errors.values(), default=1.0) <= GRADIENT_CHANGED:
         return ""
     return f"nothing has to change; to save the copy, write to {label} after backward"
+
+
+# --------------------------------------------------------------------------- between two launches
+
+
+def written_meanwhile(context: RuleContext) -> list[Finding]:
+    """Return a finding for each array that was written off the tape between launches, if that matters.
+
+    The tape sees that values changed between two launches, and replays them. But the adjoint of the old
+    values and of the new ones is one array, and nothing on the tape separates them.
+    """
+    replay = context.replay
+    if replay is None:
+        return []
+    total = len(context.trace.launches)
+    events: dict[int, list[Any]] = {}
+    computed = {record.args[p].region for record in replay.records for p in record.written}
+    for event in replay.recorded.tape.outside_writes:
+        number = replay.recorded.id_of(event.array)
+        if event.settled and event.array.region not in computed:
+            continue  # an optimiser's step: its gradient adds up over all values of the parameter
+        if number is not None and 0 < event.at < total:
+            events.setdefault(number, []).append(event)
+    consumed = replay.without(()) if events else {}
+    findings = []
+    for array, written in events.items():
+        right = _stopped(replay, array, [event.at for event in written])
+        errors = {
+            context.trace.arrays[leaf].label: error
+            for leaf, error in relative_errors(right, consumed).items()
+            if leaf not in replay.losses
+        }
+        wrong = {label for label in errors if context.trace.array(label).id in replay.wrong}
+        if max((errors[label] for label in wrong), default=0.0) > GRADIENT_WRONG:
+            findings.append(_between_launches(context, array, written, errors))
+    return findings
+
+
+def _stopped(replay: Replay, array: int, places: list[int]) -> dict[int, Values]:
+    """The gradients if adjoints ended where something off the tape changed values."""
+    scout, a = replay._shadow().forward(stop=0), replay.arrays[array]
+    changed: dict[int, Values] = {}
+    for place in sorted(set(places)):
+        scout.forward(start=scout.position, stop=place)
+        before = scout.values(a)
+        scout.inject()  # and keeps nothing of what was there: another one runs backward
+        changed[place] = before != scout.values(a)
+    shadow = replay._shadow().forward()
+    seeds: Any = replay.seeds
+    start = shadow.position
+    for place in sorted(changed, reverse=True):
+        shadow.backward(seeds, consume=consumed_by(replay), start=start, stop=place)
+        adjoint = shadow.gradient(a)
+        adjoint[changed[place]] = 0
+        shadow.set_gradient(a, adjoint)
+        seeds, start = None, place
+    shadow.backward(None, consume=consumed_by(replay), start=start)
+    return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
+
+
+def _between_launches(
+    context: RuleContext, array: int, written: list[Any], errors: dict[str, float]
+) -> Finding:
+    trace, first = context.trace, written[0]
+    label = trace.arrays[array].label
+    readers = [v.reads[0] for v in trace.versions_of(array) if v.reads and v.reads[0] >= first.at]
+    reader = trace.launches[min(readers, default=first.at)]
+    site = _site(context, first.clock)
+    who = "through NumPy" if first.how == "numpy" else f"by {first.how}"
+    where = "" if site is None else f" at {words.place(site)}"
+    location = words.access_location(trace, reader, words.param_of(reader, array), ("read", "atomic"))
+    before = trace.launches[first.at - 1]
+    times = f" {len(written) - 1} more like it (×{len(written)})." if len(written) > 1 else ""
+    return Finding(
+        rule=StaleValue.code,
+        severity="error",
+        message=(
+            f"{label} was written{where} {who} between {words.launch_words(before)} and "
+            f"{words.launch_words(reader)}, which reads it, and that is not on the tape. The reverse pass "
+            f"goes on through it, as if the values were those from before: measured, that puts the gradient "
+            f"of {off(errors, '')}.{times}"
+        ),
+        launches=[before.index, reader.index],
+        arrays=[label],
+        location=location,
+        call_site=site or reader.call_site,
+        evidence={
+            "how": first.how,
+            "written_at": None if site is None else asdict(site),
+            "records": first.at,
+            "occurrences": len(written),
+            "relative_error": errors,
+            "meanwhile": True,
+        },
+        fix=_fix_between_launches(label, first.settled),
+    )
+
+
+def _fix_between_launches(label: str, settled: bool) -> str:
+    if settled:  # written between two passes of a tape that goes on recording
+        return (
+            f"record each pass on a tape of its own, or tape.reset() before it, or use a new {label} in each"
+        )
+    return f"write to {label} on the tape, by assign, copy or a launch, or use another array from there on"

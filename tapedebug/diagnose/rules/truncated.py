@@ -33,12 +33,12 @@ from tapedebug.diagnose.experiments.cross_tape import (
 from tapedebug.diagnose.experiments.experiment import relative_errors
 from tapedebug.diagnose.experiments.seeds import seeded
 from tapedebug.diagnose.gradient_diff import off
+from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history as history
 from tapedebug.trace import Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
-RULE = "truncated"
 MEASURED = 8
 """Over how many tapes in a row the gradient is measured."""
 
@@ -52,14 +52,14 @@ class Row:
     """Tapes that are windows of one run, in its order, and who collects gradient from all of them.
 
     Attributes:
-        cases: The tapes.
+        contexts: The tapes.
         links: What is carried from each to the next.
         params: Arrays of all of them.
         spans: The loss itself is carried: it is that of the whole row.
         again: They were recorded from the last to the first.
     """
 
-    cases: list[RuleContext]
+    contexts: list[RuleContext]
     links: list[list[TapeLink]] = field(default_factory=list)
     params: list[Any] = field(default_factory=list)
     spans: bool = True
@@ -73,26 +73,39 @@ class Row:
     @property
     def meant(self) -> bool:
         """True if the gradient of the whole run is wanted: its loss is that, or the program says so."""
-        alone = any(losses_of(*pair) for pair in zip(self.cases, self.links, strict=False))
+        alone = any(losses_of(*pair) for pair in zip(self.contexts, self.links, strict=False))
         return self.spans or bool(self.handed) or not alone
 
     def add(self, first: RuleContext, second: RuleContext, edges: list[TapeLink]) -> None:
         """Extend the row at the end where tapes are added to."""
-        self.cases[:] = [first, *self.cases] if self.again else [*self.cases, second]
+        self.contexts[:] = [first, *self.contexts] if self.again else [*self.contexts, second]
         self.links[:] = [edges, *self.links] if self.again else [*self.links, edges]
         self.spans = self.spans and not self.again and carries_loss(first, second)
 
 
-def find_across(cases: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-    """Return a finding for each row of tapes that a state is carried along."""
-    usable = [case for case in cases if case.trace.launches and case.experiment.blocked in ("", NO_LOSS)]
-    usable.sort(key=lambda case: case.trace.tape.began)
-    return [found for row in _rows(usable) if (found := _finding(row)) is not None]
+class Truncated(CrossTapeRule):
+    """A state passes from tape to tape, and the gradient does not."""
+
+    code = "truncated"
+    title = "The gradient is cut between the tapes of one simulation"
+    severity = "error"
+    outside_pass = True
+    several_tapes = True
+
+    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
+        """Return a finding for each row of tapes that a state is carried along."""
+        usable = [
+            context
+            for context in contexts
+            if context.trace.launches and context.experiment.blocked in ("", NO_LOSS)
+        ]
+        usable.sort(key=lambda context: context.trace.tape.began)
+        return [found for row in _rows(usable) if (found := _finding(row)) is not None]
 
 
-def _rows(cases: Sequence[RuleContext]) -> list[Row]:
+def _rows(contexts: Sequence[RuleContext]) -> list[Row]:
     rows: list[Row] = []
-    for one, other in pairwise(cases):
+    for one, other in pairwise(contexts):
         params = _collecting(one, other)
         for again in (False, True) if params else ():
             first, second = (other, one) if again else (one, other)
@@ -100,12 +113,12 @@ def _rows(cases: Sequence[RuleContext]) -> list[Row]:
             if not edges:
                 continue
             last = rows[-1] if rows else None
-            end = None if last is None else last.cases[0 if last.again else -1]
-            if last is None or last.again != again or end is not one or len(last.cases) >= MEASURED:
+            end = None if last is None else last.contexts[0 if last.again else -1]
+            if last is None or last.again != again or end is not one or len(last.contexts) >= MEASURED:
                 last = Row([one], again=again)
                 rows.append(last)
             last.add(first, second, edges)
-            last.params = params if len(last.cases) == 2 else [a for a in last.params if _in(a, params)]
+            last.params = params if len(last.contexts) == 2 else [a for a in last.params if _in(a, params)]
             break
     return rows
 
@@ -171,24 +184,24 @@ def _taken(story: history.GradientHistory, meanwhile: list[Event], end: int) -> 
 def _finding(row: Row) -> tuple[RuleContext, Finding] | None:
     if not row.params or not any(edge.handed is False for edges in row.links for edge in edges):
         return None
-    horizon = measure(row.cases, row.links, row.params)
+    horizon = measure(row.contexts, row.links, row.params)
     found = relative_errors(horizon.whole, horizon.consumed)
     errors = {_label(row, place): error for place, error in found.items()}
     if max(errors.values(), default=0.0) <= GRADIENT_WRONG:
         return None
-    confirm(horizon, row.cases, row.links, row.params)
+    confirm(horizon, row.contexts, row.links, row.params)
     return _told(row, horizon, errors)
 
 
 def _label(row: Row, place: int) -> str:
-    last = row.cases[-1]
+    last = row.contexts[-1]
     number = last.rerun.recorded.id_of(row.params[place])
     return last.trace.arrays[number or 0].label
 
 
 def _told(row: Row, horizon: CrossTapeGradient, errors: dict[str, float]) -> tuple[RuleContext, Finding]:
     position = next(n for n, edges in enumerate(row.links) if any(e.handed is False for e in edges))
-    before, after = row.cases[position : position + 2]
+    before, after = row.contexts[position : position + 2]
     dropped = [edge for edge in row.links[position] if edge.handed is False]
     edge = dropped[0]
     state = after.trace.arrays[edge.target]
@@ -201,7 +214,7 @@ def _told(row: Row, horizon: CrossTapeGradient, errors: dict[str, float]) -> tup
     message += _differences(horizon, sure)
     labels = [after.trace.arrays[each.target].label for each in dropped]
     return after, Finding(
-        rule=RULE,
+        rule=Truncated.code,
         severity=severity,
         message=message,
         launches=[reader.index],
@@ -209,7 +222,7 @@ def _told(row: Row, horizon: CrossTapeGradient, errors: dict[str, float]) -> tup
         location=words.access_location(after.trace, reader, param, ("read",)),
         call_site=reader.call_site,
         evidence={
-            "tapes": [case.trace.tape.id for case in row.cases],
+            "tapes": [context.trace.tape.id for context in row.contexts],
             "edges": _edges(row)[:100],
             "relative_error": errors,
             "slope_consumed": horizon.along[0],
@@ -225,12 +238,12 @@ def _told(row: Row, horizon: CrossTapeGradient, errors: dict[str, float]) -> tup
 
 def _words(row: Row, position: int, dropped: list[TapeLink], names: str) -> str:
     """Return what is carried from which tape to which, and which of its adjoints are not."""
-    before, after = row.cases[position : position + 2]
+    before, after = row.contexts[position : position + 2]
     edge = dropped[0]
     reader, _ = _reader(after, edge.target)
     state = after.trace.arrays[edge.target].label
     text = (
-        f"{names} collects gradient from {words.plural(len(row.cases), 'tape')}, without an update"
+        f"{names} collects gradient from {words.plural(len(row.contexts), 'tape')}, without an update"
         f"{'' if _were_zeroed(row) else ' or a zero'} in between, and {words.launch_words(reader)} of "
         f"{after.trace.name} reads the {state} that {_wrote(before, edge)} of {before.trace.name} wrote."
     )
@@ -254,10 +267,10 @@ def _words(row: Row, position: int, dropped: list[TapeLink], names: str) -> str:
 
 def _were_zeroed(row: Row) -> bool:
     """Return whether the gradients of parameters were zeroed between the passes, and summed elsewhere."""
-    case = row.cases[0]
-    numbers = [case.rerun.recorded.id_of(a) for a in row.params]
-    stories = [history.history_of(case.trace, number) for number in numbers if number is not None]
-    clocks = sorted(event.clock for each in row.cases if (event := last_pass(each)) is not None)
+    context = row.contexts[0]
+    numbers = [context.rerun.recorded.id_of(a) for a in row.params]
+    stories = [history.history_of(context.trace, number) for number in numbers if number is not None]
+    clocks = sorted(event.clock for each in row.contexts if (event := last_pass(each)) is not None)
     return any(history.touched(story.between(clocks[0], clocks[-1])) for story in stories if clocks)
 
 
@@ -281,7 +294,7 @@ def _differences(horizon: CrossTapeGradient, sure: bool) -> str:
 
 def _edges(row: Row) -> list[dict[str, object]]:
     found = []
-    for before, after, edges in zip(row.cases, row.cases[1:], row.links, strict=False):
+    for before, after, edges in zip(row.contexts, row.contexts[1:], row.links, strict=False):
         for edge in edges:
             version = before.trace.versions_of(edge.source)[-1]
             found.append(
@@ -298,15 +311,15 @@ def _edges(row: Row) -> list[dict[str, object]]:
     return found
 
 
-def _reader(case: RuleContext, array: int) -> tuple[Launch, int]:
+def _reader(context: RuleContext, array: int) -> tuple[Launch, int]:
     """The first launch that reads what the tape found in an array, and through which parameter."""
-    launch = case.trace.launches[case.trace.versions_of(array)[0].reads[0]]
+    launch = context.trace.launches[context.trace.versions_of(array)[0].reads[0]]
     return launch, words.param_of(launch, array)
 
 
-def _wrote(case: RuleContext, edge: TapeLink) -> str:
-    written = case.trace.versions_of(edge.source)[-1].written_by
-    text = words.launch_words(case.trace.launches[written or 0])
+def _wrote(context: RuleContext, edge: TapeLink) -> str:
+    written = context.trace.versions_of(edge.source)[-1].written_by
+    text = words.launch_words(context.trace.launches[written or 0])
     return f"{text}, through a copy," if edge.copied else text
 
 

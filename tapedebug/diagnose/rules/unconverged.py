@@ -18,55 +18,64 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.extended_loop import ExtendedRun, can_go_on, extended
 from tapedebug.diagnose.experiments.fixed_point import Convergence, measure, reasons, same_every_round
+from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.loops import Loop, alike, in_larger_steps, loops
 from tapedebug.trace import Finding, Launch, Location
 
-RULE = "unconverged"
 COLOURS = 4
 """Launches of one kernel that may differ in a number and make one round."""
 TRIED = 3
 """Loops that are looked into."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each solve that more rounds would change."""
-    replay = case.replay
-    if replay is None:
-        return []
-    found: list[Finding] = []
-    same = (_same(case, rounds) for rounds in loops(case.trace))
-    candidates = alike(case.trace, [rounds for rounds in same if rounds is not None])
-    for rounds in candidates[:TRIED]:
-        if not can_go_on(replay, rounds):
-            continue
-        motion = measure(replay, rounds)
-        if not motion.contracts or not motion.distance > UNCONVERGED_REPORTED:
-            continue
-        finding = _tried(case, rounds, motion)
-        found += [] if finding is None else [finding]
-    if len(candidates) > TRIED:
-        case.skipped(f"{RULE}: {len(candidates) - TRIED} of {len(candidates)} loops were not looked into")
-    return found
+class Unconverged(TapeRule):
+    """A solve on the tape that stopped before it converged."""
+
+    code = "unconverged"
+    title = "A solve on the tape was stopped before it converged"
+    severity = "warning"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each solve that more rounds would change."""
+        replay = context.replay
+        if replay is None:
+            return []
+        found: list[Finding] = []
+        same = (_same(context, rounds) for rounds in loops(context.trace))
+        candidates = alike(context.trace, [rounds for rounds in same if rounds is not None])
+        for rounds in candidates[:TRIED]:
+            if not can_go_on(replay, rounds):
+                continue
+            motion = measure(replay, rounds)
+            if not motion.contracts or not motion.distance > UNCONVERGED_REPORTED:
+                continue
+            finding = _tried(context, rounds, motion)
+            found += [] if finding is None else [finding]
+        if len(candidates) > TRIED:
+            context.skipped(
+                f"{self.code}: {len(candidates) - TRIED} of {len(candidates)} loops were not looked into"
+            )
+        return found
 
 
-def _same(case: RuleContext, rounds: Loop) -> Loop | None:
+def _same(context: RuleContext, rounds: Loop) -> Loop | None:
     """A loop whose rounds all get the same numbers; two colours of Gauss-Seidel are one round."""
     for times in range(1, COLOURS + 1):
-        larger = rounds if times == 1 else in_larger_steps(case.trace, rounds, times)
-        if larger is not None and same_every_round(case.trace, larger):
+        larger = rounds if times == 1 else in_larger_steps(context.trace, rounds, times)
+        if larger is not None and same_every_round(context.trace, larger):
             return larger
     return None
 
 
-def _tried(case: RuleContext, rounds: Loop, motion: Convergence) -> Finding | None:
+def _tried(context: RuleContext, rounds: Loop, motion: Convergence) -> Finding | None:
     """Let the loop go on, and see what that changes."""
-    replay = case.replay
+    replay = context.replay
     assert replay is not None
-    solve = reasons(case, rounds, motion)
+    solve = reasons(context, rounds, motion)
     if not solve[0]:
         return None  # a simulation may well go on, and a descent may end where it is wanted to
-    again = case.need(Resequencing, "does not run its operations in another order")
+    again = context.need(Resequencing, "does not run its operations in another order")
     results = [extended(replay, again, rounds, times * rounds.count) for times in (0, 1, 3)]
     plain, *more = [item for item in results if item is not None]
     if not more or results[0] is None:
@@ -75,18 +84,18 @@ def _tried(case: RuleContext, rounds: Loop, motion: Convergence) -> Finding | No
     moved = abs(more[-1].loss - plain.loss) / max(abs(plain.loss), abs(more[-1].loss), 1e-300)
     if max([moved, *changes.values()]) <= UNCONVERGED_REPORTED:
         return None
-    return _finding(case, rounds, motion, solve, [plain, *more])
+    return _finding(context, rounds, motion, solve, [plain, *more])
 
 
 def _finding(
-    case: RuleContext,
+    context: RuleContext,
     rounds: Loop,
     motion: Convergence,
     solve: tuple[list[str], bool],
     results: list[ExtendedRun],
 ) -> Finding:
     why, sure = solve
-    trace, item = case.trace, rounds.carried[motion.place[0]]
+    trace, item = context.trace, rounds.carried[motion.place[0]]
     launch = trace.launches[rounds.launch(rounds.count - 1, item.writer)]
     array = launch.args[item.written].array
     label = launch.args[item.written].name if array is None else trace.arrays[array].label
@@ -111,12 +120,12 @@ def _finding(
         f"that of {words.plural(rounds.count, 'round')}, not of the solution."
     )
     return Finding(
-        rule=RULE,
+        rule=Unconverged.code,
         severity="warning" if sure else "info",
         message=message,
         launches=[launch.index, rounds.first],
         arrays=[label],
-        location=_line(case, launch, array, item.written, motion.place[1])
+        location=_line(context, launch, array, item.written, motion.place[1])
         or words.access_location(trace, launch, item.written, ("write", "atomic")),
         call_site=launch.call_site,
         evidence={
@@ -138,14 +147,16 @@ def _finding(
     )
 
 
-def _line(case: RuleContext, launch: Launch, array: int | None, param: int, scalar: int) -> Location | None:
+def _line(
+    context: RuleContext, launch: Launch, array: int | None, param: int, scalar: int
+) -> Location | None:
     """The line that writes what still moves most, where a kernel writes in several places."""
-    if array is None or not words.writes_in_many_places(case.trace, launch, param):
+    if array is None or not words.writes_in_many_places(context.trace, launch, param):
         return None
-    shape = case.trace.arrays[array].shape
-    assert case.replay is not None
-    components = max(1, case.replay.arrays[array]._look().size // max(1, math.prod(shape)))
-    return case.experiment.writer_of(launch.index, array, param, scalar // components)
+    shape = context.trace.arrays[array].shape
+    assert context.replay is not None
+    components = max(1, context.replay.arrays[array]._look().size // max(1, math.prod(shape)))
+    return context.experiment.writer_of(launch.index, array, param, scalar // components)
 
 
 def _effects(results: list[ExtendedRun], worst: str, changes: list[float]) -> str:

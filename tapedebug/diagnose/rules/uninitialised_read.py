@@ -15,31 +15,37 @@ from tapedebug.diagnose.experiments.element_accesses import (
 )
 from tapedebug.diagnose.experiments.memory_effects import uninitialised_effect
 from tapedebug.diagnose.experiments.places import place_of
+from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import NO_ELEMENTS, RuleContext
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
-RULE = "uninitialised-read"
+
+class UninitialisedRead(TapeRule):
+    """An element of `empty` memory is read before anything wrote it."""
+
+    code = "uninitialised-read"
+    title = "Memory is read before it is written"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return one finding for each block of memory that is read before it is written."""
+        groups: dict[int, list[AccessConflict]] = {}
+        for item in context.elements.unset:
+            a = context.rerun.records[item.launch].args[item.param]
+            groups.setdefault(id(a.region), []).append(item)
+        return [_finding(context, group) for group in groups.values()]
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return one finding for memory that is read where nothing wrote: about the launch that does so first."""
-    groups: dict[int, list[AccessConflict]] = {}
-    for item in case.elements.unset:
-        a = case.rerun.records[item.launch].args[item.param]
-        groups.setdefault(id(a.region), []).append(item)
-    return [_finding(case, group) for group in groups.values()]
-
-
-def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
-    trace, first = case.trace, group[0]
+def _finding(context: RuleContext, group: list[AccessConflict]) -> Finding:
+    trace, first = context.trace, group[0]
     launch = trace.launches[first.launch]
-    record = case.rerun.records[first.launch]
+    record = context.rerun.records[first.launch]
     a = record.args[first.param]
     label = words.label_of(trace, launch, first.param)
     index = element_of(a, min(first.elements))
     elements = {element_of(a, place) for place in first.elements}
-    effect = _measured(case, a.region)
+    effect = _measured(context, a.region)
     severity, told = _judged(effect)
     verb = "adds to" if first.first.kind == "atomic" else "reads"
     text = (
@@ -49,14 +55,15 @@ def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
     if len(elements) > 1:
         text += f" So it is with {len(elements)} of its {a.size} elements."
     launches = list(dict.fromkeys(item.launch for item in group))
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=UninitialisedRead.code,
         severity=severity,
         message=f"{text} {told}",
         launches=launches,
         arrays=[label],
         location=place_of(first.first.span),
         call_site=launch.call_site,
+        harmless=severity == "info",
         evidence={
             "element": list(index),
             "elements": len(elements),
@@ -65,7 +72,6 @@ def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
             "measured": effect is not None,
             "loss_change": None if effect is None else effect.loss,
             "gradient_change": None if effect is None else effect.gradient,
-            "harmless": severity == "info",
         },
         fix=""
         if severity == "info"
@@ -73,12 +79,12 @@ def _finding(case: RuleContext, group: list[AccessConflict]) -> Finding:
     )
 
 
-def _measured(case: RuleContext, buffer: Hashable) -> Effect | None:
+def _measured(context: RuleContext, buffer: Hashable) -> Effect | None:
     """What other contents do: all of the memory is undefined before the tape."""
-    replay = case.rerun
+    replay = context.rerun
     if replay.blocked:
         return None
-    tracking = case.need(ElementTracking, NO_ELEMENTS)
+    tracking = context.need(ElementTracking, NO_ELEMENTS)
     return uninitialised_effect(replay, tracking.arrays_in(buffer))
 
 

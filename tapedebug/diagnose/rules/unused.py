@@ -15,7 +15,9 @@ import numpy as np
 
 from tapedebug.autograd.thresholds import OUTPUT_CHANGED
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.rule import RuleFinding, TapeRule, inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._disconnected_finding import NO_DATA_FLOW, DisconnectedFinding
 from tapedebug.diagnose.trace_analysis.argument_names import (
     NamedArgument,
     crossed,
@@ -26,38 +28,53 @@ from tapedebug.diagnose.trace_analysis.argument_names import (
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import ArrayInfo, Finding, Launch, Location
 
-RULE = "unused"
 PLACES = 200
 """How many different launches, by line, are looked at."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return what is odd about the arguments of the launches."""
-    if case.experiment.blocked:
-        return []
-    study = _Study(case)
-    findings = list(study.crossed())
-    lost = study.lost_result()
-    findings += [lost] if lost is not None else []
-    return [*findings, *study.untouched(), *study.only_read()]
+class Unused(TapeRule):
+    """Swapped arguments, inputs that nothing uses, outputs that are never read."""
+
+    code = "unused"
+    title = "Arguments are swapped, a result is never read, or an input is never used"
+    severity = "warning"
+    explains = ("disconnected",)
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return what is odd about the arguments of the launches."""
+        if context.experiment.blocked:
+            return []
+        study = _Study(context)
+        findings = list(study.crossed())
+        lost = study.lost_result()
+        findings += [lost] if lost is not None else []
+        return [*findings, *study.untouched(), *study.only_read()]
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Explain why an input leads nowhere: its array, or what is computed of it, is in the wrong place."""
+        if cause.severity != "warning" or not isinstance(finding, DisconnectedFinding):
+            return ""
+        mine = finding.kind == NO_DATA_FLOW and set(inputs_of(finding)) <= set(inputs_of(cause))
+        return f"Why that is so, {self.code} says." if mine else ""
 
 
 class _Study:
     """The launches of a trace, one for each line of source, with what their callers wrote."""
 
-    def __init__(self, case: RuleContext) -> None:
-        self.case, self.trace = case, case.trace
+    def __init__(self, context: RuleContext) -> None:
+        self.context, self.trace = context, context.trace
         self.first: dict[Any, Launch] = {}
-        for launch in case.trace.launches:
+        for launch in context.trace.launches:
             if launch.kind == "kernel" and launch.call_site is not None:
                 site = launch.call_site
                 self.first.setdefault((launch.kernel, site.file, site.line, site.column), launch)
         chosen = list(self.first.values())
         if len(chosen) > PLACES:
-            case.skipped(
-                f"{RULE}: the arguments of {len(chosen)} different launches, of which {PLACES} were read"
+            context.skipped(
+                f"{Unused.code}: the arguments of {len(chosen)} different launches, of which {PLACES} were "
+                "read"
             )
-        self.launches = [(launch, named_arguments(case.trace, launch)) for launch in chosen[:PLACES]]
+        self.launches = [(launch, named_arguments(context.trace, launch)) for launch in chosen[:PLACES]]
 
     # ------------------------------------------------------------ names that are crossed
 
@@ -91,7 +108,7 @@ class _Study:
         read = b if a.writes else a
         if any(written) and not (read.read_version == 0 and self._zeros(read.array)):
             return None
-        change = None if any(written) else self.case.experiment.swap_arguments(launch.index, first, second)
+        change = None if any(written) else self.context.experiment.swap_arguments(launch.index, first, second)
         if change is not None and change <= OUTPUT_CHANGED:
             return None  # it makes no difference
         return self._crossed(launch, one, other, change)
@@ -111,10 +128,10 @@ class _Study:
         untouched = lost.requires_grad and not first.reads and first.overwritten_by == launch.index
         if not (untouched and source.read_version == 0 and self._zeros(zeros.id)):
             return None
-        if not self.case.experiment.given(lost.id):
+        if not self.context.experiment.given(lost.id):
             return None
-        return Finding(
-            rule=RULE,
+        return RuleFinding(
+            rule=Unused.code,
             severity="warning",
             message=(
                 f"{words.launch_words(launch)} reads {zeros.label}, which holds zeros that nothing wrote, "
@@ -125,11 +142,11 @@ class _Study:
             arrays=[lost.label, zeros.label],
             location=words.access_location(self.trace, launch, read.args[0][0], ("read",)),
             call_site=launch.call_site,
+            inputs=[lost.label],
             evidence={
                 "kind": "crossed values",
                 "params": [read.name, written.name],
                 "given": [zeros.label, lost.label],
-                "inputs": [lost.label],
             },
             fix=f"pass {lost.label} as {read.name} and {zeros.label} as {written.name}",
         )
@@ -162,8 +179,8 @@ class _Study:
                 f"With the two exchanged, what {launch.name} writes differs by {words.percent(change)}."
             )
         arrays = [self.trace.arrays[g.array.array or 0].label for g in (one, other) if g.array is not None]
-        return Finding(
-            rule=RULE,
+        return RuleFinding(
+            rule=Unused.code,
             severity="warning",
             message=message,
             launches=[each.index for each in self._of(launch)],
@@ -196,10 +213,10 @@ class _Study:
         """
         dead = self._dead_leaves()
         for unread in self._unread() if dead else ():
-            above = self.case.dependencies.leaves_above(self.case.experiment.leaves)
+            above = self.context.dependencies.leaves_above(self.context.experiment.leaves)
             last = max(version.version for version in self.trace.versions_of(unread.id))
             bits = above.get((unread.id, last), 0)
-            leaves = [leaf for place, leaf in enumerate(self.case.experiment.leaves) if bits >> place & 1]
+            leaves = [leaf for place, leaf in enumerate(self.context.experiment.leaves) if bits >> place & 1]
             mine = [leaf for leaf in leaves if leaf in dead]
             for zeros in self._zeros_like(unread) if mine else ():
                 finding = self._elsewhere(unread, zeros, mine)
@@ -210,14 +227,14 @@ class _Study:
     def _dead_leaves(self) -> set[int]:
         """The inputs that lead to no loss."""
         last = {version.array: version.version for version in self.trace.versions}
-        roots = [(array, last[array]) for array in self.case.experiment.losses]
-        reached = self.case.dependencies.upstream(roots, with_gradient=False)
-        return {leaf for leaf in self.case.experiment.leaves if (leaf, 0) not in reached}
+        roots = [(array, last[array]) for array in self.context.experiment.losses]
+        reached = self.context.dependencies.upstream(roots, with_gradient=False)
+        return {leaf for leaf in self.context.experiment.leaves if (leaf, 0) not in reached}
 
     def _unread(self) -> list[ArrayInfo]:
         """Arrays that launches write and none reads."""
         read = {version.array for version in self.trace.versions if version.reads}
-        losses = set(self.case.experiment.losses)
+        losses = set(self.context.experiment.losses)
         written = {version.array for version in self.trace.versions if version.written_by is not None}
         return [self.trace.arrays[number] for number in sorted(written - read - losses)]
 
@@ -239,7 +256,7 @@ class _Study:
         return self.trace.launches[next(index for index in written if index is not None)]
 
     def _zeros(self, array: int | None) -> bool:
-        value = None if array is None else self.case.dependencies.versions[array, 0].value
+        value = None if array is None else self.context.dependencies.versions[array, 0].value
         return value is not None and not (value.norm or value.nan or value.inf)
 
     def _elsewhere(self, unread: ArrayInfo, zeros: ArrayInfo, leaves: list[int]) -> Finding | None:
@@ -252,13 +269,13 @@ class _Study:
         pairs = [(a, b) for a in called[0] for b in called[1] if not (lists and "[" in a and "[" in b)]
         if not any(means(a, b) and tells(a) for a, b in pairs):
             return None
-        change, gradients = self.case.experiment.handed_on(unread.id, zeros.id, reader.index)
+        change, gradients = self.context.experiment.handed_on(unread.id, zeros.id, reader.index)
         woken = {self.trace.arrays[leaf].label: float(np.linalg.norm(gradients[leaf])) for leaf in leaves}
         if not any(woken.values()) or not np.isfinite(list(woken.values())).all():
             return None
         norms = words.listed(f"{words.number(norm)} for {label}" for label, norm in woken.items())
-        return Finding(
-            rule=RULE,
+        return RuleFinding(
+            rule=Unused.code,
             severity="warning",
             message=(
                 f"{words.launch_words(writer)} writes its {called[0][0]} to {unread.label}, which nobody "
@@ -271,11 +288,11 @@ class _Study:
             arrays=[unread.label, zeros.label, *woken],
             location=words.access_location(self.trace, writer, written, ("write", "atomic")),
             call_site=writer.call_site,
+            inputs=list(woken),
             evidence={
                 "kind": "result not read",
                 "written": unread.label,
                 "read": zeros.label,
-                "inputs": list(woken),
                 "loss_moves": change,
                 "gradient_norm": woken,
                 "reader": _place(reader.call_site),
@@ -303,10 +320,10 @@ class _Study:
                 yield self._untouched(info, launch, number)
 
     def _untouched(self, info: ArrayInfo, launch: Launch, number: int) -> Finding:
-        asked = self.case.experiment.named and info.id in self.case.experiment.leaves
+        asked = self.context.experiment.named and info.id in self.context.experiment.leaves
         name = launch.args[number].name
-        return Finding(
-            rule=RULE,
+        return RuleFinding(
+            rule=Unused.code,
             severity="warning" if asked else "info",
             message=(
                 f"{launch.name} never uses its parameter {name}, and nothing else on the tape uses "
@@ -316,7 +333,8 @@ class _Study:
             arrays=[info.label],
             location=self._definition(launch),
             call_site=launch.call_site,
-            evidence={"kind": "never used", "param": name, "inputs": [info.label]},
+            inputs=[info.label],
+            evidence={"kind": "never used", "param": name},
             fix=f"use {name} in {launch.name}, or leave {info.label} out" if asked else "",
         )
 
@@ -337,7 +355,7 @@ class _Study:
                     continue
                 label = self.trace.arrays[arg.array or 0].label
                 yield Finding(
-                    rule=RULE,
+                    rule=Unused.code,
                     severity="info",
                     message=f"{label} is among the outputs of {words.launch_words(launch)} and only read.",
                     launches=[each.index for each in self._of(launch)],

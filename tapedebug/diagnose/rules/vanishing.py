@@ -19,45 +19,52 @@ from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile
 from tapedebug.diagnose.experiments.places import code_of, place_of
 from tapedebug.diagnose.experiments.replay import perturbed
 from tapedebug.diagnose.experiments.zero_grad_paths import FINITE, ZeroGradPath, threads_of
+from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.adjoint_growth import AdjointGrowth, growths, largest, table
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
-RULE = "vanishing"
 LAUNCHES = 3
 TRIED = 3
 """Inputs that are changed to see whether the loss falls."""
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for the inputs whose gradients have vanished."""
-    profile = case.profile
-    if profile is None:
-        return []
-    saturated = {leaf: end for leaf, end in case.zero_grad_paths.items() if end.kind == "saturated"}
-    small = {leaf for leaf, end in case.zero_grad_paths.items() if end.kind == "underflow"}
-    faded = [
-        leaf
-        for leaf in case.experiment.leaves
-        if leaf in small or _left(case, profile, leaf) < VANISHED_GRADIENT
-    ]
-    gone = [*saturated, *faded]
-    if not gone:
-        return []
-    flat = {leaf for leaf, end in case.zero_grad_paths.items() if end.kind == "flat"}
-    hopeless = set(gone) | flat >= set(case.experiment.leaves) and any(
-        _could_fall(case, leaf) for leaf in gone[:TRIED]
-    )
-    found = [_dead(case, profile, leaves, hopeless) for leaves in _grouped(saturated)]
-    if faded:
-        found.append(_faded(case, profile, faded, hopeless))
-    return found
+class Vanishing(TapeRule):
+    """An adjoint that fades in the reverse pass until it is negligible."""
+
+    code = "vanishing"
+    title = "Almost nothing is left of an adjoint in the reverse pass"
+    severity = "warning"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for the inputs whose gradients have vanished."""
+        profile = context.profile
+        if profile is None:
+            return []
+        saturated = {leaf: end for leaf, end in context.zero_grad_paths.items() if end.kind == "saturated"}
+        small = {leaf for leaf, end in context.zero_grad_paths.items() if end.kind == "underflow"}
+        faded = [
+            leaf
+            for leaf in context.experiment.leaves
+            if leaf in small or _left(context, profile, leaf) < VANISHED_GRADIENT
+        ]
+        gone = [*saturated, *faded]
+        if not gone:
+            return []
+        flat = {leaf for leaf, end in context.zero_grad_paths.items() if end.kind == "flat"}
+        hopeless = set(gone) | flat >= set(context.experiment.leaves) and any(
+            _could_fall(context, leaf) for leaf in gone[:TRIED]
+        )
+        found = [_dead(context, profile, leaves, hopeless) for leaves in _grouped(saturated)]
+        if faded:
+            found.append(_faded(context, profile, faded, hopeless))
+        return found
 
 
-def _could_fall(case: RuleContext, leaf: int) -> bool:
+def _could_fall(context: RuleContext, leaf: int) -> bool:
     """Whether the loss falls when an input changes: at the minimum of a hinge a gradient of 0 is right."""
-    replay = case.replay
+    replay = context.replay
     assert replay is not None
     shadow, a = replay._shadow(double=True), replay.arrays[leaf]
 
@@ -81,11 +88,11 @@ def _could_fall(case: RuleContext, leaf: int) -> bool:
     return False
 
 
-def _left(case: RuleContext, profile: AdjointProfile, leaf: int) -> float:
+def _left(context: RuleContext, profile: AdjointProfile, leaf: int) -> float:
     """What is left of a gradient, relative to the loss; infinite where it is exactly 0."""
     gradient, size = profile.gradients[leaf], profile.inputs[leaf]
-    assert case.replay is not None
-    seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in case.replay.seeds.values()))
+    assert context.replay is not None
+    seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in context.replay.seeds.values()))
     loss = math.hypot(*profile.losses.values()) * seeds
     if not gradient or not loss:
         return math.inf
@@ -102,9 +109,9 @@ def _grouped(saturated: dict[int, ZeroGradPath]) -> list[list[int]]:
 # ------------------------------------------------------------------------------------------------- exactly 0
 
 
-def _dead(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hopeless: bool) -> Finding:
-    end = case.zero_grad_paths[leaves[0]]
-    labels = [case.trace.arrays[leaf].label for leaf in leaves]
+def _dead(context: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hopeless: bool) -> Finding:
+    end = context.zero_grad_paths[leaves[0]]
+    labels = [context.trace.arrays[leaf].label for leaf in leaves]
     operands = (
         f" (operands {words.listed(words.number(value) for value in end.operands)})" if end.operands else ""
     )
@@ -119,17 +126,17 @@ def _dead(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hop
         )
     else:
         message += f"Even perturbing {labels[0]} by 100 % does not move the loss."
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=Vanishing.code,
         severity="warning" if hopeless else "info",
         message=message,
         launches=[end.launch.index],
         arrays=labels,
         location=end.place,
         call_site=end.launch.call_site,
+        inputs=labels,
         evidence={
             "kind": "saturated",
-            "inputs": labels,
             "operation": end.text,
             "operands": list(end.operands),
             "slope": 0.0,
@@ -144,19 +151,19 @@ def _dead(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hop
 # ------------------------------------------------------------------------------------------------ nearly 0
 
 
-def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hopeless: bool) -> Finding:
-    trace = case.trace
+def _faded(context: RuleContext, profile: AdjointProfile, leaves: Sequence[int], hopeless: bool) -> Finding:
+    trace = context.trace
     leaf = leaves[0]
     labels = [trace.arrays[item].label for item in leaves]
     loop = next(
-        (item for item in largest(growths(case, profile)) if item.total < VANISHED_GRADIENT**0.5), None
+        (item for item in largest(growths(context, profile)) if item.total < VANISHED_GRADIENT**0.5), None
     )
-    suspects = _suspects(case, profile, loop)
-    cause = next((found for launch in suspects if (found := _saturated(case, launch)) is not None), None)
+    suspects = _suspects(context, profile, loop)
+    cause = next((found for launch in suspects if (found := _saturated(context, launch)) is not None), None)
     launch = cause[0] if cause is not None else suspects[0]
     severity: Severity = "warning" if hopeless and cause is not None else "info"
-    end = case.zero_grad_paths.get(leaf)
-    left = _left(case, profile, leaf) if end is None else 0.0
+    end = context.zero_grad_paths.get(leaf)
+    left = _left(context, profile, leaf) if end is None else 0.0
     name = words.listed(labels)
     if end is None:
         message = (
@@ -168,7 +175,7 @@ def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], ho
             f"the gradient of {name} has vanished: it is exactly 0, as its largest entry, "
             f"{words.number(end.operands[0])} in float64, is too small for float32. "
         )
-    message += _way(case, profile, loop, launch)
+    message += _way(context, profile, loop, launch)
     if cause is not None:
         slope = cause[1]
         operands = words.listed(words.number(value) for value in slope.operands)
@@ -176,17 +183,17 @@ def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], ho
             f" {code_of(slope)} has reached its flat part: its slope is {words.number(slope.slope)} "
             f"(operands {operands})."
         )
-    return Finding(
-        rule=RULE,
+    return RuleFinding(
+        rule=Vanishing.code,
         severity=severity,
         message=message,
         launches=[launch.index],
         arrays=labels,
         location=place_of(cause[1].span) if cause is not None else None,
         call_site=launch.call_site,
+        inputs=labels,
         evidence={
             "kind": "saturated" if cause is not None else "damped",
-            "inputs": labels,
             "left": left,
             "rate": loop.rate if loop is not None else None,
             "rounds": len(loop.norms) if loop is not None else None,
@@ -201,7 +208,7 @@ def _faded(case: RuleContext, profile: AdjointProfile, leaves: Sequence[int], ho
     )
 
 
-def _way(case: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None, launch: Launch) -> str:
+def _way(context: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None, launch: Launch) -> str:
     if loop is not None:
         first, last = words.number(loop.norms[0]), words.number(loop.norms[-1])
         return (
@@ -217,7 +224,7 @@ def _way(case: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None,
     )
 
 
-def _suspects(case: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None) -> list[Launch]:
+def _suspects(context: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None) -> list[Launch]:
     """Launches that let little pass: of a loop those of a round in the middle, else the worst."""
     if loop is not None:
         start = loop.rounds.launch(loop.start + len(loop.norms) // 2, 0)
@@ -230,19 +237,19 @@ def _suspects(case: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | 
         arrives = passages[index].arrives
         return passages[index].leaves / arrives if arrives and passages[index].outgoing else math.inf
 
-    return [case.trace.launches[index] for index in sorted(indices, key=share)[:LAUNCHES]]
+    return [context.trace.launches[index] for index in sorted(indices, key=share)[:LAUNCHES]]
 
 
-def _saturated(case: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivative] | None:
+def _saturated(context: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivative] | None:
     """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
     if launch.kind != "kernel":
         return None
-    flow = case.experiment.flow(launch.index, "versions")
+    flow = context.experiment.flow(launch.index, "versions")
     lowest: list[LocalDerivative] = []
     followed = 0
     for index in threads_of(launch, flow):
         try:
-            thread = case.experiment.thread(launch.index, index, flow)
+            thread = context.experiment.thread(launch.index, index, flow)
             thread.run()
         except CannotFollow:
             continue

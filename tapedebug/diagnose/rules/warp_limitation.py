@@ -19,14 +19,38 @@ from tapedebug.diagnose.experiments.experiment import Semantics, Values, relativ
 from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.experiments.unrecorded_writes import find_commands
 from tapedebug.diagnose.gradient_diff import largest_difference, off, told
+from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules.overwrite import OverwriteFinding
 from tapedebug.diagnose.trace_analysis import kernel_source
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
-RULE = "warp-limitation"
 MEASURED = 16
 """How many kernels are measured one by one; each costs a reverse pass or two."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ConstructFinding(RuleFinding):
+    """Code that Warp reverses wrongly.
+
+    Attributes:
+        constructs: The kind and the line of each construct.
+    """
+
+    constructs: list[tuple[str, int]] = field(metadata=EVIDENCE)
+
+    def explains(self, finding: Finding) -> bool:
+        """True if a finding is about what the same launches overwrite of their own, on one of these lines."""
+        if (
+            not isinstance(finding, OverwriteFinding)
+            or finding.severity == "info"
+            or finding.location is None
+        ):
+            return False
+        launches = set(self.launches)
+        own = all(reader == clobberer and reader in launches for reader, clobberer in finding.pairs)
+        return own and finding.location.line in {line for _, line in self.constructs}
 
 
 @dataclass(slots=True)
@@ -53,28 +77,44 @@ class Group:
         return Semantics(frozenset(self.launches), parts=self.parts, functions=self.functions)
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return a finding for each kernel that Warp reverses wrongly, and for each array that keeps too much."""
-    if not case.as_warp:
-        return []
-    return [*_constructs(case), *_retained(case), *find_commands(case, RULE)]
+class WarpLimitation(TapeRule):
+    """Code that Warp reverses wrongly, in programs written for it."""
+
+    code = "warp-limitation"
+    title = "Warp's reverse pass of this kernel is wrong"
+    severity = "error"
+    warp_only = True
+    explains = ("overwrite",)
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each kernel that Warp reverses wrongly, and each array that keeps too much."""
+        if not context.as_warp:
+            return []
+        return [*_constructs(context), *_retained(context), *find_commands(context, self.code)]
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Report what a launch overwrites of its own, with `*=` or an atomic, only once."""
+        same = isinstance(cause, ConstructFinding) and cause.severity == "error" and cause.explains(finding)
+        return f"See {self.code}, which is about the same line." if same else ""
 
 
-def _constructs(case: RuleContext) -> Iterator[Finding]:
-    groups = list(_groups(case))
-    if not groups or not measurable(case, RULE):
+def _constructs(context: RuleContext) -> Iterator[Finding]:
+    groups = list(_groups(context))
+    if not groups or not measurable(context, WarpLimitation.code):
         return
     if len(groups) > MEASURED:
-        case.skipped(f"{RULE}: of {len(groups)} kernels with such constructs {MEASURED} were measured")
+        context.skipped(
+            f"{WarpLimitation.code}: of {len(groups)} kernels with such constructs {MEASURED} were measured"
+        )
     for group in groups[:MEASURED]:
-        if measure(case, group) and (severity := severity_of(group.errors)) is not None:
-            yield _finding(case, group, severity)
+        if measure(context, group) and (severity := severity_of(group.errors)) is not None:
+            yield _finding(context, group, severity)
 
 
-def _groups(case: RuleContext) -> Iterator[Group]:
+def _groups(context: RuleContext) -> Iterator[Group]:
     """The constructs of each kernel: loops and arrays together, then parts of variables."""
-    limits = case.experiment.warp_limits()
-    for launches in by_kernel(case, limits).values():
+    limits = context.experiment.warp_limits()
+    for launches in by_kernel(context, limits).values():
         found = limits[launches[0]]
         counted = any(item.kind == "counter" for item in found)
         # A number that is not computed again makes everything wrong: that is the finding then.
@@ -89,55 +129,60 @@ def _groups(case: RuleContext) -> Iterator[Group]:
             yield Group(launches, functions, functions=True)
 
 
-def by_kernel(case: RuleContext, launches: Iterable[int]) -> dict[Any, list[int]]:
+def by_kernel(context: RuleContext, launches: Iterable[int]) -> dict[Any, list[int]]:
     """Launches by the kernel that they run, and by which of its arrays have gradients."""
     found: dict[Any, list[int]] = {}
     for index in sorted(launches):
-        launch = case.trace.launches[index]
-        arrays = (arg.array is not None and case.trace.arrays[arg.array].requires_grad for arg in launch.args)
+        launch = context.trace.launches[index]
+        arrays = (
+            arg.array is not None and context.trace.arrays[arg.array].requires_grad for arg in launch.args
+        )
         found.setdefault((launch.kernel, *arrays), []).append(index)
     return found
 
 
-def measurable(case: RuleContext, rule: str) -> bool:
+def measurable(context: RuleContext, rule: str) -> bool:
     """Whether gradients can be measured; says so in the coverage where not."""
-    if case.experiment.blocked or not case.experiment.leaves:
-        why = case.experiment.blocked or "there is no input with a gradient"
-        case.skipped(f"{rule} was not measured: {why}")
+    if context.experiment.blocked or not context.experiment.leaves:
+        why = context.experiment.blocked or "there is no input with a gradient"
+        context.skipped(f"{rule} was not measured: {why}")
         return False
     return True
 
 
-def measure(case: RuleContext, group: Group) -> bool:
+def measure(context: RuleContext, group: Group) -> bool:
     """Find out what Warp's reverse of a kernel does to the gradients; False where that is not known."""
-    replay = case.experiment
-    name = case.trace.launches[group.launches[0]].name
+    replay = context.experiment
+    name = context.trace.launches[group.launches[0]].name
     wrong = replay.as_warp(group.semantics)
     if wrong is None:
-        case.skipped(f"{RULE}: what Warp computes for {name} is not known: it calls a function of matrices")
+        unknown = f"what Warp computes for {name} is not known: it calls a function of matrices"
+        context.skipped(f"{WarpLimitation.code}: {unknown}")
         return False
-    group.errors, group.gradients = compared(case, replay.gradients(), wrong)
+    group.errors, group.gradients = compared(context, replay.gradients(), wrong)
     if group.functions and not replay.named:
         # What an atomic changes keeps its adjoint in Warp: nobody asked for that of what it held before.
-        for label in _written(case, group):
+        for label in _written(context, group):
             group.errors.pop(label, None)
-    others = _others(case, group)
+    others = _others(context, group)
     if others is None:
         return True
     # What the kernel's other constructs do is another finding: here it is asked what is done beside that.
     beside = replay.as_warp(others)
-    return beside is not None and severity_of(compared(case, beside, wrong)[0]) is not None
+    return beside is not None and severity_of(compared(context, beside, wrong)[0]) is not None
 
 
-def _written(case: RuleContext, group: Group) -> set[str]:
+def _written(context: RuleContext, group: Group) -> set[str]:
     """The arrays that the launches of a group write to, by label."""
-    arguments = (arg for index in group.launches for arg in case.trace.launches[index].args)
-    return {case.trace.arrays[arg.array].label for arg in arguments if arg.writes and arg.array is not None}
+    arguments = (arg for index in group.launches for arg in context.trace.launches[index].args)
+    return {
+        context.trace.arrays[arg.array].label for arg in arguments if arg.writes and arg.array is not None
+    }
 
 
-def _others(case: RuleContext, group: Group) -> Semantics | None:
+def _others(context: RuleContext, group: Group) -> Semantics | None:
     """Of a group of parts or functions, Warp's semantics without it; None where there is nothing else."""
-    kinds = {item.kind for item in case.experiment.warp_limits()[group.launches[0]]}
+    kinds = {item.kind for item in context.experiment.warp_limits()[group.launches[0]]}
     chosen = frozenset(group.launches)
     if group.first.kind == "part" and kinds - {"part", "function"}:
         return Semantics(chosen, parts=False, functions=False)
@@ -147,11 +192,11 @@ def _others(case: RuleContext, group: Group) -> Semantics | None:
 
 
 def compared(
-    case: RuleContext, right: Mapping[int, Values], wrong: Mapping[int, Values]
+    context: RuleContext, right: Mapping[int, Values], wrong: Mapping[int, Values]
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """How far gradients are off, by label, and both of them where they are furthest apart."""
-    labels = {leaf: case.trace.arrays[leaf].label for leaf in right}
-    apart = largest_difference(case.trace, right, wrong)
+    labels = {leaf: context.trace.arrays[leaf].label for leaf in right}
+    apart = largest_difference(context.trace, right, wrong)
     largest = max((item["norm_right"] for item in apart.values()), default=0.0)
     errors = {}
     for leaf, error in relative_errors(right, wrong).items():
@@ -176,9 +221,9 @@ def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
     return f"its gradient of {off(errors, 'is ')}{told(gradients, errors)}"
 
 
-def as_run(case: RuleContext, message: str) -> str:
+def as_run(context: RuleContext, message: str) -> str:
     """A message about a run that consumed Warp's gradients, as somebody asked for."""
-    if not case.experiment.like_warp:
+    if not context.experiment.like_warp:
         return message
     return message.replace(
         "so the gradient is right.",
@@ -186,36 +231,36 @@ def as_run(case: RuleContext, message: str) -> str:
     )
 
 
-def who(case: RuleContext, launches: list[int]) -> str:
+def who(context: RuleContext, launches: list[int]) -> str:
     """`launch 3 (step) and 39 more like it`."""
     more = f" and {len(launches) - 1} more like it" if len(launches) > 1 else ""
-    return words.launch_words(case.trace.launches[launches[0]]) + more
+    return words.launch_words(context.trace.launches[launches[0]]) + more
 
 
 # ------------------------------------------------------------------ findings
 
 
-def _finding(case: RuleContext, group: Group, severity: Severity) -> Finding:
+def _finding(context: RuleContext, group: Group, severity: Severity) -> Finding:
     limit, location = group.first, location_at(group.first.span)
     others = [item for item in group.limits if item.span.line != limit.span.line and item.kind == limit.kind]
     what, fix = _WORDS[limit.kind](limit, location)
     lines = words.listed(dict.fromkeys(str(item.span.line) for item in others))
     also = f" The same holds for line{'s' if len(others) > 1 else ''} {lines}." if others else ""
-    launch = case.trace.launches[group.launches[0]]
-    return Finding(
-        rule=RULE,
+    launch = context.trace.launches[group.launches[0]]
+    return ConstructFinding(
+        rule=WarpLimitation.code,
         severity=severity,
         message=as_run(
-            case, f"{who(case, group.launches)}: {what}: {effect(group.errors, group.gradients)}.{also}"
+            context, f"{who(context, group.launches)}: {what}: {effect(group.errors, group.gradients)}.{also}"
         ),
         launches=group.launches,
         arrays=[label for label, error in group.errors.items() if error > GRADIENT_CHANGED],
         location=location,
         call_site=launch.call_site,
+        constructs=[(item.kind, item.span.line) for item in group.limits],
         evidence={
             "construct": limit.kind,
             "variables": list(limit.variables),
-            "constructs": [[item.kind, item.span.line] for item in group.limits],
             "relative_error": group.errors,
             "gradients": group.gradients,
             "occurrences": len(group.launches),
@@ -312,43 +357,43 @@ _WORDS = {"loop": _loop, "while": _while, "array": _array, "part": _part, "funct
 # ------------------------------------------------------------------ retain_grad
 
 
-def _retained(case: RuleContext) -> Iterator[Finding]:
+def _retained(context: RuleContext) -> Iterator[Finding]:
     """Arrays that keep their gradients and are written several times."""
-    replay = case.experiment
+    replay = context.experiment
     writers: dict[int, list[int]] = {}
-    for launch in case.trace.launches:
+    for launch in context.trace.launches:
         for param in replay.rewritten(launch.index):
             array = launch.args[param].array
             if array is not None and launch.index not in writers.setdefault(array, []):
                 writers[array].append(launch.index)
     for array, launches in writers.items():
-        if len(launches) < 2 or not measurable(case, RULE):
+        if len(launches) < 2 or not measurable(context, WarpLimitation.code):
             continue
         kept = replay.as_warp(Semantics(frozenset(launches), retained=True))
         right = replay.as_warp(Semantics(frozenset(launches)))
         if kept is None or right is None:
             continue
-        errors, gradients = compared(case, right, kept)
+        errors, gradients = compared(context, right, kept)
         severity = severity_of(errors)
         if severity is not None:
-            yield _keeps(case, array, launches, (errors, gradients), severity)
+            yield _keeps(context, array, launches, (errors, gradients), severity)
 
 
 def _keeps(
-    case: RuleContext,
+    context: RuleContext,
     array: int,
     launches: list[int],
     found: tuple[dict[str, float], dict[str, Any]],
     severity: Severity,
 ) -> Finding:
-    trace, (errors, gradients) = case.trace, found
+    trace, (errors, gradients) = context.trace, found
     label, last = trace.arrays[array].label, trace.launches[launches[-1]]
     param = words.written_param(last, trace.arrays[array], trace)
     return Finding(
-        rule=RULE,
+        rule=WarpLimitation.code,
         severity=severity,
         message=as_run(
-            case,
+            context,
             f"{label} keeps its gradient (retain_grad=True) and is written by {len(launches)} launches, last "
             f"by {words.launch_words(last)}. Here an element that is written over passes its adjoint on "
             "once, so the gradient is right. In Warp the adjoint stays, and what was written before gets it "

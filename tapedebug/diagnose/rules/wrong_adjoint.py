@@ -14,6 +14,7 @@ from tapedebug.compiler.ir import Custom, ops_of, walk
 from tapedebug.contract import HandWrittenAdjoint, Tangents
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.launch_check import launch_slopes
+from tapedebug.diagnose.rule import TapeRule, inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.trace import Finding, Location
@@ -22,50 +23,59 @@ if TYPE_CHECKING:
     from tapedebug.autograd.finite_diff.first_divergence import Divergence
     from tapedebug.diagnose.experiments.replay import Replay
 
-RULE = "wrong-adjoint"
 OPERATIONS = 256
 """Operations that are looked at one by one."""
 MAY_DIFFER = "gradient (func_grad)"
 
 
-def find(case: RuleContext) -> list[Finding]:
-    """Return the first launch of the reverse pass whose adjoint is wrong, where nothing else explains it."""
-    replay = case.replay
-    explained = any(finding.severity == "error" for finding in case.trace.findings)
-    if replay is None or case.trace.verdict != "WRONG" or explained:
+class WrongAdjoint(TapeRule):
+    """One launch's adjoint is wrong, and no other rule explains the gradient."""
+
+    code = "wrong-adjoint"
+    title = "The adjoint of a launch is wrong"
+    severity = "error"
+    last_resort = True
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return the first launch of the reverse pass whose adjoint is wrong, if nothing else explains it."""
+        replay = context.replay
+        explained = any(finding.severity == "error" for finding in context.trace.findings)
+        if replay is None or context.trace.verdict != "WRONG" or explained:
+            return []
+        cut = {
+            label
+            for finding in context.trace.findings
+            if is_detached(finding)
+            for label in inputs_of(finding)
+        }
+        meanwhile = {v.array for v in context.trace.versions if v.version and v.written_by is None}
+        leaves = [
+            leaf
+            for leaf in sorted(replay.wrong)
+            # What was written off the tape while it recorded has two values, and one gradient for both.
+            if context.trace.arrays[leaf].label not in cut and leaf not in meanwhile
+        ]
+        if not leaves:  # differences see through what was detached on purpose
+            return []
+        if replay.recorded.tape.capability(Tangents) is None:
+            return _one_by_one(context, replay)
+        context.progress("bisecting the tape for a wrong adjoint")
+        # With the values that each launch had: what others overwrote is no fault of its adjoint.
+        parting = find_first_divergence(
+            cast("Any", replay.twin), replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
+        )
+        if parting is not None:
+            return [_finding(context, replay, parting)]
+        context.skipped(
+            f"{self.code}: no launch was found whose adjoint differs from differences of it in float64"
+        )
         return []
-    cut = {
-        label
-        for finding in case.trace.findings
-        if finding.evidence.get("detached")
-        for label in finding.evidence["inputs"]
-    }
-    meanwhile = {v.array for v in case.trace.versions if v.version and v.written_by is None}
-    leaves = [
-        leaf
-        for leaf in sorted(replay.wrong)
-        # What was written off the tape while it recorded has two values, and one gradient for both.
-        if case.trace.arrays[leaf].label not in cut and leaf not in meanwhile
-    ]
-    if not leaves:  # differences see through what was detached on purpose
-        return []
-    if replay.recorded.tape.capability(Tangents) is None:
-        return _one_by_one(case, replay)
-    case.progress("bisecting the tape for a wrong adjoint")
-    # With the values that each launch had: what others overwrote is no fault of its adjoint.
-    parting = find_first_divergence(
-        cast("Any", replay.twin), replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
-    )
-    if parting is not None:
-        return [_finding(case, replay, parting)]
-    case.skipped(f"{RULE}: no launch was found whose adjoint differs from differences of it in float64")
-    return []
 
 
-def _one_by_one(case: RuleContext, replay: Replay) -> list[Finding]:
+def _one_by_one(context: RuleContext, replay: Replay) -> list[Finding]:
     """Without a forward mode to bisect with: the last operation whose adjoint is not its derivative."""
-    case.progress("comparing each adjoint with differences of its operation")
-    trace, looked = case.trace, [record for record in replay.records if record.has_adjoint][-OPERATIONS:]
+    context.progress("comparing each adjoint with differences of its operation")
+    trace, looked = context.trace, [record for record in replay.records if record.has_adjoint][-OPERATIONS:]
     for record in reversed(looked):
         off = [slope for slope in launch_slopes(replay, record.index) if slope.off]
         if not off:
@@ -74,7 +84,7 @@ def _one_by_one(case: RuleContext, replay: Replay) -> list[Finding]:
         wrong = {words.label_of(trace, launch, slope.param): (slope.given, slope.right) for slope in off}
         return [
             Finding(
-                rule=RULE,
+                rule=WrongAdjoint.code,
                 severity="error",
                 message=f"The adjoint of {words.launch_words(launch)} is wrong{_told(wrong)}.",
                 launches=[launch.index],
@@ -89,12 +99,14 @@ def _one_by_one(case: RuleContext, replay: Replay) -> list[Finding]:
                 fix=f"correct the adjoint of {launch.name}, which is not the transpose of its derivative",
             )
         ]
-    case.skipped(f"{RULE}: each of {len(looked)} adjoints agrees with differences of its operation")
+    context.skipped(
+        f"{WrongAdjoint.code}: each of {len(looked)} adjoints agrees with differences of its operation"
+    )
     return []
 
 
-def _finding(case: RuleContext, replay: Replay, parting: Divergence) -> Finding:
-    trace = case.trace
+def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Finding:
+    trace = context.trace
     launch = trace.launches[parting.launch]
     record = replay.records[parting.launch]
     wrong = {words.label_of(trace, launch, p): pair for p, pair in parting.by_param.items()}
@@ -117,7 +129,7 @@ def _finding(case: RuleContext, replay: Replay, parting: Divergence) -> Finding:
         "nobody wrote by hand should be right"
     )
     location = words.access_location(trace, launch, next(iter(parting.by_param), 0), ("read",))
-    repeated = repeated_values(case, parting.launch) if own is None else None
+    repeated = repeated_values(context, parting.launch) if own is None else None
     if repeated is not None:
         text, fix = repeated
         message = (
@@ -141,7 +153,7 @@ def _finding(case: RuleContext, replay: Replay, parting: Divergence) -> Finding:
         )
         location = _adjoint_location(adjoint) or location
     return Finding(
-        rule=RULE,
+        rule=WrongAdjoint.code,
         severity="error",
         message=message,
         launches=[parting.launch],

@@ -63,10 +63,10 @@ class AdjointGrowth:
         return all(share * total > 0 and abs(share) > abs(total) / 4 for share in shares)
 
 
-def growths(case: RuleContext, profile: AdjointProfile) -> list[AdjointGrowth]:
+def growths(context: RuleContext, profile: AdjointProfile) -> list[AdjointGrowth]:
     """Return what each loop of a tape does to the adjoint, where one arrives at its end."""
     found = []
-    for rounds in loops(case.trace):
+    for rounds in loops(context.trace):
         norms, values = [], []
         for number in range(rounds.count):
             places = [(rounds.launch(number, item.writer), item.written) for item in rounds.carried]
@@ -84,11 +84,11 @@ def growths(case: RuleContext, profile: AdjointProfile) -> list[AdjointGrowth]:
     return found
 
 
-def overflowing(case: RuleContext, least: float) -> AdjointGrowth | None:
+def overflowing(context: RuleContext, least: float) -> AdjointGrowth | None:
     """Return the loop in which the adjoint grows, by `least` in all, until it is not finite, if one does."""
-    if case.profile is None:
+    if context.profile is None:
         return None
-    found = [item for item in largest(growths(case, case.profile)) if item.overflows]
+    found = [item for item in largest(growths(context, context.profile)) if item.overflows]
     return next((item for item in found if item.total >= least), None)
 
 

@@ -75,17 +75,17 @@ def history_of(trace: Trace, array: int) -> GradientHistory:
     return story
 
 
-def histories(case: RuleContext) -> Iterator[GradientHistory]:
+def histories(context: RuleContext) -> Iterator[GradientHistory]:
     """The stories of the inputs of a tape whose gradients are known to have been touched."""
-    trace = case.trace
+    trace = context.trace
     buffers = {
         trace.arrays[event.array].buffer
         for event in trace.events
         if event.array is not None and (event.kind == "read" or event.numbers.get("norm_before"))
     }
-    wanted = [leaf for leaf in case.experiment.leaves if trace.arrays[leaf].buffer in buffers]
+    wanted = [leaf for leaf in context.experiment.leaves if trace.arrays[leaf].buffer in buffers]
     if len(wanted) > FOLLOWED:
-        case.skipped(
+        context.skipped(
             f"what happened to gradients between passes: followed for {FOLLOWED} of {len(wanted)} inputs"
         )
     for leaf in wanted[:FOLLOWED]:
@@ -163,33 +163,33 @@ class HistoryGroup(Generic[F]):
     """What is one finding: the inputs of one pass or step, and the others at the same line that are like it.
 
     Attributes:
-        case: The tape that it is shown on.
+        context: The tape that it is shown on.
         found: Of the first pass or step.
         times: When each of them was.
         others: The other tapes that it is about.
     """
 
-    case: RuleContext
+    context: RuleContext
     found: list[F] = field(default_factory=list)
     times: set[int] = field(default_factory=set)
     others: list[RuleContext] = field(default_factory=list)
 
 
 def grouped(
-    cases: Sequence[RuleContext],
+    contexts: Sequence[RuleContext],
     look: Callable[[GradientHistory, RuleContext], list[F]],
     when: Callable[[F], Event],
 ) -> list[HistoryGroup[F]]:
     """Return what `look` finds on all tapes, a group for each line (that of the event `when`) and reason."""
     groups: dict[Any, HistoryGroup[F]] = {}
-    for case in cases:
-        for story in histories(case):
-            for found in look(story, case):
+    for context in contexts:
+        for story in histories(context):
+            for found in look(story, context):
                 event = when(found)
-                group = groups.setdefault((site_key(event.call_site), found.why), HistoryGroup(case))
+                group = groups.setdefault((site_key(event.call_site), found.why), HistoryGroup(context))
                 group.times.add(event.clock)
-                if group.case is not case:
-                    group.others.append(case)
+                if group.context is not context:
+                    group.others.append(context)
                 elif found.event.clock == (group.found or [found])[0].event.clock:
                     group.found.append(found)
     return list(groups.values())
@@ -203,7 +203,7 @@ def told(
     for group in groups:
         finding = put(group)
         if finding is not None:
-            findings.append((group.case, finding))
+            findings.append((group.context, finding))
             for other in group.others if finding.severity == "error" else ():
                 other.elsewhere.append(finding)
     return findings

@@ -1,0 +1,160 @@
+"""The list of rules, and how they are applied to tapes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from tapedebug._errors import TapedebugError
+from tapedebug._progress import OutOfTime
+from tapedebug.diagnose.diagnosis import SEVERITY_ORDER
+from tapedebug.diagnose.rule import CrossTapeRule, Rule, TapeRule
+from tapedebug.diagnose.rule_context import NotOffered, RuleContext
+from tapedebug.diagnose.rules.accumulated import Accumulated
+from tapedebug.diagnose.rules.after_loss import AfterLoss
+from tapedebug.diagnose.rules.custom_grad import CustomGrad
+from tapedebug.diagnose.rules.disconnected import Disconnected
+from tapedebug.diagnose.rules.duplicate_launch import DuplicateLaunch
+from tapedebug.diagnose.rules.exploding import Exploding
+from tapedebug.diagnose.rules.flat_op import FlatOp
+from tapedebug.diagnose.rules.loop_memory import LoopMemory
+from tapedebug.diagnose.rules.nonfinite import Nonfinite
+from tapedebug.diagnose.rules.not_reset import NotReset
+from tapedebug.diagnose.rules.out_of_bounds import OutOfBounds
+from tapedebug.diagnose.rules.overwrite import Overwrite
+from tapedebug.diagnose.rules.race import Race
+from tapedebug.diagnose.rules.replayed_counter import ReplayedCounter
+from tapedebug.diagnose.rules.seed import Seed
+from tapedebug.diagnose.rules.stale_gradient import StaleGradient
+from tapedebug.diagnose.rules.stale_value import StaleValue
+from tapedebug.diagnose.rules.truncated import Truncated
+from tapedebug.diagnose.rules.unconverged import Unconverged
+from tapedebug.diagnose.rules.uninitialised_read import UninitialisedRead
+from tapedebug.diagnose.rules.unused import Unused
+from tapedebug.diagnose.rules.vanishing import Vanishing
+from tapedebug.diagnose.rules.warp_limitation import WarpLimitation
+from tapedebug.diagnose.rules.wrong_adjoint import WrongAdjoint
+from tapedebug.trace import Finding
+
+OURS = "an error in tapedebug"
+"""Begins a note that should never be there; tests look for it."""
+
+RULES: tuple[Rule, ...] = (
+    Nonfinite(),
+    CustomGrad(),
+    Disconnected(),
+    FlatOp(),
+    Vanishing(),
+    Exploding(),
+    Unconverged(),
+    Overwrite(),
+    AfterLoss(),
+    DuplicateLaunch(),
+    StaleValue(),
+    Seed(),
+    NotReset(),
+    Accumulated(),
+    StaleGradient(),
+    Truncated(),
+    Unused(),
+    WarpLimitation(),
+    ReplayedCounter(),
+    LoopMemory(),
+    # These run suspected launches again element by element.
+    OutOfBounds(),
+    UninitialisedRead(),
+    Race(),
+    # What no other rule has explained.
+    WrongAdjoint(),
+)
+"""All rules in the order in which they run: the cheapest first, each after those whose findings it reads."""
+
+
+def rule_of(finding: Finding) -> Rule:
+    """Return the rule that a finding belongs to."""
+    return next(rule for rule in RULES if rule.code == finding.rule)
+
+
+def titles() -> dict[str, str]:
+    """Return the title of each rule by its code."""
+    return {rule.code: rule.title for rule in RULES}
+
+
+def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> None:
+    """Add the findings about one tape. A rule that fails is a gap in the coverage, not the end.
+
+    Args:
+        context: The tape.
+        only: The codes of the rules to apply; by default all.
+    """
+    late: list[str] = []
+    for rule in RULES:
+        if isinstance(rule, TapeRule) and (only is None or rule.code in only):
+            with _gaps(context, rule.code, late):
+                context.progress(f"looking for {rule.code}")
+                context.trace.findings += [_checked(rule, finding) for finding in rule.check(context)]
+                context.looked_for(rule.code)
+    _not_looked_for(context, late)
+
+
+def apply_cross_tape_rules(contexts: Sequence[RuleContext]) -> None:
+    """Add the findings between tapes, each to the tape that it is shown on."""
+    late: list[str] = []
+    for rule in RULES:
+        if isinstance(rule, CrossTapeRule) and (len(contexts) > 1 or not rule.several_tapes):
+            what = f"{rule.code} between tapes" if rule.several_tapes else rule.code
+            with _gaps(contexts[0], what, late):
+                contexts[0].progress(f"looking for {what}")
+                for context, finding in rule.check(contexts):
+                    context.trace.findings.append(_checked(rule, finding))
+                for context in contexts:
+                    context.looked_for(rule.code)
+    _not_looked_for(contexts[0], late)
+
+
+def _checked(rule: Rule, finding: Finding) -> Finding:
+    """Return a finding that is what its rule says of itself."""
+    if finding.rule != rule.code or SEVERITY_ORDER[finding.severity] < SEVERITY_ORDER[rule.severity]:
+        raise AssertionError(f"{rule.code} can not report {finding.rule} as {finding.severity}")
+    return finding
+
+
+def _not_looked_for(context: RuleContext, late: list[str]) -> None:
+    """Name the rules that there was no time for, all in one note."""
+    notes, start = context.trace.coverage.notes, "not looked for, as time was up: "
+    for note in [note for note in notes if note.startswith(start) and late]:
+        notes.remove(note)
+        late = [note.removeprefix(start), *late]
+    if late:
+        context.trace.coverage.partial = True
+        context.skipped(f"{start}{', '.join(late)}")
+
+
+@contextmanager
+def _gaps(context: RuleContext, what: str, late: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except OutOfTime:
+        late.append(what)
+    except NotOffered as error:
+        _skip(context, what, error.message)
+    except TapedebugError as error:
+        context.trace.coverage.partial = True
+        _skip(context, what, error.message)
+
+    except Exception as error:  # a mistake of ours must not take what the other rules know with it
+        context.trace.coverage.partial = True
+        context.skipped(
+            f"{what} was not looked for: {OURS} ({type(error).__name__}: {error}); please report it"
+        )
+
+
+def _skip(context: RuleContext, what: str, reason: str) -> None:
+    """Note a gap; gaps with one reason are one note."""
+    notes, end = context.trace.coverage.notes, f" not looked for: {reason}"
+    for place, note in enumerate(notes):
+        if note.endswith(end):
+            others = note.removesuffix(end).removesuffix(" was").removesuffix(" were")
+            notes[place] = f"{others}, {what} were{end}"
+            return
+    context.skipped(f"{what} was{end}")

@@ -1,0 +1,141 @@
+"""`Rule`, the base class of findings: each rule is one class in `rules`, listed in `registry`.
+
+A rule has a code, a title and the worst severity of its findings. Its `check` looks for one kind of bug. It
+also says which findings of other rules it explains, and which change of a private copy of the tape removes
+the bug, so that bugs behind it show.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.trace import Finding
+from tapedebug.trace.model import Severity
+
+EVIDENCE = {"json": False, "evidence": ""}
+"""Metadata of a field of a `RuleFinding` that `Finding.evidence` exports, under this key or its name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RuleFinding(Finding):
+    """A finding whose evidence other rules read: as attributes, never by the keys of `evidence`.
+
+    A rule whose findings have more to tell has a subclass in its own file. The attributes are exported as
+    evidence, unless they are None.
+
+    Attributes:
+        inputs: Labels of the inputs whose gradient the finding is about.
+        detached: The gradient was cut on purpose, with `requires_grad=False`.
+        harmless: Measured: it has no effect on the gradient.
+    """
+
+    inputs: list[str] | None = field(default=None, metadata=EVIDENCE)
+    detached: bool | None = field(default=None, metadata=EVIDENCE)
+    harmless: bool | None = field(default=None, metadata=EVIDENCE)
+
+    def __post_init__(self) -> None:
+        """Export the attributes: those of the subclass first."""
+        own = [item for item in fields(self) if "evidence" in item.metadata]
+        own.sort(key=lambda item: item.name in RuleFinding.__slots__)
+        values = {item.metadata["evidence"] or item.name: getattr(self, item.name) for item in own}
+        self.evidence = {key: value for key, value in values.items() if value is not None} | self.evidence
+
+
+def inputs_of(finding: Finding) -> list[str]:
+    """Return the labels of the inputs whose gradient a finding is about, as far as it says so."""
+    return finding.inputs or [] if isinstance(finding, RuleFinding) else []
+
+
+def is_detached(finding: Finding) -> bool:
+    """True if a finding is about a gradient that was cut on purpose."""
+    return isinstance(finding, RuleFinding) and bool(finding.detached)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change of a private copy of the tape that removes a bug.
+
+    Attributes:
+        requires_grad: Arrays between the inputs and the loss get a gradient.
+        stop: Launches from this one on are left out.
+        finite: Numbers that are not finite are replaced.
+        revive: Launches that pass some adjoint on, although their derivative is 0.
+    """
+
+    requires_grad: bool = False
+    stop: int | None = None
+    finite: bool = False
+    revive: tuple[int, ...] = ()
+
+    @property
+    def records_again(self) -> bool:
+        """True if the repaired tape is another tape; else the same one is replayed with other numbers."""
+        return self.requires_grad or self.stop is not None
+
+
+class Rule(ABC):
+    """One kind of bug.
+
+    Attributes:
+        code: The rule's id: `Finding.rule`, the name of its file (with underscores) and of its page.
+        title: One line for tables and SARIF, without a full stop.
+        severity: The worst severity that its findings can have.
+        explains: Codes of findings that this rule may explain: they become an `info`.
+        unmasks: Codes of bugs that this one hides most often: `repair` shows them.
+        warp_only: It looks only at programs that were written for Warp (`as_warp`).
+        outside_pass: Its errors are about gradients before or after a reverse pass, which the end-to-end
+            check of the pass cannot see.
+        last_resort: It runs when no other rule has found an error, and never behind another bug.
+    """
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    severity: ClassVar[Severity]
+    explains: ClassVar[tuple[str, ...]] = ()
+    unmasks: ClassVar[tuple[str, ...]] = ()
+    warp_only: ClassVar[bool] = False
+    outside_pass: ClassVar[bool] = False
+    last_resort: ClassVar[bool] = False
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Return the sentence that refers `finding` to `cause`; empty if the cause does not explain it.
+
+        Args:
+            cause: A finding of this rule.
+            finding: A finding of one of the rules in `explains`.
+        """
+        return ""
+
+    def repair(self, finding: Finding) -> Repair | None:
+        """Return the change of the tape that removes the bug of a finding, if that may hide others."""
+        return None
+
+
+class TapeRule(Rule):
+    """A rule that looks at one tape."""
+
+    @abstractmethod
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return the findings about a tape."""
+
+
+class CrossTapeRule(Rule):
+    """A rule that looks at all tapes of a program together.
+
+    Attributes:
+        several_tapes: It looks only at programs with more than one tape.
+    """
+
+    several_tapes: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
+        """Return the findings, each with the tape that it is shown on.
+
+        Args:
+            contexts: The tapes, in the order of recording.
+        """

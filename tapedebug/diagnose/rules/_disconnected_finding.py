@@ -1,0 +1,31 @@
+"""`DisconnectedFinding`, which several modules of the rule `disconnected` report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tapedebug.diagnose.rule import EVIDENCE, RuleFinding
+
+CODE = "disconnected"
+NO_DATA_FLOW = "no data flow"
+"""No launch leads from the input to the loss."""
+CUTS = ("no requires_grad", "backward disabled")
+"""The data goes on where the gradient ends."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DisconnectedFinding(RuleFinding):
+    """A gradient that does not reach its input.
+
+    Attributes:
+        kind: Why: one of `CUTS`, `NO_DATA_FLOW`, `"through NumPy"`, `"integers"`, `"zero slope"`, …
+        source: Label of the array whose values left the tape and came back.
+    """
+
+    kind: str = field(metadata=EVIDENCE)
+    source: str | None = field(default=None, metadata={**EVIDENCE, "evidence": "from"})
+
+    @property
+    def leaves_the_tape(self) -> bool:
+        """True if no launch leads from the input to the loss: its data ends, or leaves the tape."""
+        return self.kind == NO_DATA_FLOW or self.kind.startswith("through ")
