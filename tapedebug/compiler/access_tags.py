@@ -1,13 +1,13 @@
 """Access tags: the last writer and reader of each scalar of an array's memory.
 
-A tracked variant of a kernel keeps two words for each scalar, side by side: the stamp of its last write and
-that of its last read. A stamp grows with the launch (its epoch), so that "in this launch" is one comparison
-and the later of two stamps is the larger:
+A tracked variant of a kernel keeps two words for each scalar, side by side: the tag of its last write and
+that of its last read. A tag grows with the launch (its epoch), so that "in this launch" is one comparison
+and the later of two tags is the larger:
 
     bits 0 … 31   the thread
     bit  32       MANY: in this launch other threads did the same before
     bit  33       PLAIN: of writes: in this launch it was written by more than atomics that commute
-    bits 34 … 42  the site: the place in the source, as the number of a remark of the variant
+    bits 34 … 42  the site: the place in the source, as the number of a diagnostic of the variant
     bits 43 … 62  the epoch; 0 stands for nothing at all
 """
 
@@ -61,7 +61,7 @@ class AccessTagging:
 
     @property
     def words(self) -> int:
-        """Of each scalar. Where all is told, also the stamps that others had left before the last."""
+        """Of each scalar. Where all is told, also the tags that others had left before the last."""
         return words_of(self.report)
 
 
@@ -86,20 +86,20 @@ class Site:
 
     @property
     def bulk(self) -> bool:
-        """Every thread does it at its own index: the code stamps nothing, all is known without running it."""
+        """Every thread does it at its own index: the code tags nothing, all is known without running it."""
         return self.component is not None
 
-    def remark(self, span: Span) -> Diagnostic:
-        """The remark that stands for it; its number is the site's in stamps."""
+    def diagnostic(self, span: Span) -> Diagnostic:
+        """The diagnostic that stands for it; its number is the site's in tags."""
         part = "" if self.component is None else f" {self.component}"
         return Diagnostic(TOUCH, span, text=f"{self.kind} {self.param}{part}")
 
 
-def site_of(remark: Diagnostic) -> Site | None:
-    """The site that a remark stands for, or None where it says something else."""
-    if remark.kind != TOUCH:
+def site_of(diagnostic: Diagnostic) -> Site | None:
+    """The site that a diagnostic stands for, or None where it says something else."""
+    if diagnostic.kind != TOUCH:
         return None
-    kind, param, *component = remark.text.split()
+    kind, param, *component = diagnostic.text.split()
     known: dict[str, AccessKind] = {
         "read": "read",
         "write": "write",
@@ -110,5 +110,5 @@ def site_of(remark: Diagnostic) -> Site | None:
 
 
 def tag_of(epoch: int, site: int, thread: int) -> int:
-    """A stamp of one thread."""
+    """A tag of one thread."""
     return (epoch << EPOCH_SHIFT) + (min(site, SITES) << SITE_SHIFT) + (thread & THREAD)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"
 CODE = tuple[str, tuple[Diagnostic, ...]]
-"""The note of a piece of machine code: the key of the object, and its remarks."""
+"""The note of a piece of machine code: the key of the object, and its diagnostics."""
 
 Known = TypeVar("Known")
 
@@ -143,14 +143,14 @@ class AnalysisCache:
     def code(self, variant: str, text: Callable[[], GeneratedSource]) -> objects.Entry:
         """The machine code of a variant, from the cache where it is there; else of its text."""
         what = f"code {config.compiler} {objects.processor()} {variant}"
-        key, remarks = self.get(what, CODE) or (None, ())
-        entry = None if key is None else backend.kept(key)
+        key, diagnostics = self.get(what, CODE) or (None, ())
+        entry = None if key is None else backend.cached(key)
         if entry is None:
             made = text()
             key, entry = backend.compiled(made)
-            remarks = made.remarks
-            self.put(what, (key, remarks))
-        entry.remarks = remarks
+            diagnostics = made.diagnostics
+            self.put(what, (key, diagnostics))
+        entry.diagnostics = diagnostics
         return entry
 
     def _key(self, what: str) -> str:

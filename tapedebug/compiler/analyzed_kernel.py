@@ -53,9 +53,9 @@ class AnalyzedKernel(Definition):
     @cached_property
     def _lowered(self) -> Lowered:
         self.require_concrete()
-        notes = self._notes
-        result = self._lower(notes)
-        notes.check(result.captured)
+        cache = self._analysis_cache
+        result = self._lower(cache)
+        cache.check(result.captured)
         self._used_by(result.functions)
         return result
 
@@ -63,17 +63,17 @@ class AnalyzedKernel(Definition):
     def _in_place(self) -> Lowered:
         """The kernel with its variables, for what Warp would make of it."""
         self.require_concrete()
-        return self._lower(self._notes, in_place=True)
+        return self._lower(self._analysis_cache, in_place=True)
 
-    def _lower(self, notes: AnalysisCache, *, in_place: bool = False) -> Lowered:
+    def _lower(self, cache: AnalysisCache, *, in_place: bool = False) -> Lowered:
         try:
             return pipeline.lowered(
                 self.__name__,
                 self.origin,
                 self.signature,
                 self.python,
-                notes.captured,
-                max_unroll=notes.max_unroll,
+                cache.captured,
+                max_unroll=cache.max_unroll,
                 in_place=in_place,
             )
         except TapedebugError as error:
@@ -85,7 +85,7 @@ class AnalyzedKernel(Definition):
             raise unreadable(self.python, "kernel", error) from None
 
     @cached_property
-    def _notes(self) -> AnalysisCache:
+    def _analysis_cache(self) -> AnalysisCache:
         """What earlier processes found out."""
         kinds = (
             Analysis,
@@ -101,9 +101,9 @@ class AnalyzedKernel(Definition):
             Reach,
             Reaches,
         )
-        notes = AnalysisCache(self, *kinds)
-        self._used_by(notes.functions)
-        return notes
+        cache = AnalysisCache(self, *kinds)
+        self._used_by(cache.functions)
+        return cache
 
     def _used_by(self, functions: Iterable[Function]) -> None:
         for function in functions:
@@ -112,12 +112,12 @@ class AnalyzedKernel(Definition):
     @cached_property
     def analysis(self) -> Analysis:
         """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
-        return self._notes.known("analysis", Analysis, lambda: pipeline.analysis(self._lowered))
+        return self._analysis_cache.known("analysis", Analysis, lambda: pipeline.analysis(self._lowered))
 
     @cached_property
     def axes(self) -> int:
         """How many thread axes `tid()` asks for."""
-        return self._notes.known("axes", int, lambda: self._lowered.function.axes)
+        return self._analysis_cache.known("axes", int, lambda: self._lowered.function.axes)
 
     @cached_property
     def follows_values(self) -> bool:
@@ -125,7 +125,9 @@ class AnalyzedKernel(Definition):
 
         Such a kernel may never end, or leave its arrays, at values far from those that it was written for.
         """
-        return self._notes.known("follows values", bool, lambda: pipeline.follows_values(self._lowered))
+        return self._analysis_cache.known(
+            "follows values", bool, lambda: pipeline.follows_values(self._lowered)
+        )
 
     def adjoint_info(
         self,
@@ -142,7 +144,7 @@ class AnalyzedKernel(Definition):
         """
         key = (active, replay, derived, shared)
         if key not in self._infos:
-            self._infos[key] = info = self._notes.known(
+            self._infos[key] = info = self._analysis_cache.known(
                 f"adjoint {sorted(active)} {sorted(replay)} {' '.join(sorted(derived))}".rstrip()
                 + " shared" * shared,
                 AdjointInfo,
@@ -161,19 +163,19 @@ class AnalyzedKernel(Definition):
                 found = pipeline.traced(self._lowered, active)
                 return None if found is None else found[1]
 
-            self._traces[active] = self._notes.known(f"traced {sorted(active)}", TraceInfo, compute)
+            self._traces[active] = self._analysis_cache.known(f"traced {sorted(active)}", TraceInfo, compute)
         return self._traces[active]
 
     def division(self, variant: Variant) -> Division:
         """How launches of a variant may be divided into chunks."""
-        return self._notes.known(
+        return self._analysis_cache.known(
             f"division {variant}", Division, lambda: pipeline.divided(self._function(variant))
         )
 
     def reaches(self, variant: Variant) -> Reaches:
         """Facts about the indices of a variant, before it is launched."""
         checked = replace(variant, diagnostics=frozenset({BOUNDS}))
-        return self._notes.known(
+        return self._analysis_cache.known(
             f"reaches {checked}", Reaches, lambda: pipeline.reaches(self._function(checked))
         )
 
@@ -193,13 +195,13 @@ class AnalyzedKernel(Definition):
             strided=variant.strided,
             guarded=variant.guarded,
             checked=BOUNDS in variant.diagnostics and not variant.probes,
-            stamping=self._stamping(variant) if variant.tracked else None,
+            tagging=self._tagging(variant) if variant.tracked else None,
             tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
             lanes=variant.lanes,
             math=variant.math,
         )
 
-    def _stamping(self, variant: Variant) -> AccessTagging:
+    def _tagging(self, variant: Variant) -> AccessTagging:
         atomics = [a for a in self.analysis.accesses if a.kind == "atomic"]
         atomic = frozenset((a.param, a.span) for a in atomics)
         ordered = frozenset((a.param, a.span) for a in atomics if a.ordered)
@@ -224,7 +226,12 @@ class AnalyzedKernel(Definition):
             assert found is not None
             return found[0]
         second = variant.kind == "adjoint_tangent" and pipeline.second_apart(self._lowered)
-        if variant.strong_zero or variant.memory or variant.diagnostics & self.analysis.says_back or second:
+        if (
+            variant.strong_zero
+            or variant.memory
+            or variant.diagnostics & self.analysis.emitted_by_adjoint
+            or second
+        ):
             adjoint = pipeline.adjoint(
                 self._lowered,
                 variant.active,
@@ -243,10 +250,10 @@ class AnalyzedKernel(Definition):
             adjoint = self._adjoints[sets]
         if variant.kind == "adjoint_tangent":
             return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
-        return pipeline.leaving(adjoint, variant.kept) if variant.kept else adjoint
+        return pipeline.leaving(adjoint, variant.unconsumed) if variant.unconsumed else adjoint
 
     def _forget(self) -> None:
         """Find it all out again when somebody asks next."""
         self._infos, self._adjoints, self._traces = {}, {}, {}
-        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes", "follows_values"):
+        for name in ("_lowered", "_in_place", "_analysis_cache", "analysis", "axes", "follows_values"):
             self.__dict__.pop(name, None)

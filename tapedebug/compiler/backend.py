@@ -109,7 +109,7 @@ def compiled(text: GeneratedSource) -> tuple[str, objects.Entry]:
     """The machine code of a generated function, from the cache where it is there; and its key."""
     code = text.code
     key = objects.key_of(f"{text.lanes}\n{code}" if text.lanes else code, config.compiler)
-    found = kept(key)
+    found = cached(key)
     if found is None:
         content = COMPILERS[config.compiler](code, symbol_of(key), text.lanes)
         if "njit0_" not in code:
@@ -121,7 +121,7 @@ def compiled(text: GeneratedSource) -> tuple[str, objects.Entry]:
 def assembled(assembly: str) -> objects.Entry:
     """The machine code of LLVM assembly with one function, `{symbol}`, from the cache if it is there."""
     key = objects.key_of(assembly, "llvm")
-    found = kept(key)
+    found = cached(key)
     if found is None:
         from tapedebug.compiler.llvm.machine import object_code
 
@@ -131,7 +131,7 @@ def assembled(assembly: str) -> objects.Entry:
     return found
 
 
-def kept(key: str) -> objects.Entry | None:
+def cached(key: str) -> objects.Entry | None:
     """The machine code that is kept under this key, or None."""
     content = objects.read(key)
     return None if content is None else objects.load(key, symbol_of(key), content)

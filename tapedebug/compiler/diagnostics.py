@@ -1,6 +1,7 @@
 """Messages of running kernels: the words that they leave in the print buffer, and their meaning.
 
-Generated code writes a remark's number, its thread and its values; all else is known here, from the source.
+Generated code writes the number of a diagnostic, its thread and its values; everything else is known from the
+source when the kernel is compiled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tapedebug._source import Span
 from tapedebug.lang import types as t
 
 MOST = 128
-"""Values that one remark may have."""
+"""Values that one diagnostic may have."""
 
 ASSERT, BOUNDS, EXPECT, PRINT, PRINTF = "assert", "bounds", "expect", "print", "printf"
 PAUSE = "breakpoint"
@@ -29,7 +30,7 @@ FATAL = frozenset({ASSERT, BOUNDS, RAISED})
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A value of a remark: its type, what the source calls it, and how it is formatted."""
+    """A value of a diagnostic: its type, what the source calls it, and how it is formatted."""
 
     type: Any
     name: str = ""
@@ -67,12 +68,12 @@ class Diagnostic:
 
     @property
     def values(self) -> list[Shown]:
-        """All values, in the order in which they stand in the journal."""
+        """All values, in the order in which they stand in the print_buffer."""
         pieces = [piece for argument in self.arguments for piece in argument]
         return [piece for piece in pieces if isinstance(piece, Shown)] + list(self.operands)
 
     def read(self, words: np.ndarray[Any, Any]) -> list[Any]:
-        """The values as NumPy and we have them, from the words of the journal (int64)."""
+        """The values as NumPy and we have them, from the words of the print buffer (int64)."""
         left = iter(range(len(words)))
 
         def number(kind: type[t.Scalar]) -> Any:

@@ -44,8 +44,9 @@ class Analysis:
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
         native: The parameters that native functions get as pointers, each with the name of one.
         opaque: The native functions through which no tangent can be pushed.
-        says: The kinds of remarks that it makes.
-        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
+        emitted: The kinds of diagnostics that the forward pass makes.
+        emitted_by_adjoint: The kinds of diagnostics that its adjoint makes: those in custom gradients,
+            and breakpoints.
         elsewhere: Parameters that a thread accesses at other than its own index.
         fresh: Those of `covers` that a thread reads only at its own index, after it has stored there.
         indices: (parameter, axis, how, number) of each index that it uses: "thread" and which of the thread's
@@ -62,8 +63,8 @@ class Analysis:
     serial: bool
     native: dict[int, str] = field(default_factory=dict)
     opaque: tuple[str, ...] = ()
-    says: frozenset[str] = frozenset()
-    says_back: frozenset[str] = frozenset()
+    emitted: frozenset[str] = frozenset()
+    emitted_by_adjoint: frozenset[str] = frozenset()
     elsewhere: frozenset[int] = frozenset()
     optional: frozenset[int] = frozenset()
     indices: tuple[tuple[int, int, str, int], ...] = ()

@@ -46,7 +46,7 @@ def emit(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
-    stamping: AccessTagging | None = None,
+    tagging: AccessTagging | None = None,
     rounded: bool = False,
     tracing: TraceInfo | None = None,
     facts: bool = False,
@@ -61,7 +61,7 @@ def emit(
         guarded: Whether an index that depends on values in memory is held inside its array: what memory holds
             may not be what it held when the kernel ran. The first element stands for those outside.
         checked: Whether an index outside its array ends the launch, before anything is read or written there.
-        stamping: How accesses are tracked; None for not at all.
+        tagging: How accesses are tracked; None for not at all.
         rounded: Whether each result of a twin is rounded to a multiple of float32 numbers.
         tracing: What the function's `trace` operations tell; None where it has none.
         facts: Whether to say what is known of its values where threads run in lockstep, by their names.
@@ -73,7 +73,7 @@ def emit(
         strided,
         guarded and not checked,
         checked,
-        stamping,
+        tagging,
         rounded=f64 and rounded,
         tracing=tracing,
     )
@@ -97,7 +97,7 @@ class _Emitter(NativeWriter, TraceWriter):
         self.counters = {n.index for n in nodes if isinstance(n, For)}
         stacks = {
             "stack": any(op.kind == "reserve" for op in function.ops()),
-            "kept": any(op.kind == "log_push" for op in function.ops()),
+            "value_log": any(op.kind == "log_push" for op in function.ops()),
             "starts": function.prelude is not None,
         }
         self.stacks = [*(name for name, has in stacks.items() if has), *self._native_stacks()]
@@ -113,11 +113,11 @@ class _Emitter(NativeWriter, TraceWriter):
                 self._line("top = 0")
             self._block(function.body)
         self.span = None
-        self._stamp_epilogue()
+        self._tag_epilogue()
         self._trace_epilogue()
         for name in self.stacks:
             self._line(f"stack_free({name})")
-        return GeneratedSource(tuple(self.lines), tuple(self.remarks))
+        return GeneratedSource(tuple(self.lines), tuple(self.diagnostics))
 
     def _prelude(self, prelude: Block) -> None:
         """All threads forward, in order; each finds its part of the log again by where it began."""
@@ -190,9 +190,9 @@ class _Emitter(NativeWriter, TraceWriter):
             self._line(f"{name} = stack_new()")
         for made in self._native_stacks().values():
             self._line(made)
-        if self._speaks():
-            self._line(f"journal = journal_at(args, {self.layout.journal})")
-        self._stamp_prologue()
+        if self._uses_print_buffer():
+            self._line(f"print_buffer = print_buffer_at(args, {self.layout.print_buffer})")
+        self._tag_prologue()
         self._trace_prologue()
 
     def _thread_loops(self, *, backwards: bool) -> int:
@@ -292,7 +292,7 @@ class _Emitter(NativeWriter, TraceWriter):
         elif op.kind in NATIVE or op.kind == "native_result":
             self._native(op)
         elif op.kind in DIAGNOSTICS:
-            self._remark(op)
+            self._diagnostic(op)
         elif op.kind == "offset":
             if self.checked:
                 self._check(op)
@@ -302,7 +302,7 @@ class _Emitter(NativeWriter, TraceWriter):
         elif op.kind == "trace":
             self._trace(op)
         elif op.kind in MEMORY:
-            self._stamp(op)
+            self._tag(op)
             self._memory(op)
         else:
             self._keeping(op)

@@ -1,4 +1,4 @@
-"""Emit access tags: each access leaves a stamp, and compares those of others where needed."""
+"""Emit access tags: each access leaves a tag, and compares those of others where needed."""
 
 from __future__ import annotations
 
@@ -28,50 +28,50 @@ REPLACING = ("write", "exchange")
 
 
 class AccessTagWriter(DiagnosticWriter):
-    """Emits the stamps of a tracked variant."""
+    """Emits the tags of a tracked variant."""
 
-    def _stamp_prologue(self) -> None:
-        """The memory of the stamps, and the launch's epoch."""
-        if self.stamping is None:
+    def _tag_prologue(self) -> None:
+        """The memory of the tags, and the launch's epoch."""
+        if self.tagging is None:
             return
         params = sorted({op.data[0] for op in self.function.ops() if op.kind in KINDS})
         for param in params:
-            self._line(f"{self._param(param)}_st = ptr_i64(args, {self.layout.stamps[param]})")
+            self._line(f"{self._param(param)}_tags = ptr_i64(args, {self.layout.access_tags[param]})")
         self._line(f"epoch = args[{self.layout.epoch}]")
         self._line("raced = False")
         self._line("unset = False")
         # Nodes of the body itself run in every thread, whatever happens.
         self.always = {id(node) for node in self.function.body.ops}
-        self.stamped = 0
+        self.tagged = 0
 
-    def _stamp_epilogue(self) -> None:
-        if self.stamping is not None:
+    def _tag_epilogue(self) -> None:
+        if self.tagging is not None:
             found = f"select(raced, {RACED}, 0) + select(unset, {UNSET}, 0)"
             self._line(f"args[{self.layout.epoch}] = {found}")
 
-    def _stamp(self, op: Op) -> None:
+    def _tag(self, op: Op) -> None:
         """What stands before an access."""
-        stamping = self.stamping
-        if stamping is None or op.kind not in KINDS or op.span is None:
+        tagging = self.tagging
+        if tagging is None or op.kind not in KINDS or op.span is None:
             return
         param, component = op.data
-        raced, fresh = param in stamping.race_checked, param in stamping.init_checked
-        if stamping.report and not (raced or fresh):
+        raced, fresh = param in tagging.race_checked, param in tagging.init_checked
+        if tagging.report and not (raced or fresh):
             return  # nothing is to be told of it
         kind = KINDS[op.kind]
-        if (param, op.span) in stamping.atomic:
+        if (param, op.span) in tagging.atomic:
             if kind == "read" and not fresh:
                 return  # the first half of an atomic that is no sum
-            kind = "exchange" if (param, op.span) in stamping.ordered else "atomic"
+            kind = "exchange" if (param, op.span) in tagging.ordered else "atomic"
         bulk = not (raced or fresh) and id(op) in self.always and at_own_index(self.function, op)
-        remark = Site(kind, param, component if bulk else None).remark(op.span)
-        site = self.remarks.setdefault(remark, len(self.remarks))
+        diagnostic = Site(kind, param, component if bulk else None).diagnostic(op.span)
+        site = self.diagnostics.setdefault(diagnostic, len(self.diagnostics))
         if bulk:
             return
-        self.stamped += 1
-        n, memory = self.stamped, f"{self._param(param)}_st"
+        self.tagged += 1
+        n, memory = self.tagged, f"{self._param(param)}_tags"
         place = self._text(op.args[0]) + (f" + {component}" if component else "")
-        self._line(f"s{n} = ({place}) * {stamping.words}")
+        self._line(f"s{n} = ({place}) * {tagging.words}")
         constant = (min(site, SITES) << SITE_SHIFT) + (PLAIN if kind in REPLACING else 0)
         mine = f"epoch + {constant} + {self._linear()}"
         if raced or (fresh and kind != "write"):
@@ -79,18 +79,18 @@ class AccessTagWriter(DiagnosticWriter):
         if fresh and kind != "write":
             self._meet(f"w{n} == 0", "unset", site, n, f"w{n}", NEVER)
             if op.kind == "load" and kind in ("atomic", "exchange"):
-                return  # stamped by its second half
+                return  # tagged by its second half
         if raced:
             mine = self._look(kind, site, n, memory, mine)
         self._line(f"{memory}[s{n}{' + 1' if kind == 'read' else ''}] = {mine}")
 
     def _look(self, kind: AccessKind, site: int, n: int, memory: str, mine: str) -> str:
-        """Compare with the stamps of this launch; gives the new stamp."""
+        """Compare with the tags of this launch; gives the new tag."""
         thread = self._linear()
         self._line(f"r{n} = {memory}[s{n} + 1]")
         self._line(f"a{n} = (w{n} >= epoch) & ((w{n} & {WHO}) != {thread})")
         self._line(f"b{n} = (r{n} >= epoch) & ((r{n} & {WHO}) != {thread})")
-        if self.stamping is not None and self.stamping.report:
+        if self.tagging is not None and self.tagging.report:
             self._remember(kind, n, memory)
         if kind == "read":
             self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
@@ -104,7 +104,7 @@ class AccessTagWriter(DiagnosticWriter):
         return f"{mine} + select(a{n}, {MANY}, 0) + select(w{n} >= epoch, w{n} & {PLAIN}, 0)"
 
     def _remember(self, kind: AccessKind, n: int, memory: str) -> None:
-        """Keep the stamps of others, so that both sides can be told where a thread itself was there last."""
+        """Keep the tags of others, so that both sides can be told where a thread itself was there last."""
         letter, at = ("r", 3) if kind == "read" else ("w", 2)
         met = "b" if kind == "read" else "a"
         self._line(f"if {met}{n} & (({letter}{n} & {THREAD}) != {self._linear()}):")
@@ -114,16 +114,16 @@ class AccessTagWriter(DiagnosticWriter):
             others = f"({letter}{n} & {THREAD}) != {self._linear()}"
             self._line(f"o{letter}{n} = select({others}, {letter}{n}, {memory}[s{n} + {at}])")
 
-    def _meet(self, condition: str, flag: str, site: int, n: int, stamp: str, what: int) -> None:
+    def _meet(self, condition: str, flag: str, site: int, n: int, tag: str, what: int) -> None:
         """Note a conflict; a variant that reports tells of each."""
-        assert self.stamping is not None
-        if not self.stamping.report:
+        assert self.tagging is not None
+        if not self.tagging.report:
             self._line(f"{flag} = {flag} | ({condition})")
             return
         self._line(f"if {condition}:")
         with self._suite():
             self._line(f"{flag} = True")
-            self._line(f"said = tell(journal, {site}, {self._linear()}, 3)")
-            other = stamp if what == NEVER else f"o{stamp}"
-            for k, value in enumerate((other, f"s{n} // {self.stamping.words}", str(what))):
-                self._line(f"put_i64(journal, said{f' + {k}' if k else ''}, {value})")
+            self._line(f"message = print_message(print_buffer, {site}, {self._linear()}, 3)")
+            other = tag if what == NEVER else f"o{tag}"
+            for k, value in enumerate((other, f"s{n} // {self.tagging.words}", str(what))):
+                self._line(f"put_i64(print_buffer, message{f' + {k}' if k else ''}, {value})")

@@ -113,13 +113,13 @@ class MemoryWriter(Writer):
     def _keeping(self, op: Op) -> None:
         if op.kind == "log_push":
             code = self._code(op.args[1].type)
-            self._line(f"stack_ensure(kept, {self._text(op.args[0])} + 1)")
-            self._line(f"put_{code}(kept, {self._text(op.args[0])}, {self._text(op.args[1])})")
+            self._line(f"stack_ensure(value_log, {self._text(op.args[0])} + 1)")
+            self._line(f"put_{code}(value_log, {self._text(op.args[0])}, {self._text(op.args[1])})")
             return
         if op.kind == "log_load":
             assert op.result is not None
             code = self._code(op.result.type)
-            self._line(f"{self._name(op.result)} = get_{code}(kept, {self._text(op.args[0])})")
+            self._line(f"{self._name(op.result)} = get_{code}(value_log, {self._text(op.args[0])})")
             return
         tag = op.data[0]
         places = self.slots.get(tag, {})

@@ -17,12 +17,12 @@ class TraceWriter(AccessTagWriter):
         self._line(f"table = ptr_i64(args, {first + TABLE})")
         self._line(f"log = ptr_i64(args, {first + LOG})")
         self._line(f"room = args[{first + ROOM}]")
-        self._line("told = 0")
+        self._line("traced = 0")
         self.columns = self.tracing.columns
 
     def _trace_epilogue(self) -> None:
         if self.tracing is not None:
-            self._line(f"args[{self.layout.size // 8 + NEEDED}] = told")
+            self._line(f"args[{self.layout.size // 8 + NEEDED}] = traced")
 
     def _trace(self, op: Op) -> None:
         assert self.tracing is not None
@@ -35,8 +35,8 @@ class TraceWriter(AccessTagWriter):
             row = f"{self._linear()} * {width}" if width > 1 else self._linear()
             self._line(f"table[{row}{f' + {column}' if column else ''}] = {place} + 1")
             return
-        self._line("if told < room:")
+        self._line("if traced < room:")
         with self._suite():
-            self._line(f"log[2 * told] = {number << THREAD_BITS} + {self._linear()}")
-            self._line(f"log[2 * told + 1] = {place}")
-        self._line("told = told + 1")
+            self._line(f"log[2 * traced] = {number << THREAD_BITS} + {self._linear()}")
+            self._line(f"log[2 * traced + 1] = {place}")
+        self._line("traced = traced + 1")

@@ -31,7 +31,7 @@ class Writer:
     strided: bool
     guarded: bool
     checked: bool
-    stamping: AccessTagging | None
+    tagging: AccessTagging | None
     lines: list[Line] = field(default_factory=list)
     indent: int = 0
     names: dict[Value, str] = field(default_factory=dict)
@@ -42,9 +42,9 @@ class Writer:
     counters: set[Value] = field(default_factory=set)
     used: set[Value] = field(default_factory=set)
     slots: dict[int, dict[int, int]] = field(default_factory=dict)
-    remarks: dict[Diagnostic, int] = field(default_factory=dict)
+    diagnostics: dict[Diagnostic, int] = field(default_factory=dict)
     always: set[int] = field(default_factory=set)
-    stamped: int = 0
+    tagged: int = 0
     tracing: TraceInfo | None = None
     columns: dict[int, int] = field(default_factory=dict)
 

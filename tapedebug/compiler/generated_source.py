@@ -57,13 +57,13 @@ class GeneratedSource:
 
     Attributes:
         lines: Its lines.
-        remarks: What it may say, by number.
+        diagnostics: What it may say, by number.
         facts: What the IR knows of its names, if that was asked for.
         lanes: Set where it is compiled in lanes.
     """
 
     lines: tuple[Line, ...]
-    remarks: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     facts: NameFacts | None = None
     lanes: SimdLoop | None = None
 

@@ -164,12 +164,12 @@ STRUCTURAL = {
     "release": "() (tag,): the loop's kept values are no longer needed",
     "log_push": "(place, value) (): keep a value that cannot be computed again",
     "log_load": "(place,) () -> the value kept",
-    "print": "(value, …) (remark,): leave values in the journal",
-    "assert": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
-    "pause": "() (remark,): in plain Python, wait for a debugger",
+    "print": "(value, …) (diagnostic,): leave values in the print buffer",
+    "assert": "(condition, value, …) (diagnostic,): if it fails, leave values in the print buffer",
+    "pause": "() (diagnostic,): in plain Python, wait for a debugger",
     "trace": "(offset,) (site,): tell the place of an element that is accessed (`compiler.access_trace`)",
     "inside": "(index, length) (): in probes (`passes.bounds`), an index outside 0 … length-1 ends all",
-    "bounds_check": "(index, length) (remark,): in checked variants, end the launch if out of bounds",
+    "bounds_check": "(index, length) (diagnostic,): in checked variants, end the launch if out of bounds",
 }
 
 # Known before the thread runs: they stand in no block.

@@ -87,30 +87,30 @@ class Kernel(AnalyzedKernel):
 
     @property
     def diagnostics(self) -> frozenset[str]:
-        """The kinds of remarks that launches make, if the kernel has them."""
+        """The kinds of diagnostics that launches make, if the kernel has them."""
         optional = {ASSERT: config.asserts, BOUNDS: self.check_bounds, PAUSE: config.interpreted}
         return frozenset(
             {PRINT, PRINTF, EXPECT, RAISED, *(kind for kind, wanted in optional.items() if wanted)}
         )
 
-    def speech(self, *, back: bool = False) -> frozenset[str]:
-        """The kinds of remarks that its launches make as settings are, or those that its adjoint makes."""
-        says = self.analysis.says_back if back else self.analysis.says
-        return self.diagnostics & (says | {BOUNDS})
+    def diagnostic_kinds(self, *, back: bool = False) -> frozenset[str]:
+        """Return the kinds of diagnostics that launches or, with `back`, adjoints make."""
+        emitted = self.analysis.emitted_by_adjoint if back else self.analysis.emitted
+        return self.diagnostics & (emitted | {BOUNDS})
 
     @property
     def functions(self) -> list[Function]:
         """The functions that it calls, and those that they call, as far as it can be known by its source."""
-        return self._notes.functions
+        return self._analysis_cache.functions
 
     def load(self) -> None:
         """Compile it, with its adjoint for all float arrays, unless that was done; if generic, nothing."""
         if self.is_generic:
             return
-        entries = [self.forward(diagnostics=self.speech())]
+        entries = [self.forward(diagnostics=self.diagnostic_kinds())]
         active = differentiable(self.params)
         if active and self.enable_backward:
-            diagnostics = self.speech(back=True)
+            diagnostics = self.diagnostic_kinds(back=True)
             entries.append(self.adjoint(active, strong_zero=config.strong_zero, diagnostics=diagnostics))
         for variant in map(self.variant_of, entries):
             if variant is not None and not variant.diagnostics - {PAUSE} and self.division(variant).lanes:
@@ -118,8 +118,8 @@ class Kernel(AnalyzedKernel):
 
     def settle(self) -> None:
         """Launch by the settings as they are now."""
-        notes = self.__dict__.get("_notes")
-        if notes is not None and notes.max_unroll != self.option("max_unroll"):
+        cache = self.__dict__.get("_analysis_cache")
+        if cache is not None and cache.max_unroll != self.option("max_unroll"):
             self.renew()
             return
         paths = (config.interpreted, config.lanes, config.vector_math)
@@ -197,16 +197,16 @@ class Kernel(AnalyzedKernel):
         strided: bool = False,
         diagnostics: frozenset[str] = SILENT,
     ) -> Entry | Interpreted:
-        """The compiled kernel with a stamp for every access (`compiler.access_tags`), its indices checked.
+        """The compiled kernel with a tag for every access (`compiler.access_tags`), its indices checked.
 
-        The journal, the epoch and the pointers to the stamps follow all other slots, as in `layout.tracked`.
+        Print buffer, epoch and pointers to the tags follow all other slots, as in `layout.tracked`.
 
         Args:
             race_checked: Array parameters through which a thread may meet another.
             init_checked: Those of memory that may not have been written.
             report: Whether each conflict is told.
             strided: Whether arrays may have any strides.
-            diagnostics: The kinds of remarks that are made besides.
+            diagnostics: The kinds of diagnostics that are made besides.
         """
         how = "report" if report else "detect"
         diagnostics = diagnostics | {BOUNDS}
@@ -233,7 +233,7 @@ class Kernel(AnalyzedKernel):
         strong_zero: bool = False,
         diagnostics: frozenset[str] = SILENT,
         rounded: bool = False,
-        kept: frozenset[int] = frozenset(),
+        unconsumed: frozenset[int] = frozenset(),
         lanes: bool = False,
         late: bool = False,
         derived: frozenset[str] = frozenset(),
@@ -244,7 +244,7 @@ class Kernel(AnalyzedKernel):
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
         parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
-        elsewhere. The incoming adjoints of `kept` are not used up: those of `AdjointInfo.once` can be.
+        elsewhere. The incoming adjoints of `unconsumed` are not used up: those of `AdjointInfo.once` can be.
         The bodies of `derived` functions are reversed, whatever gradients they have. With `shared`, the
         parameters of `replay` are different views that overlap. `lanes` and `late` are as in `forward`.
         """
@@ -264,7 +264,7 @@ class Kernel(AnalyzedKernel):
                 diagnostics,
                 memory,
                 rounded=rounded,
-                kept=kept,
+                unconsumed=unconsumed,
                 lanes=lanes,
                 derived=derived,
                 shared=shared,
@@ -390,7 +390,7 @@ class Kernel(AnalyzedKernel):
     def compiled(self, variant: Variant) -> Entry:
         """A variant, compiled now unless it is in the cache."""
         start = perf_counter()
-        entry = self._notes.code(str(variant), lambda: self._text(variant))
+        entry = self._analysis_cache.code(str(variant), lambda: self._text(variant))
         LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         crash_report.watch(self, variant.kind, entry)
         return entry

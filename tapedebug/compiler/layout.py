@@ -49,13 +49,13 @@ class Layout:
         return Struct(self._plan[0])
 
     @cached_property
-    def speaking(self) -> Struct:
-        """Packs all slots and the address of the journal: for variants that may say something."""
+    def with_print_buffer(self) -> Struct:
+        """Packs all slots and the address of the print buffer: for variants that may say something."""
         return Struct(self._plan[0] + "Q")
 
     @property
-    def journal(self) -> int:
-        """The slot of the journal's address, after all others."""
+    def print_buffer(self) -> int:
+        """The slot of the print buffer's address, after all others."""
         return self.struct.size // 8
 
     @property
@@ -80,17 +80,17 @@ class Layout:
 
     @property
     def epoch(self) -> int:
-        """The slot of a tracked launch's epoch, after the journal's; afterwards it holds what was found."""
-        return self.journal + 1
+        """The slot after the print buffer's: the epoch of a tracked launch, and afterwards what it found."""
+        return self.print_buffer + 1
 
     @cached_property
-    def stamps(self) -> tuple[int | None, ...]:
-        """The slot of the pointer to each parameter's stamps, after `epoch`: in tracked variants only."""
+    def access_tags(self) -> tuple[int | None, ...]:
+        """The slot of the pointer to each parameter's tags, after `epoch`: in tracked variants only."""
         return self._after(self.epoch + 1)
 
     @cached_property
     def tracked(self) -> Struct:
-        """What tracked variants have after all slots: the journal, the epoch, the stamps."""
+        """What tracked variants have after all slots: the print buffer, the epoch, the tags."""
         return Struct(f"=QQ{self.arrays}Q")
 
     def _after(self, slot: int) -> tuple[int | None, ...]:

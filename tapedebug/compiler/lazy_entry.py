@@ -36,9 +36,9 @@ class LazyEntry(Entry):
         return self.settled().address
 
     @property
-    def remarks(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
+    def diagnostics(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
         """What it may say, by number."""
-        return self.settled().remarks
+        return self.settled().diagnostics
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads, as the entry that it becomes."""

@@ -44,10 +44,12 @@ def loop_storage_of(adjoint: Function, number: Callable[[Value], int | None]) ->
         if op.kind == "save":
             tag, slot = op.data
             widths.setdefault(tag, set()).add(slot)
-    return _kept(adjoint.body, {tag: len(slots) for tag, slots in widths.items()}, number)
+    return _peak_storage(adjoint.body, {tag: len(slots) for tag, slots in widths.items()}, number)
 
 
-def _kept(block: Block, widths: dict[int, int], number: Callable[[Value], int | None]) -> list[LoopStorage]:
+def _peak_storage(
+    block: Block, widths: dict[int, int], number: Callable[[Value], int | None]
+) -> list[LoopStorage]:
     """Loops of one block are kept beside each other; of those inside them one at a time."""
     here: list[LoopStorage] = []
     most: list[LoopStorage] = []
@@ -61,7 +63,7 @@ def _kept(block: Block, widths: dict[int, int], number: Callable[[Value], int | 
         if isinstance(node, For) and number(node.count) == 0:
             continue
         for inner in blocks_of(node):
-            found = _kept(inner, widths, number)
+            found = _peak_storage(inner, widths, number)
             if sum(item.bytes for item in found) > sum(item.bytes for item in most):
                 most = found
     return here + most

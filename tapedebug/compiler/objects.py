@@ -228,14 +228,14 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
 
     Attributes:
         address: Where the machine code starts.
-        remarks: What it may say, by number.
+        diagnostics: What it may say, by number.
     """
 
     _flags_, _argtypes_, _restype_ = ENTRY._flags_, ENTRY._argtypes_, None
 
     def __init__(self, address: int) -> None:
         self.address = address
-        self.remarks: tuple[Diagnostic, ...] = ()
+        self.diagnostics: tuple[Diagnostic, ...] = ()
 
     def settled(self) -> Entry:
         """Itself: it is compiled (`late`)."""

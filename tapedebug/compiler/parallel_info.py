@@ -50,7 +50,7 @@ def evaluated(bound: Bound, look: Callable[[str, int, int], int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two cells that must not share memory; with `alike` they may be the very same view.
+    """Two regions that must not share memory; with `alike` they may be the very same view.
 
     The very same view has the same first element, shape and strides.
     """
@@ -65,7 +65,7 @@ READ, OWN, NEAR, SUM = "read", "own", "near", "sum"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What chunks do to one memory cell.
+    """What chunks do to one memory region.
 
     Attributes:
         side: Which of the array's memories.
@@ -91,7 +91,7 @@ class Share:
 
     @property
     def place(self) -> Place:
-        """Which cell it is."""
+        """Which region it is."""
         return self.side, self.param
 
 
@@ -102,7 +102,7 @@ class Division:
     Attributes:
         axes: How many thread axes it asks for.
         lanes: Whether threads may run in lockstep.
-        pairs: The cells that must not share memory then.
+        pairs: The regions that must not share memory then.
         shares: What chunks do to memory; None where it cannot be divided.
         work: How much a thread does, about: one for some operations, and for each iteration of a loop.
         inner: As `shares`, for each thread axis after the first, where launches have one row on those before.

@@ -80,17 +80,19 @@ def lowered(
     result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place)
     if in_place:
         return result
-    told = verify(result.custom) if diagnostics_of(result.custom.body) else result.custom
-    custom = verify(remove_dead_code(strip_diagnostics(told, gradients=False)))
+    with_diagnostics = verify(result.custom) if diagnostics_of(result.custom.body) else result.custom
+    custom = verify(remove_dead_code(strip_diagnostics(with_diagnostics, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
-    return replace(result, function=function, custom=custom, told=told)
+    return replace(result, function=function, custom=custom, with_diagnostics=with_diagnostics)
 
 
 def forward(kernel: Lowered, diagnostics: frozenset[str]) -> Function:
-    """The kernel in IR, as it runs, with remarks of these kinds."""
-    if not diagnostics & diagnostics_of(kernel.told.body):
+    """The kernel in IR, as it runs, with diagnostics of these kinds."""
+    if not diagnostics & diagnostics_of(kernel.with_diagnostics.body):
         return values_alone(kernel.function)
-    return verify(values_alone(remove_dead_code(strip_diagnostics(opened(kernel.told), diagnostics))))
+    return verify(
+        values_alone(remove_dead_code(strip_diagnostics(opened(kernel.with_diagnostics), diagnostics)))
+    )
 
 
 def analysis(kernel: Lowered) -> Analysis:
@@ -105,7 +107,7 @@ def analysis(kernel: Lowered) -> Analysis:
     reads = of["load"] | _all_of(op.data[0].reads for op in natives)
     # What only a gradient of the user's reads counts, too: a launch depends on it.
     everywhere = _all_of(read_by(op) for op in ops_of(kernel.custom.body) if op.kind != "atomic_add")
-    said = diagnostics_of(kernel.told.body)
+    emitted = diagnostics_of(kernel.with_diagnostics.body)
     pointers = {p: op.data[0].native.name for op in natives for p in op.data[0].params.values()}
     reads |= everywhere - writes
     elsewhere = frozenset(
@@ -122,8 +124,8 @@ def analysis(kernel: Lowered) -> Analysis:
         serial=kernel.uses_atomic_result,
         native=pointers,
         opaque=native.opaque(kernel.function),
-        says=diagnostics_of(opened(kernel.told).body) if said else said,
-        says_back=diagnostics_of(kernel.custom.body) | (said & {PAUSE}),
+        emitted=diagnostics_of(opened(kernel.with_diagnostics).body) if emitted else emitted,
+        emitted_by_adjoint=diagnostics_of(kernel.custom.body) | (emitted & {PAUSE}),
         elsewhere=elsewhere,
         optional=kernel.optional,
         indices=_indices(kernel.function),
@@ -232,7 +234,9 @@ def adjoint(
     writes = analysis(kernel).writes
     custom = kernel.custom
     if PAUSE in diagnostics:
-        custom = remove_dead_code(strip_diagnostics(kernel.told, frozenset({PAUSE}), gradients=False))
+        custom = remove_dead_code(
+            strip_diagnostics(kernel.with_diagnostics, frozenset({PAUSE}), gradients=False)
+        )
     if derived:
         custom = verify(remove_dead_code(without_gradients(custom, derived)))
     custom = smoothed(with_directions(custom, second=second))
@@ -261,15 +265,15 @@ def adjoint(
     return function, AdjointInfo(needs, replay, found, late, refused, once, changes)
 
 
-def leaving(adjoint: Function, kept: frozenset[int]) -> Function:
+def leaving(adjoint: Function, unconsumed: frozenset[int]) -> Function:
     """An adjoint that leaves the incoming adjoints of these parameters as they are.
 
     Raises:
         ValueError: It takes some of them twice.
     """
-    if not kept <= taken_once(adjoint):
-        raise ValueError(f"{adjoint.name}: takes adjoints of {sorted(kept)} more than once")
-    return verify(left(adjoint, kept))
+    if not unconsumed <= taken_once(adjoint):
+        raise ValueError(f"{adjoint.name}: takes adjoints of {sorted(unconsumed)} more than once")
+    return verify(left(adjoint, unconsumed))
 
 
 def warp_adjoint(
@@ -348,7 +352,7 @@ def text(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
-    stamping: AccessTagging | None = None,
+    tagging: AccessTagging | None = None,
     rounded: bool = False,
     tracing: TraceInfo | None = None,
     lanes: bool = False,
@@ -359,8 +363,8 @@ def text(
     With `math`, vector functions of the C library are called; but not by twins, the reference of checks.
     """
     function = values_alone(function)
-    told = checked or stamping is not None or tracing is not None
-    lockstep = lanes and not told and in_lanes(function) and not (_adds_halves(function) and not f64)
+    reports = checked or tagging is not None or tracing is not None
+    lockstep = lanes and not reports and in_lanes(function) and not (_adds_halves(function) and not f64)
     text = emit(
         function,
         layout,
@@ -368,7 +372,7 @@ def text(
         strided=strided,
         guarded=guarded,
         checked=checked,
-        stamping=stamping,
+        tagging=tagging,
         rounded=rounded,
         tracing=tracing,
         facts=lockstep,

@@ -39,12 +39,12 @@ class Interpreted:
 
     Attributes:
         filename: The whole name; Python's `linecache` has the lines, each with the user's line beside it.
-        remarks: What it may say, by number.
+        diagnostics: What it may say, by number.
     """
 
     def __init__(self, text: GeneratedSource, name: str) -> None:
         code = text.annotated() + "\n"
-        self.remarks = text.remarks
+        self.diagnostics = text.diagnostics
         self.filename = f"<{name}>"
         linecache.cache[self.filename] = (len(code), None, code.splitlines(keepends=True), self.filename)
         names = NAMESPACE | {symbol: _native(symbol) for symbol in CALLED}
@@ -126,8 +126,8 @@ def _stack_put(stack: dict[int, Any], place: int, value: Any) -> None:
     stack[int(place)] = value
 
 
-class _Journal:
-    """The journal of the runtime: its header, and words that hold a value each."""
+class _PrintBuffer:
+    """The print buffer of the runtime: its header, and words that hold a value each."""
 
     def __init__(self, address: int) -> None:
         self.words = ctypes.cast(address, ctypes.POINTER(ctypes.c_int64))
@@ -137,7 +137,7 @@ class _Journal:
         ctypes.memmove(self.words[0] + 8 * place, content, len(content))
 
     def write(self, *words: int) -> int:
-        """Begin a remark; gives the place of its values."""
+        """Begin a diagnostic; gives the place of its values."""
         _, capacity, used, lines, limit, _ = (self.words[k] for k in range(6))
         fits = used + words[-1] + len(words) <= capacity and lines < limit
         place = int(used if fits else capacity)
@@ -160,9 +160,9 @@ def _namespace() -> dict[str, Any]:
         "inf": math.inf,
         "arg_f64": lambda args, slot: np.float64(ctypes.c_double.from_address(args.address + 8 * slot).value),
         "inside": lambda index, length: index if 0 <= index < length else 0,
-        "journal_at": lambda args, slot: _Journal(args[slot]),
-        "tell": lambda journal, *words: journal.write(*words),
-        "fail": lambda journal, *words: journal.fail(*words),
+        "print_buffer_at": lambda args, slot: _PrintBuffer(args[slot]),
+        "print_message": lambda print_buffer, *words: print_buffer.write(*words),
+        "failure_message": lambda print_buffer, *words: print_buffer.fail(*words),
         "stack_new": dict,
         "stack_ensure": lambda stack, count: None,
         "stack_free": dict.clear,

@@ -27,13 +27,13 @@ SETTLED = 2e9
 
 def processor() -> str:
     """The processor and its features, as LLVM names them, and LLVM's version."""
-    return _kept(_signs_of_processor(), _asked)
+    return _cached(_signs_of_processor(), _asked)
 
 
 def digest_of(*places: str) -> str:
     """A digest of source files of this package, given by their names or their folders, which end with `/`."""
     files = sorted(_files(places))
-    return _kept(_signs_of_files(files), lambda: _read(path for path, _ in files))
+    return _cached(_signs_of_files(files), lambda: _read(path for path, _ in files))
 
 
 def _asked() -> str:
@@ -48,7 +48,7 @@ def _read(paths: Iterable[str]) -> str:
     return hashlib.sha256(b"".join(Path(path).read_bytes() for path in paths)).hexdigest()
 
 
-def _kept(signs: str | None, compute: Callable[[], str]) -> str:
+def _cached(signs: str | None, compute: Callable[[], str]) -> str:
     """What was found under the same signs, else what is computed."""
     if signs is None:
         return compute()

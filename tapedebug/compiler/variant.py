@@ -21,11 +21,11 @@ class Variant:
         strided: Arrays may have any strides.
         guarded: Indices that depend on values in memory stay inside their arrays.
         strong_zero: A zero adjoint stays zero.
-        diagnostics: The kinds of remarks that are made.
+        diagnostics: The kinds of diagnostics that are made.
         memory: Of an adjoint, the parameters that it reads as memory holds them.
         race_checked, init_checked: Of a tracked one, as in `access_tags.AccessTagging`.
         tracked: `"detect"` or `"report"`; empty for one that is not tracked.
-        kept: Of an adjoint, the parameters whose incoming adjoints it leaves as they are.
+        unconsumed: Of an adjoint, the parameters whose incoming adjoints it leaves as they are.
         lanes: Threads run in lanes of vectors, where they may.
         math: Then vector functions of the C library are called.
         probes: It only tests indices (`passes.bounds`): `"unknown"` or `"all"`; empty for what runs.
@@ -47,7 +47,7 @@ class Variant:
     init_checked: frozenset[int] = frozenset()
     tracked: str = ""
     rounded: bool = False
-    kept: frozenset[int] = frozenset()
+    unconsumed: frozenset[int] = frozenset()
     lanes: bool = False
     math: bool = False
     probes: str = ""

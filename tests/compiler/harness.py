@@ -156,7 +156,7 @@ def run(
         entry = kernel.forward(f64=f64, strided=strided, lanes=lanes)
     else:
         entry = kernel.adjoint(
-            frozenset(active), f64=f64, strided=strided, replay=replay, lanes=lanes, kept=kept
+            frozenset(active), f64=f64, strided=strided, replay=replay, lanes=lanes, unconsumed=kept
         )
     wrapped(entry)(0, int(np.prod(dims)), ctypes.addressof(packed))
 

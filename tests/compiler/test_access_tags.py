@@ -88,16 +88,16 @@ class Tracked:
     stamps: dict[int, np.ndarray]
     bits: int
     told: list[tuple[int, int, list[int]]]
-    remarks: tuple[Any, ...]
+    diagnostics: tuple[Any, ...]
 
     def span(self, stamp: int) -> Any:
-        return self.remarks[(stamp >> SITE_SHIFT) & SITES].span
+        return self.diagnostics[(stamp >> SITE_SHIFT) & SITES].span
 
     def places(self, *whats: int) -> set[tuple[int, int]]:
         """The (parameter, scalar) of what it told."""
         found = set()
         for number, _, (_, place, what) in self.told:
-            site = site_of(self.remarks[number])
+            site = site_of(self.diagnostics[number])
             assert site is not None
             if what in whats:
                 found.add((site.param, place))
@@ -126,10 +126,10 @@ def track(
         else:
             slots += np.atleast_1d(value).tolist()
     packed = kernel.layout.struct.pack(*slots, *[0] * len(params))
-    journal = PrintBuffer()
-    journal.open(20_000)
+    print_buffer = PrintBuffer()
+    print_buffer.open(20_000)
     pointers = [stamps[p].ctypes.data for p in sorted(params)]
-    tail = kernel.layout.tracked.pack(journal.address, EPOCH << EPOCH_SHIFT, *pointers)
+    tail = kernel.layout.tracked.pack(print_buffer.address, EPOCH << EPOCH_SHIFT, *pointers)
     memory = ctypes.create_string_buffer(packed + tail)
     wp.config.interpreted = interpreted
     try:
@@ -137,11 +137,11 @@ def track(
     finally:
         wp.config.interpreted = False
     entry(0, int(np.prod(dims)), ctypes.addressof(memory))
-    assert journal.failure() is None
-    assert not journal.header[5], "more was told than is kept"
+    assert print_buffer.failure() is None
+    assert not print_buffer.header[5], "more was told than is kept"
     bits = int.from_bytes(memory.raw[8 * kernel.layout.epoch :][:8], "little")
-    told = [(number, thread, words.tolist()) for number, thread, words in journal.entries()]
-    return Tracked(stamps, bits, told, entry.remarks)
+    told = [(number, thread, words.tolist()) for number, thread, words in print_buffer.entries()]
+    return Tracked(stamps, bits, told, entry.diagnostics)
 
 
 def check(kernel: Any, dim: Any, args: list[Any], *, interpreted: bool = False) -> tuple[int, int]:
@@ -164,9 +164,9 @@ def check(kernel: Any, dim: Any, args: list[Any], *, interpreted: bool = False) 
     assert bool(found.bits & RACED) == bool(conflicts)
     for number, thread, (stamp, place, _) in found.told:
         # Both sides that it tells of are in the log, and they are two threads.
-        site = site_of(found.remarks[number])
+        site = site_of(found.diagnostics[number])
         assert site is not None
-        mine = (thread, site.kind, found.remarks[number].span)
+        mine = (thread, site.kind, found.diagnostics[number].span)
         others = {(t, span) for t, _, span in logs[site.param, place].accesses}
         assert mine in logs[site.param, place].accesses
         assert (stamp & THREAD, found.span(stamp)) in others

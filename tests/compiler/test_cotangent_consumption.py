@@ -149,5 +149,5 @@ def test_what_may_stay_stays(kernel) -> None:
 
 def test_what_is_taken_twice_is_refused() -> None:
     with pytest.raises(ValueError) as caught:
-        twice.adjoint(differentiable(twice.params), kept=frozenset({1}))
+        twice.adjoint(differentiable(twice.params), unconsumed=frozenset({1}))
     assert str(caught.value) == "adj_twice: takes adjoints of [1] more than once"

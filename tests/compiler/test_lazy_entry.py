@@ -111,11 +111,11 @@ def test_an_entry_becomes_what_it_stands_for(fresh: Kernel, compiled: list[Varia
     assert fresh.variant_of(late) == Variant("forward")
     now = fresh.forward()
     assert now is late and type(late) is Entry and len(compiled) == 1
-    assert late.address and late.remarks == () and late.settled() is late
+    assert late.address and late.diagnostics == () and late.settled() is late
     assert not {"kernel", "variant"} & vars(late).keys(), "it keeps no kernel alive"
 
 
-@pytest.mark.parametrize("ask", ["address", "remarks"])
+@pytest.mark.parametrize("ask", ["address", "diagnostics"])
 def test_asking_compiles(ask: str, fresh: Kernel, compiled: list[Variant]) -> None:
     late = fresh.adjoint(differentiable(fresh.params), late=True)
     assert compiled == []

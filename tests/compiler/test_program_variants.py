@@ -18,7 +18,7 @@ CHECKED = frozenset({BOUNDS})
 
 
 def packed(kernel: Any, args: list[Any], adjoints: dict[int, np.ndarray]) -> ctypes.Array[ctypes.c_char]:
-    """The argument slots, with the journal's address behind them."""
+    """The argument slots, with the print buffer's address behind them."""
     slots: list[Any] = [THREADS, 1, 1, 1]
     pointers = []
     for param, value in zip(kernel.params, args, strict=True):
@@ -29,8 +29,8 @@ def packed(kernel: Any, args: list[Any], adjoints: dict[int, np.ndarray]) -> cty
         strides = [s // value.itemsize for s in value.strides[:ndim]]
         slots += [value.ctypes.data, *value.shape[:ndim], *strides]
         pointers.append(adjoints[param.index].ctypes.data if param.index in adjoints else 0)
-    memory = ctypes.create_string_buffer(kernel.layout.speaking.size)
-    kernel.layout.speaking.pack_into(memory, 0, *slots, *pointers, PRINT_BUFFER.address)
+    memory = ctypes.create_string_buffer(kernel.layout.with_print_buffer.size)
+    kernel.layout.with_print_buffer.pack_into(memory, 0, *slots, *pointers, PRINT_BUFFER.address)
     return memory
 
 
@@ -56,7 +56,9 @@ def test_a_checked_program_computes_the_same(seed, crossing):
         plain, checked = result(trial, kind), result(trial, kind, diagnostics=CHECKED)
         for one, two in zip(plain, checked, strict=True):
             np.testing.assert_array_equal(one, two)
-        assert "fail(journal" in trial.kernel._text(Variant("forward", diagnostics=CHECKED)).code
+        assert (
+            "failure_message(print_buffer" in trial.kernel._text(Variant("forward", diagnostics=CHECKED)).code
+        )
 
 
 @pytest.mark.parametrize("custom", [False, True])

@@ -150,7 +150,7 @@ def kernel_subject(
         inputs, outputs = flat_call(kernel, inputs, outputs)
     args = [*inputs, *outputs]
     make = launch_shadow(kernel, dim, args, values)
-    if launch is None and ASSERT in kernel.speech():
+    if launch is None and ASSERT in kernel.diagnostic_kinds():
         make(False).assert_once()
     named_in, named_out = _placed(kernel, *named_ports(kernel, inputs, outputs))
     fields = {p.name for p in kernel.params if p.name != kernel.signature[p.declared].name}

@@ -1,9 +1,10 @@
 """The print buffer in LLVM, to which compiled code writes messages.
 
 Its header: words 0 address of the lines, 1 capacity in words, 2 words used, 3 lines, 4 most lines, 5 lines
-that did not fit, 6 number of the remark that ended the launch and 1, 7 its thread. A remark is three words
-(number, thread, count of values), then the values; what does not fit, and the last words, stand behind the
-capacity. As the first words are those of a stack, values are written with `put_f32` and its kin.
+that did not fit, 6 number of the diagnostic that ended the launch plus 1, 7 its thread. A diagnostic is three
+words (number, thread, count of values), then the values. Messages that do not fit, and the message that ended
+the launch, are written behind the capacity. The first words are those of a stack, so that values are written
+with `put_f32` and its kin.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 from tapedebug.compiler.llvm.library import STACK, entry, slot_of
 from tapedebug.lang.lowering import Instructions, defined, fitting
 
-entry("journal_at")(slot_of(STACK))
+entry("print_buffer_at")(slot_of(STACK))
 
 
-@entry("tell")
-def _tell(journal: str, remark: str, thread: str, count: str) -> Instructions:
-    """Begin a remark: its number, thread and count of values; gives the place of these."""
-    operands = (journal, remark, thread, count)
+@entry("print_message")
+def _print_message(print_buffer: str, diagnostic: str, thread: str, count: str) -> Instructions:
+    """Begin a diagnostic: its number, thread and count of values; gives the place of these."""
+    operands = (print_buffer, diagnostic, thread, count)
     fitting(operands == (STACK, "i64", "i64", "i64"), *operands)
     body = """
   %header = load <6 x i64>, ptr %0, align 8
@@ -52,13 +53,13 @@ def _tell(journal: str, remark: str, thread: str, count: str) -> Instructions:
   store i64 %3, ptr %third
   %values = add i64 %place, 3
   ret i64 %values"""
-    return defined("tell", "i64", operands, body)
+    return defined("print_message", "i64", operands, body)
 
 
-@entry("fail")
-def _fail(journal: str, remark: str, thread: str, count: str) -> Instructions:
-    """Note which remark ends the launch, and its thread; gives the place of its values."""
-    operands = (journal, remark, thread, count)
+@entry("failure_message")
+def _failure_message(print_buffer: str, diagnostic: str, thread: str, count: str) -> Instructions:
+    """Note which diagnostic ends the launch, and its thread; gives the place of its values."""
+    operands = (print_buffer, diagnostic, thread, count)
     fitting(operands == (STACK, "i64", "i64", "i64"), *operands)
     body = """
   %at1 = getelementptr i64, ptr %0, i64 1
@@ -70,4 +71,4 @@ def _fail(journal: str, remark: str, thread: str, count: str) -> Instructions:
   %capacity = load i64, ptr %at1
   %values = add i64 %capacity, 3
   ret i64 %values"""
-    return defined("fail", "i64", operands, body)
+    return defined("failure_message", "i64", operands, body)

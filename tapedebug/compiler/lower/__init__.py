@@ -26,7 +26,7 @@ class Lowered:
     Attributes:
         custom: With calls of functions that have gradients or replays of their own as `Custom` regions.
         function: Without: what runs.
-        told: As `custom`, with all that the kernel says.
+        with_diagnostics: As `custom`, with all that the kernel says.
         accesses: The places in the source that touch arrays.
         uses_atomic_result: Whether something depends on what an atomic returned.
         functions: The user's functions that are compiled into it.
@@ -37,7 +37,7 @@ class Lowered:
 
     custom: ir.Function
     function: ir.Function
-    told: ir.Function
+    with_diagnostics: ir.Function
     accesses: tuple[AccessRecord, ...]
     uses_atomic_result: bool
     functions: tuple[Function, ...] = ()

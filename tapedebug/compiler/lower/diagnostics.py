@@ -54,7 +54,7 @@ def _print(ctx: Context, node: ast.Call) -> None:
             message = f"`{keyword.arg}` of print() is text that is known when the kernel is compiled"
             ctx.type_error(keyword.value, message, f'write {keyword.arg}="…"')
         options[str(keyword.arg)] = text
-    remark = Diagnostic(
+    diagnostic = Diagnostic(
         PRINT,
         ctx.span(node),
         arguments,
@@ -62,7 +62,7 @@ def _print(ctx: Context, node: ast.Call) -> None:
         separator=options["sep"],
         end=options["end"],
     )
-    _tell(ctx, node, "print", remark, values)
+    _emit(ctx, node, "print", diagnostic, values)
 
 
 def _pieces(ctx: Context, node: ast.expr, values: list[Value]) -> list[Piece]:
@@ -159,8 +159,8 @@ def _printf(ctx: Context, node: ast.Call) -> None:
     if given:
         message = f"printf() has {counted(len(given), 'value')} more than its format has conversions"
         ctx.type_error(given[0], message, "add a conversion such as %d or %g, or leave the value out")
-    remark = Diagnostic(PRINTF, ctx.span(node), (tuple(shown),), text=text, notes=tuple(ctx.notes()))
-    _tell(ctx, node, "print", remark, values)
+    diagnostic = Diagnostic(PRINTF, ctx.span(node), (tuple(shown),), text=text, notes=tuple(ctx.notes()))
+    _emit(ctx, node, "print", diagnostic, values)
 
 
 def _percent(text: str) -> str:
@@ -195,8 +195,8 @@ def assertion(ctx: Context, node: ast.Assert) -> None:
     message = () if node.msg is None else (tuple(_pieces(ctx, node.msg, values)),)
     operands = _operands(ctx, node.test, values)
     span = ctx.span(node.test)
-    remark = Diagnostic(ASSERT, span, message, operands, notes=tuple(ctx.notes()), end="")
-    _tell(ctx, node, "assert", remark, [condition, *values])
+    diagnostic = Diagnostic(ASSERT, span, message, operands, notes=tuple(ctx.notes()), end="")
+    _emit(ctx, node, "assert", diagnostic, [condition, *values])
 
 
 def _operands(ctx: Context, node: ast.expr, values: list[Value]) -> tuple[Shown, ...]:
@@ -290,8 +290,8 @@ def _expect(ctx: Context, node: ast.Call, holds: Value, quantities: Any, text: s
     named = [(n, q) for n, q, known in zip(names, quantities, literal, strict=False) if not known]
     operands = tuple(Shown(q.type, name) for name, q in named)
     values = [part.value for _, q in named for part in q.parts]
-    remark = Diagnostic(EXPECT, ctx.span(node), operands=operands, text=text, notes=tuple(ctx.notes()))
-    _tell(ctx, node, "assert", remark, [holds, *values])
+    diagnostic = Diagnostic(EXPECT, ctx.span(node), operands=operands, text=text, notes=tuple(ctx.notes()))
+    _emit(ctx, node, "assert", diagnostic, [holds, *values])
 
 
 def pause(ctx: Context, node: ast.Call) -> Items:
@@ -318,14 +318,14 @@ SAYING = {
 def within(ctx: Context, node: ast.AST, index: Value, length: Value, what: str) -> None:
     """In checked variants, an index (int64) of what is not a whole array ends the launch if it is outside."""
     shown = (Shown(t.int64, "index"), Shown(t.int64, "length"))
-    remark = Diagnostic(BOUNDS, ctx.span(node), operands=shown, text=what, notes=tuple(ctx.notes()))
+    diagnostic = Diagnostic(BOUNDS, ctx.span(node), operands=shown, text=what, notes=tuple(ctx.notes()))
     ctx.at(node)
-    ctx.builder.effect("bounds_check", (index, length), (remark,))
+    ctx.builder.effect("bounds_check", (index, length), (diagnostic,))
 
 
-def _tell(ctx: Context, node: ast.AST, kind: str, remark: Diagnostic, values: list[Value]) -> None:
+def _emit(ctx: Context, node: ast.AST, kind: str, diagnostic: Diagnostic, values: list[Value]) -> None:
     if len(values) > MOST:
         message = f"this says {len(values)} numbers at once; {MOST} fit"
         ctx.syntax_error(node, message, "split it into several statements")
     ctx.at(node)
-    ctx.builder.effect(kind, tuple(values), (remark,))
+    ctx.builder.effect(kind, tuple(values), (diagnostic,))

@@ -156,11 +156,11 @@ def _require(
     (status,) = _words(ctx, token, "status")
     fine = ctx.builder.apply("eq", status, ctx.builder.constant(0, t.int64))
     operands = (Shown(t.int64, version.name), *(Shown(q.type, name) for name, q in given.items()))
-    remark = Diagnostic(
+    diagnostic = Diagnostic(
         RAISED, ctx.span(node), operands=operands, text=version.name, notes=tuple(ctx.notes())
     )
     values = [q.scalar.value for q in given.values()]
-    ctx.builder.effect("assert", (fine, status, *values), (remark,))
+    ctx.builder.effect("assert", (fine, status, *values), (diagnostic,))
 
 
 def _gradient(ctx: Context, version: NumbaVersion, values: list[Value], region: Custom) -> None:

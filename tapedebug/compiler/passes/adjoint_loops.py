@@ -122,7 +122,7 @@ class Loops:
         if all(s is None for s in seeds) and not self.has_effect(node):
             return
         b = self.builder
-        kept = self._kept(node, known, record)
+        stored = self._loop_record(node, known, record)
         own = [k for k, c in enumerate(node.carried) if c in self.carrying]
         shared = self._outer_values(node, known)
         index = Value(t.int64, "k")
@@ -131,31 +131,31 @@ class Loops:
         names = [node.carried[k] for k in own] + shared
         carried = [Value(v.type, f"adj_{v.hint}" if v.hint else "") for v in names]
         with b.block() as body:
-            inside = self._restored(node, known, kept, index)
+            inside = self._restored(node, known, stored, index)
             body.yields = self._reverse_iteration(node, inside, own, shared, carried)
         results = [Value(c.type, c.hint) for c in carried]
         backwards = not (isinstance(node, For) and node.reverse)
-        b.append(For(kept[1], index, inits, carried, body, results, node.span, backwards))
-        self._release(kept)
+        b.append(For(stored[1], index, inits, carried, body, results, node.span, backwards))
+        self._release(stored)
         adj.update(zip(shared, results[len(own) :], strict=True))
         for k, result in zip(own, results, strict=False):
             if node.inits[k] in self.carrying:
                 self.accumulate(adj, node.inits[k], result)
 
-    def _kept(self, node: For | While, known: Values, record: Record) -> tuple[int, Value]:
+    def _loop_record(self, node: For | While, known: Values, record: Record) -> tuple[int, Value]:
         """The tag of a loop's kept values, and its number of iterations."""
         return record[id(node)]
 
-    def _release(self, kept: tuple[int, Value]) -> None:
-        self.builder.effect("release", (), kept[:1])
+    def _release(self, stored: tuple[int, Value]) -> None:
+        self.builder.effect("release", (), stored[:1])
 
-    def _restored(self, node: For | While, known: Values, kept: tuple[int, Value], index: Value) -> Values:
+    def _restored(self, node: For | While, known: Values, stored: tuple[int, Value], index: Value) -> Values:
         """What is known where an iteration is reversed: also the carried values that it began with."""
         b, inside = self.builder, dict(known)
         if isinstance(node, For):
             inside[node.index] = index
         for slot, value in enumerate(node.carried):
-            inside[value] = b.emit("restore", (index,), value.type, (kept[0], slot))
+            inside[value] = b.emit("restore", (index,), value.type, (stored[0], slot))
             inside[value].hint = value.hint
         return inside
 

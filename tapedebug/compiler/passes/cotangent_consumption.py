@@ -23,9 +23,9 @@ def taken_once(adjoint: Function) -> frozenset[int]:
     if any(op.kind in NATIVE for op in adjoint.ops()):
         return frozenset()
     found = {
-        cell.param
-        for cell in memory_regions(adjoint).values()
-        if cell.side == "adjoint" and _only_taken(cell)
+        region.param
+        for region in memory_regions(adjoint).values()
+        if region.side == "adjoint" and _only_taken(region)
     }
     again: set[int] = set()
     _take(adjoint.body, frozenset(), again)
@@ -39,13 +39,13 @@ def changed(adjoint: Function, active: frozenset[int]) -> frozenset[int]:
     return frozenset(op.data[0] for op in adjoint.ops() if op.kind in ADJOINT and op.kind != "load_adjoint")
 
 
-def _only_taken(cell: MemoryRegion) -> bool:
+def _only_taken(region: MemoryRegion) -> bool:
     return (
-        cell.thread_private
-        and "store" in cell.does
-        and "add" not in cell.does
-        and not any(access.looped for access in cell.accesses)
-        and all(constant_of(a.op.args[1]) == 0 for a in cell.accesses if a.how == "store")
+        region.thread_private
+        and "store" in region.does
+        and "add" not in region.does
+        and not any(access.looped for access in region.accesses)
+        and all(constant_of(a.op.args[1]) == 0 for a in region.accesses if a.how == "store")
     )
 
 

@@ -1,6 +1,6 @@
 """Accesses of a function to each memory region, and the thread orders that they allow.
 
-A cell is one of an array's memories: its values, its adjoint, or the tangent of one of these. Threads meet
+A region is one of an array's memories: its values, its adjoint, or the tangent of one of these. Threads meet
 where one changes an element that another uses; where analysis shows that they do not, they may run in another
 order than one after the other: several at a time in lockstep, or chunks of them on several processors.
 """
@@ -73,7 +73,7 @@ class MemoryRegion:
 
     @property
     def place(self) -> Place:
-        """Which cell it is."""
+        """Which region it is."""
         return self.side, self.param
 
     @property
@@ -99,7 +99,7 @@ class MemoryRegion:
 
 
 def memory_regions(function: Function) -> dict[Place, MemoryRegion]:
-    """The memory cells that a function accesses."""
+    """The memory regions that a function accesses."""
     used = _used(function)
     found: dict[Place, list[Access]] = {}
     for block in function.blocks:
@@ -113,26 +113,26 @@ def memory_regions(function: Function) -> dict[Place, MemoryRegion]:
 
 
 def in_lanes(function: Function) -> bool:
-    """Whether consecutive threads may run in lockstep, each operation for all lanes before the next.
+    """True if consecutive threads may run in lockstep, each operation for all lanes before the next.
 
-    The results are then the same, but for sums, whose terms are added in another order. Cells must not share
-    memory as `pairs` says. A variant that checks its indices (`remarks.BOUNDS`) ends at the first thread that
-    is outside: that is not seen here.
+    The results are then the same, except for sums, whose terms are added in another order. The pairs of
+    regions that `pairs` lists must not share memory. A variant that checks its indices (`diagnostics.BOUNDS`)
+    ends at the first thread that is out of bounds, which this does not consider.
     """
     if not unordered(function):
         return False
     return all(
-        cell.does in _HARMLESS or cell.thread_private or cell.once
-        for cell in memory_regions(function).values()
+        region.does in _HARMLESS or region.thread_private or region.once
+        for region in memory_regions(function).values()
     )
 
 
 def pairs(function: Function) -> tuple[Pair, ...]:
-    """The cells of which two must not share memory for `in_lanes` to hold."""
+    """The regions of which two must not share memory for `in_lanes` to hold."""
     found = []
     for one, other in combinations(memory_regions(function).values(), 2):
         both = one.does | other.does
-        elements = [_element(function, cell.param) for cell in (one, other)]
+        elements = [_element(function, region.param) for region in (one, other)]
         same = elements[0] == elements[1]
         if both == {"load"} or (both == {"add"} and same):
             continue

@@ -2,7 +2,7 @@
 
 A chunk is a range of threads with whole rows: all threads that have some indices on the first axis, or on the
 first one on which there are several. Its results must not depend on when other chunks run. For each memory
-cell (`passes.memory_regions`) that is so where
+region (`passes.memory_regions`) that is so where
 
 - it is only read;
 - each thread accesses rows of its own;
@@ -69,14 +69,14 @@ def _shares(found: Iterable[MemoryRegion], function: Function, axis: int) -> tup
     if not unordered(function):
         return None
     ranges = Ranges(function, axis)
-    shares = [_share(cell, ranges, function) for cell in found]
+    shares = [_share(region, ranges, function) for region in found]
     known = tuple(share for share in shares if share is not None)
     return known if len(known) == len(shares) else None
 
 
-def _share(cell: MemoryRegion, ranges: Ranges, function: Function) -> Share | None:
-    does, (side, param) = cell.does, cell.place
-    rows = cell.at[ranges.axis] if cell.at else frozenset()
+def _share(region: MemoryRegion, ranges: Ranges, function: Function) -> Share | None:
+    does, (side, param) = region.does, region.place
+    rows = region.at[ranges.axis] if region.at else frozenset()
     if does == {"load"}:
         return Share(side, param, READ, rows)
     added = does == {"add"}
@@ -86,14 +86,14 @@ def _share(cell: MemoryRegion, ranges: Ranges, function: Function) -> Share | No
         return None
     kind = function.params[param].type
     for axis in range(kind.ndim):
-        reach = [_reach(access.indices[axis], ranges, (param, axis)) for access in cell.accesses]
+        reach = [_reach(access.indices[axis], ranges, (param, axis)) for access in region.accesses]
         if all(reach):
             near = tuple(found[:2] for found in reach if found is not None)
             wraps = any(found[2] for found in reach if found is not None)
             return Share(side, param, NEAR, rows, added, near, axis, wraps)
     if t.scalar_of(kind) is t.float16:
         return None  # private copies of halves would be rounded twice
-    return Share(side, param, SUM, rows, added, window=_window(cell.accesses, ranges, param))
+    return Share(side, param, SUM, rows, added, window=_window(region.accesses, ranges, param))
 
 
 def _reach(index: Value, ranges: Ranges, where: tuple[int, int]) -> tuple[Bound, Bound, bool] | None:

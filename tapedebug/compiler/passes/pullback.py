@@ -65,16 +65,16 @@ class Pullback(Transform):
         self.after = False  # nothing was launched yet: arrays are as they are
         super()._forward_op(op, known, first)
 
-    def _kept(self, node: For | While, known: Values, record: Record) -> tuple[int, Value]:
+    def _loop_record(self, node: For | While, known: Values, record: Record) -> tuple[int, Value]:
         if isinstance(node, For):
             return 0, self.value(known, node.count)
         return 0, self.forward_while(node, dict(known), None, first=False)
 
-    def _release(self, kept: tuple[int, Value]) -> None:
+    def _release(self, stored: tuple[int, Value]) -> None:
         pass
 
-    def _restored(self, node: For | While, known: Values, kept: tuple[int, Value], index: Value) -> Values:
-        b, total = self.builder, kept[1]
+    def _restored(self, node: For | While, known: Values, stored: tuple[int, Value], index: Value) -> Values:
+        b, total = self.builder, stored[1]
         last = b.apply("sub", total, b.constant(1, t.int64))
         before = b.apply("sub", last, index) if isinstance(node, For) and node.reverse else index
         inits, carried, within = self._carried(node, known)

@@ -12,12 +12,12 @@ NONE: frozenset[str] = frozenset()
 def strip_diagnostics(
     function: Function, diagnostics: frozenset[str] = NONE, *, gradients: bool = True
 ) -> Function:
-    """The function without its remarks.
+    """The function without its diagnostics.
 
     Args:
         function: A kernel in IR.
-        diagnostics: Kinds of remarks that stay.
-        gradients: Whether remarks in gradients of the user's go, too.
+        diagnostics: Kinds of diagnostics that stay.
+        gradients: Whether diagnostics in gradients of the user's go, too.
     """
     if not any(op.kind in DIAGNOSTICS for op in ops_of(function.body)):
         return function
@@ -53,5 +53,5 @@ class _Silence:
 
 
 def diagnostics_of(block: Block) -> frozenset[str]:
-    """The kinds of remarks in a block."""
+    """The kinds of diagnostics in a block."""
     return frozenset(op.data[0].kind for op in ops_of(block) if op.kind in DIAGNOSTICS)

@@ -116,6 +116,6 @@ def _op(function: Function, op: Op) -> None:
     if op.kind in ("assert", "bounds_check", "inside"):
         wanted = [t.bool] if op.kind == "assert" else [t.int64, t.int64]
         found = [a.type for a in op.args[: len(wanted)]]
-        _require(found == wanted, function, op, "a remark has operands of the wrong types")
+        _require(found == wanted, function, op, "a diagnostic has operands of the wrong types")
     if op.kind not in KEEPING and op.kind not in ("log_push", "log_load"):
         _require(op.span is not None, function, op, "an operation has no span")

@@ -75,7 +75,7 @@ class Variant:
     @classmethod
     def of(cls, entry: Any) -> Variant:
         """The variant of an entry."""
-        found = [(site_of(remark), remark.span) for remark in entry.remarks]
+        found = [(site_of(diagnostic), diagnostic.span) for diagnostic in entry.diagnostics]
         return cls(entry, tuple(None if site is None else (site, span) for site, span in found))
 
     def bulk(self) -> Iterator[tuple[int, Site]]:

@@ -69,7 +69,7 @@ class LaunchPlan:
             see what others wrote. The third says whether that is so even if both are the same view.
         arrays: All array parameters of a kernel.
         idle: Those of them that it never accesses.
-        diagnostics_back: The kinds of remarks that the reverse pass makes.
+        diagnostics_back: The kinds of diagnostics that the reverse pass makes.
         value_slots: Where the pointers of the arrays are packed.
         adjoint_slots: Where those of the active ones' adjoints are.
         needed_slots: Where those of the needed ones are.
@@ -229,8 +229,8 @@ class KernelPlan(LaunchPlan):
         packed: Gives the slots of a launch, from those of its sizes and its arguments.
         tested: The same; raises where bounds are checked and an index of the launch would be outside.
         fitted: The same as that, and None where arguments are of other kinds.
-        tail: Zeros for the adjoint pointers, and the address of the journal.
-        diagnostics: The kinds of remarks that launches make.
+        tail: Zeros for the adjoint pointers, and the address of the print buffer.
+        diagnostics: The kinds of diagnostics that launches make.
         watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
     """
 
@@ -293,15 +293,18 @@ class KernelPlan(LaunchPlan):
         self.adjoint_slots = tuple((p, adjoints[p]) for p in sorted(active))
         self.needed_slots = tuple((p, values[p]) for p in self.needed)
         self.packers = packers
-        self.diagnostics, self.diagnostics_back = kernel.speech(), kernel.speech(back=True)
+        self.diagnostics, self.diagnostics_back = (
+            kernel.diagnostic_kinds(),
+            kernel.diagnostic_kinds(back=True),
+        )
         self.exposed = tuple(
             (p, q, bool({p, q} & analysis.elsewhere))
             for p in self.written
             for q in self.touched
             if p != q and {p, q} <= active
         )
-        journal = PRINT_BUFFER.address.to_bytes(8, sys.byteorder)
-        self.tail = bytes(8 * len(arrays)) + journal
+        print_buffer = PRINT_BUFFER.address.to_bytes(8, sys.byteorder)
+        self.tail = bytes(8 * len(arrays)) + print_buffer
         self.packed, self.fitted = packing(packers, args, self.tail)
         entry = kernel.forward(strided=self.strided, diagnostics=self.diagnostics, late=True)
         self.large, self.least = runner(entry, kernel, self.diagnostics), least_of(kernel)
@@ -396,7 +399,7 @@ class KernelPlan(LaunchPlan):
                 strong_zero=config.strong_zero,
                 diagnostics=diagnostics,
                 rounded=rounded,
-                kept=kept,
+                unconsumed=kept,
                 late=True,
                 shared=shared,
             )
@@ -490,7 +493,7 @@ def runner(
         return BoundsPrecheck(
             kernel, replace(variant, diagnostics=variant.diagnostics - CHECKED), plain, otherwise
         )
-    says = kernel.speech(back=of == "adjoint") - {PAUSE, BOUNDS}
+    says = kernel.diagnostic_kinds(back=of == "adjoint") - {PAUSE, BOUNDS}
     if isinstance(entry, Entry):
         return entry.settled() if says else ParallelEntry(entry, kernel)
     run: Runner = entry

@@ -30,7 +30,7 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class PrintBuffer:
-    """A journal; `PRINT_BUFFER` is that of launches, checks may have their own.
+    """A print buffer; `PRINT_BUFFER` is that of launches, checks may have their own.
 
     Attributes:
         address: Of its header, which never moves.
@@ -52,7 +52,7 @@ class PrintBuffer:
         self.header[:] = (self.words.ctypes.data, capacity, 0, 0, lines, 0, 0, 0)
 
     def entries(self) -> list[tuple[int, int, Words]]:
-        """What was said: the number of the remark, the thread, the values."""
+        """What was said: the number of the diagnostic, the thread, the values."""
         found, at, used = [], 0, int(self.header[USED])
         while at < used:
             number, thread, count = (int(word) for word in self.words[at : at + 3])
@@ -100,24 +100,28 @@ class Listener:
             self.entry(lo, hi, args)
             entries, failure = PRINT_BUFFER.entries(), PRINT_BUFFER.failure()
             dropped = int(PRINT_BUFFER.header[DROPPED])
-        remarks: tuple[Diagnostic, ...] = self.entry.remarks
+        diagnostics: tuple[Diagnostic, ...] = self.entry.diagnostics
         grid = ctypes.cast(args, ctypes.POINTER(ctypes.c_int64))[:DIMS]
         inner = grid[1 : self.kernel.axes]
         dims = (-(-hi // max(1, math.prod(inner))), *inner)  # a launch may have more axes than are asked for
-        text = "".join(self._line(remarks[number], thread, words, dims) for number, thread, words in entries)
+        text = "".join(
+            self._line(diagnostics[number], thread, words, dims) for number, thread, words in entries
+        )
         if dropped:
             text += self._dropped(dropped)
         if text:
             print(text, end="")
         if failure is not None:
             number, thread, words = failure
-            raise self._error(remarks[number], thread, words, dims, grid)
+            raise self._error(diagnostics[number], thread, words, dims, grid)
 
-    def _line(self, remark: Diagnostic, thread: int, words: Words, dims: tuple[int, ...]) -> str:
-        if remark.kind != EXPECT:
-            return remark.said(words)
-        where = f"{remark.text} in thread {thread_name(thread, dims)}: {', '.join(remark.seen(words))}"
-        complaint = TapedebugError(f"{self._name}: {where}", span=remark.span, notes=remark.notes)
+    def _line(self, diagnostic: Diagnostic, thread: int, words: Words, dims: tuple[int, ...]) -> str:
+        if diagnostic.kind != EXPECT:
+            return diagnostic.said(words)
+        where = (
+            f"{diagnostic.text} in thread {thread_name(thread, dims)}: {', '.join(diagnostic.seen(words))}"
+        )
+        complaint = TapedebugError(f"{self._name}: {where}", span=diagnostic.span, notes=diagnostic.notes)
         return f"{complaint}\n"
 
     def _dropped(self, dropped: int) -> str:
@@ -129,39 +133,40 @@ class Listener:
         return f"{self.of} of kernel `{self.kernel.__name__}`".removeprefix(" of ")
 
     def _error(
-        self, remark: Diagnostic, number: int, words: Words, dims: tuple[int, ...], grid: list[int]
+        self, diagnostic: Diagnostic, number: int, words: Words, dims: tuple[int, ...], grid: list[int]
     ) -> TapedebugError:
         thread = thread_name(number, dims)
         undone = "the reverse pass" if self.of == "adjoint" else "the launch"
         left = f"nothing of {undone} is left: arrays and tape are as they were before it"
-        if remark.kind == BOUNDS:
-            index, length = (int(value) for value in remark.read(words[:2]))
+        if diagnostic.kind == BOUNDS:
+            index, length = (int(value) for value in diagnostic.read(words[:2]))
             size = f"has length {length}" if length else "is empty"
             return BoundsError(
-                f"{self._name}: the index {index} is outside {remark.text}, which {size}, in thread {thread}",
-                span=remark.span,
-                notes=(*remark.notes, f"the launch has dim={_dim(grid)}", left),
-                hint=_fitting(remark, index, length, np.unravel_index(number, dims), grid),
-            )
-        if remark.kind == RAISED:
-            address, *given = remark.read(words)
-            named = zip(remark.operands[1:], given, strict=True)
-            return KernelRaisedError(
-                f"{self._name}: the numba function `{remark.text}` raised {_exception(int(address))} "
+                f"{self._name}: the index {index} is outside {diagnostic.text}, which {size}, "
                 f"in thread {thread}",
-                span=remark.span,
+                span=diagnostic.span,
+                notes=(*diagnostic.notes, f"the launch has dim={_dim(grid)}", left),
+                hint=_fitting(diagnostic, index, length, np.unravel_index(number, dims), grid),
+            )
+        if diagnostic.kind == RAISED:
+            address, *given = diagnostic.read(words)
+            named = zip(diagnostic.operands[1:], given, strict=True)
+            return KernelRaisedError(
+                f"{self._name}: the numba function `{diagnostic.text}` raised {_exception(int(address))} "
+                f"in thread {thread}",
+                span=diagnostic.span,
                 notes=(
                     *(f"{operand.name} is {shown(value)}" for operand, value in named),
-                    *remark.notes,
+                    *diagnostic.notes,
                     left,
                 ),
                 hint="call it only where it returns, or let it return a number there, too",
             )
-        said = remark.said(words) if remark.arguments else ""
+        said = diagnostic.said(words) if diagnostic.arguments else ""
         return KernelAssertionError(
             f"{self._name}: assertion failed in thread {thread}{': ' if said else ''}{said}",
-            span=remark.span,
-            notes=(*remark.seen(words), *remark.notes, left),
+            span=diagnostic.span,
+            notes=(*diagnostic.seen(words), *diagnostic.notes, left),
             hint="see why it does not hold; config.asserts = False leaves assertions out",
         )
 
@@ -193,9 +198,9 @@ class _Exception(ctypes.Structure):
     )
 
 
-def _fitting(remark: Diagnostic, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:
+def _fitting(diagnostic: Diagnostic, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:
     """Hint for an index that is outside: if it is the thread's own, the launch is too large."""
-    array = re.fullmatch(r"axis \d of (`.*`)", remark.text)
+    array = re.fullmatch(r"axis \d of (`.*`)", diagnostic.text)
     own = [axis for axis, place in enumerate(thread) if place == index and grid[axis] > length]
     if array is None or len(own) != 1 or not length or any(size > 1 for size in grid[len(thread) :]):
         return "test the index before it is used, make the array larger, or launch fewer threads"

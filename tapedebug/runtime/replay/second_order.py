@@ -93,7 +93,7 @@ class _SecondTable(ArgumentTable):
 
     def _packed(self, record: Record) -> bytes:
         layout = record.kernel.layout
-        return record.packed[: layout.size] + bytes(16 * layout.arrays)  # without the journal's address
+        return record.packed[: layout.size] + bytes(16 * layout.arrays)  # without the print buffer's address
 
     def _entry(
         self, plan: LaunchPlan, replay: frozenset[int], memory: frozenset[int], shared: bool = False

@@ -155,7 +155,7 @@ class Shadow(ShadowState):
             KernelAssertionError: One does not hold.
         """
         for record, (_, _, address) in zip(self.records, self._forward[1], strict=True):
-            if record.kernel is not None and ASSERT in record.kernel.speech():
+            if record.kernel is not None and ASSERT in record.kernel.diagnostic_kinds():
                 record.plan.asserted_run()(0, record.threads, address or 0)
 
     def push(

@@ -123,7 +123,7 @@ class TapeElementTracking:
     ) -> Mapping[ElementQuery, Mask] | None:
         """Return the elements that launches read or wrote, each launch with stamps of its own."""
         assert isinstance(replay, Shadow)
-        records, journal = self.tape.records, PrintBuffer()
+        records, print_buffer = self.tape.records, PrintBuffer()
         launches = sorted({launch for launch, _, _ in wanted})
         if not all(_is_plain(records[index].kernel) for index in launches if records[index].kind == "kernel"):
             return None
@@ -135,7 +135,7 @@ class TapeElementTracking:
             tracking = Tracking(self.tape.tracker)
             if record.kind == "kernel":
                 variant = tracking.variant(record, frozenset())
-                run_private(tracking, replay, record, variant, journal)
+                run_private(tracking, replay, record, variant, print_buffer)
                 tracking.ran[index] = variant
             for key in [key for key in wanted if key[0] == index]:
                 a = replay._own(key[1])
@@ -157,24 +157,24 @@ class _TrackedRun:
 
     shadow: Shadow
     tracking: Tracking
-    journal: PrintBuffer = field(default_factory=PrintBuffer)
+    print_buffer: PrintBuffer = field(default_factory=PrintBuffer)
     found: ElementConflicts = field(default_factory=ElementConflicts)
 
     def launch(self, record: Record) -> None:
         """Run a launch tracked; the values are as before afterwards."""
-        tracking, shadow, journal = self.tracking, self.shadow, self.journal
+        tracking, shadow, print_buffer = self.tracking, self.shadow, self.print_buffer
         variant = tracking.variant(record, frozenset())
         plan: Any = record.plan
         written = {p: shadow.space.value_view(record.args[p]).copy() for p in plan.written}
-        memory = tracking.packed(record, shadow.packed(record), journal)
+        memory = tracking.packed(record, shadow.packed(record), print_buffer)
         start, told = 0, 0
         while start < record.threads and told < MOST_OUTSIDE:
             tracking.rearm(record, memory)
-            with journal.lock:
-                journal.open(MOST_CONFLICTS)
+            with print_buffer.lock:
+                print_buffer.open(MOST_CONFLICTS)
                 variant.entry(start, record.threads, ctypes.addressof(memory))
-                entries, failure = journal.entries(), journal.failure()
-                lost = int(journal.header[5])
+                entries, failure = print_buffer.entries(), print_buffer.failure()
+                lost = int(print_buffer.header[5])
             for number, thread, said in entries:
                 self._meeting(record, variant, number, thread, said)
             if lost:
@@ -213,20 +213,20 @@ class _TrackedRun:
             item.pairs.append((second.thread, first.thread))
 
     def _outside(self, record: Record, variant: Variant, number: int, thread: int, said: Words) -> None:
-        remark = variant.entry.remarks[number]
+        diagnostic = variant.entry.diagnostics[number]
         plan: Any = record.plan
-        axis = int(remark.text.split()[1])
-        name = remark.text.split("`")[1]
+        axis = int(diagnostic.text.split()[1])
+        name = diagnostic.text.split("`")[1]
         param = next(p for p in plan.arrays if plan.names[p] == name)
         ndim = record.args[param].ndim
         index = tuple(int(word) for word in said[2 : 2 + ndim])
         for item in self.found.outside:
-            same = item.launch == record.index and item.side.span == remark.span
+            same = item.launch == record.index and item.side.span == diagnostic.span
             if same and (item.param, item.axis) == (param, axis):
                 item.threads.append(thread)
                 item.complete = len(item.threads) < MOST_OUTSIDE
                 return
-        side = ThreadAccess(thread, remark.span, _kind_at(record, param, remark.span))
+        side = ThreadAccess(thread, diagnostic.span, _kind_at(record, param, diagnostic.span))
         length = int(said[1])
         self.found.outside.append(OutOfBoundsAccess(record.index, param, axis, index, length, side, [thread]))
 

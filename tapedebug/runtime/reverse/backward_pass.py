@@ -189,7 +189,7 @@ class Prepared:
         return emptied
 
     def _may_fail(self, plans: Sequence[LaunchPlan]) -> bool:
-        """True if something of a pass may raise: functions of the user's, remarks, and indices."""
+        """True if something of a pass may raise: functions of the user's, diagnostics, and indices."""
         if any(plan.kind in {"func", "python"} or plan.diagnostics_back - CHECKED for plan in plans):
             return True
         if self.first or self.retained.at or config.interpreted:

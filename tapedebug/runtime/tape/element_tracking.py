@@ -132,11 +132,11 @@ class Tracking:
             found = self._variants[key] = Variant.of(entry)
         return found
 
-    def packed(self, record: Record, slots: bytes, journal: PrintBuffer) -> ctypes.Array[ctypes.c_char]:
-        """The arguments of a tracked launch: all slots, the journal, the epoch, the stamps."""
+    def packed(self, record: Record, slots: bytes, print_buffer: PrintBuffer) -> ctypes.Array[ctypes.c_char]:
+        """The arguments of a tracked launch: all slots, the print buffer, the epoch, the stamps."""
         layout, args = record.plan.kernel.layout, record.args
         pointers = [self.stamps(args[p]).pointer(args[p]) for p in record.plan.arrays]
-        tail = layout.tracked.pack(journal.address, access_tags.shifted(record.index), *pointers)
+        tail = layout.tracked.pack(print_buffer.address, access_tags.shifted(record.index), *pointers)
         return ctypes.create_string_buffer(slots[: layout.size] + tail)
 
     def rearm(self, record: Record, memory: ctypes.Array[ctypes.c_char]) -> None:
@@ -211,19 +211,19 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
     if len(tracker.records) > access_tags.LAST:
         raise too_many()
     chosen = set(range(len(tracker.records))) if wanted is None else set(wanted)
-    journal = PrintBuffer()
+    print_buffer = PrintBuffer()
     for record in tracker.records:
         if record.kind == "kernel" and record.index in chosen:
             tracking.forget_defined(record.index)
             variant = tracking.variant(record, frozenset())
-            run_private(tracking, shadow, record, variant, journal)
+            run_private(tracking, shadow, record, variant, print_buffer)
             tracking.ran[record.index] = variant
         shadow.forward(start=record.index, stop=record.index + 1)
     return tracking
 
 
 def run_private(
-    tracking: Tracking, shadow: Any, record: Record, variant: Variant, journal: PrintBuffer
+    tracking: Tracking, shadow: Any, record: Record, variant: Variant, print_buffer: PrintBuffer
 ) -> int:
     """Run a tracked launch in the memory of a shadow that stands before it; values are as before afterwards.
 
@@ -231,10 +231,10 @@ def run_private(
         What it told, as bits.
     """
     written = {p: shadow.space.value_view(record.args[p]).copy() for p in record.plan.written}
-    memory = tracking.packed(record, shadow.packed(record), journal)
+    memory = tracking.packed(record, shadow.packed(record), print_buffer)
     at = ctypes.addressof(memory)
-    with journal.lock:
-        journal.open()
+    with print_buffer.lock:
+        print_buffer.open()
         variant.entry(0, record.threads, at)
     for p, values in written.items():
         shadow.space.value_view(record.args[p])[...] = values

@@ -14,7 +14,7 @@ from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import scalar
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.reductions import Reductions
-from tapedebug.compiler.llvm.simd.vector_values import Line
+from tapedebug.compiler.llvm.simd.vector_values import LinearValue
 from tapedebug.compiler.llvm.translate import Translator
 
 PLAIN = ".plain"
@@ -56,7 +56,7 @@ class GatheredIndices(Reductions):
     def _all_at_once(self, node: object, name: str, operands: list[Operand]) -> Operand:
         """A library function; the row of threads that count is one division where all of them are in it."""
         of = scalar(operands[0][0])
-        line = self.lines_of.get(operands[0][1]) if name in DIVIDED and of in ("i32", "i64") else None
+        line = self.linear_values.get(operands[0][1]) if name in DIVIDED and of in ("i32", "i64") else None
         if line is None or line.stride != 1 or line.unless is not None or operands[1][0] != of:
             return super()._all_at_once(node, name, operands)
         length, values = operands[1][1], f"{self._type('~' + of)} {operands[0][1]}"
@@ -77,7 +77,7 @@ class GatheredIndices(Reductions):
         found: list[tuple[str, str]] = []
 
         def one_row() -> None:
-            value = self._wide((of, row if DIVIDED[name] else column))
+            value = self._broadcast((of, row if DIVIDED[name] else column))
             if not DIVIDED[name]:
                 numbers = ", ".join(f"{of} {lane}" for lane in range(self.width))
                 value = self._value("", f"add {self._type('~' + of)} {value}, <{numbers}>")[1]
@@ -99,12 +99,14 @@ class GatheredIndices(Reductions):
         of, one = self._type(kind), kind[1:]
         base = self._value(one, f"extractelement {of} {register}, i64 0")
         numbers = ", ".join(f"{one} {lane}" for lane in range(self.width))
-        counted = self._value("", f"add {of} {self._wide(base)}, <{numbers}>")[1]
+        counted = self._value("", f"add {of} {self._broadcast(base)}, <{numbers}>")[1]
         unless: str | None = self._value("~b1", f"icmp ne {of} {register}, {counted}")[1]
         if leaves:
             self._leave(self._any(unless or ""))
             unless = None
-        self.lines_of[register] = Line(base[1], 1, unless, ("read", register), read=unless is not None)
+        self.linear_values[register] = LinearValue(
+            base[1], 1, unless, ("read", register), read=unless is not None
+        )
         return value
 
     def _leave(self, condition: str) -> None:
@@ -123,7 +125,7 @@ class GatheredIndices(Reductions):
         following = self._value("i64", f"add nsw i64 {first}, {self.width}")[1]
         if not self.left:
             return following
-        place, several = self._kept_in_frame("i64", "0"), self._kept_in_frame("i64", str(self.width))
+        place, several = self._frame_slot("i64", "0"), self._frame_slot("i64", str(self.width))
         (joined,) = self._labels("joined")
         self._write(f"store i64 {following}, ptr {place}")
         self._write(f"store i64 {self.width}, ptr {several}")

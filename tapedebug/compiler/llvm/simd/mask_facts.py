@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.llvm.simd.vector_values import Line
+    from tapedebug.compiler.llvm.simd.vector_values import LinearValue
 
 MOST = 1 << 16
 """The largest step from lane to lane with which integers count up without passing their limit unseen."""
@@ -31,7 +31,7 @@ class Compared:
 
     sign: type[ast.cmpop]
     kind: str
-    line: Line
+    line: LinearValue
     number: str
 
 
@@ -85,7 +85,9 @@ class MaskFacts:
         self._value, self._width = value, width
         self.of: dict[str, Fact] = {}
 
-    def compared(self, sign: ast.cmpop, kind: str, left: Line | None, right: Line | None) -> Fact:
+    def compared(
+        self, sign: ast.cmpop, kind: str, left: LinearValue | None, right: LinearValue | None
+    ) -> Fact:
         """How a comparison of integers came about."""
         of: type[ast.cmpop] = type(sign)
         if left is not None and not left.stride:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tapedebug.compiler.llvm.expressions import Operand
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
-from tapedebug.compiler.llvm.simd.vector_values import Line, VectorValues
+from tapedebug.compiler.llvm.simd.vector_values import LinearValue, VectorValues
 from tapedebug.lang.lowering import FLOATS, alignment, llvm_type
 
 NOWHERE = str(-(2**63))
@@ -21,7 +21,7 @@ Group = tuple[str, str | None]
 
 
 @dataclass
-class Waiting:
+class PendingStore:
     """Stores or additions to components of one element, which are made together."""
 
     adds: bool
@@ -82,7 +82,7 @@ class Reductions(VectorValues):
     def _adding(self, kind: str) -> str:
         return "fadd" if kind in FLOATS else "add"
 
-    def _nothing(self, kind: str) -> str:
+    def _identity(self, kind: str) -> str:
         """What changes no sum."""
         return self._literal("~" + kind, "-0.0") if kind in FLOATS else "zeroinitializer"
 
@@ -98,25 +98,25 @@ class Reductions(VectorValues):
             return value
         of = self._type("~" + kind)
         lanes = f"{self._all_lanes()} {self.mask}"
-        return self._value("", f"select {lanes}, {of} {value}, {of} {self._nothing(kind)}")[1]
+        return self._value("", f"select {lanes}, {of} {value}, {of} {self._identity(kind)}")[1]
 
     # One element
 
-    def _keep_sum(self, node: ast.AugAssign, kind: str, index: str, value: str) -> None:
+    def _accumulate(self, node: ast.AugAssign, kind: str, index: str, value: str) -> None:
         """Add to a sum of each lane, which is added to the element at the end."""
         of = self._type("~" + kind)
         if id(node) not in self.sums:
-            total = self._kept_in_frame(of, self._nothing(kind))
+            total = self._frame_slot(of, self._identity(kind))
             assert isinstance(node.target, ast.Subscript) and isinstance(node.target.value, ast.Name)
             pointer = self.values[node.target.value.id][1]
-            self.sums[id(node)] = Sum(kind, total, self._kept_in_frame("i64", NOWHERE), pointer)
+            self.sums[id(node)] = Sum(kind, total, self._frame_slot("i64", NOWHERE), pointer)
         found = self.sums[id(node)]
         old = self._value("", f"load {of}, ptr {found.total}")[1]
         new = self._value("", f"{self._adding(kind)} {of} {old}, {self._counted(kind, value)}")[1]
         self._write(f"store {of} {new}, ptr {found.total}")
         self._write(f"store i64 {index}, ptr {found.place}")
 
-    def _kept_in_frame(self, of: str, first: str) -> str:
+    def _frame_slot(self, of: str, first: str) -> str:
         """A place of the function's own, and what is there at first."""
         slot = f"{self._fresh()}.kept"
         self.head.append(f"  {slot} = alloca {of}")
@@ -136,15 +136,15 @@ class Reductions(VectorValues):
 
             self._either(some, add, lambda: None)
         for carry in self.carries.values():
-            self._put_down(carry)
+            self._flush_carry(carry)
 
     # Neighbours
 
-    def _clusters(self, waiting: dict[Group, Waiting]) -> Iterator[tuple[str, list[Waiting]]]:
+    def _clusters(self, waiting: dict[Group, PendingStore]) -> Iterator[tuple[str, list[PendingStore]]]:
         """What waits: additions to elements that are few apart together."""
-        near: dict[tuple[str, Hashable], list[Waiting]] = {}
+        near: dict[tuple[str, Hashable], list[PendingStore]] = {}
         for (pointer, _), one in waiting.items():
-            line = self.lines_of.get(one.index[1])
+            line = self.linear_values.get(one.index[1])
             shiftable = one.adds and line is not None and line.stride == 1
             if line is None or not shiftable or set(one.values) != {0}:
                 yield pointer, [one]
@@ -158,17 +158,17 @@ class Reductions(VectorValues):
                 yield pointer, close
                 ones = ones[len(close) :]
 
-    def _offset(self, one: Waiting) -> int:
+    def _offset(self, one: PendingStore) -> int:
         return self._line(one).offset
 
-    def _line(self, one: Waiting) -> Line:
-        return self.lines_of[one.index[1]]
+    def _line(self, one: PendingStore) -> LinearValue:
+        return self.linear_values[one.index[1]]
 
-    def _make(self, pointer: str, one: Waiting) -> None:
+    def _make(self, pointer: str, one: PendingStore) -> None:
         """What was waiting."""
         raise NotImplementedError
 
-    def _add_neighbours(self, pointer: str, ones: list[Waiting]) -> None:
+    def _add_neighbours(self, pointer: str, ones: list[PendingStore]) -> None:
         """Additions of each thread to elements a few apart, as one addition to a stretch of memory.
 
         Each alone would read what the one before has just written, a few bytes apart, which processors wait
@@ -184,17 +184,17 @@ class Reductions(VectorValues):
             self._add_stretch(pointer, ones)
             return
         self._either(
-            lambda: self._nobody(exceptions),
+            lambda: self._none_in(exceptions),
             lambda: self._add_stretch(pointer, ones),
             alone,
-            self._surely_nobody(exceptions),
+            self._known_none_in(exceptions),
         )
 
-    def _add_stretch(self, pointer: str, ones: list[Waiting]) -> None:
+    def _add_stretch(self, pointer: str, ones: list[PendingStore]) -> None:
         """Additions to elements that are a few apart, from lane to lane and among each other."""
         first, kind = ones[0], ones[0].kind
         values = [
-            (self._offset(one) - self._offset(first), self._counted(kind, self._wide(one.values[0])))
+            (self._offset(one) - self._offset(first), self._counted(kind, self._broadcast(one.values[0])))
             for one in ones
         ]
         start, beyond = self._line(first).base, values[-1][0]
@@ -204,7 +204,7 @@ class Reductions(VectorValues):
             return
         # The elements of lanes that do not run may be others', or nobody's.
         lanes = [(by, self._lanes()) for by, _ in values]
-        low = self._sum(kind, [self._here(kind, by, self._nothing(kind), value) for by, value in values])
+        low = self._sum(kind, [self._here(kind, by, self._identity(kind), value) for by, value in values])
         here = self._sum("b1", [self._here("b1", by, "zeroinitializer", mask) for by, mask in lanes], "or")
         self._add_some(self._at(pointer, kind, start), kind, low, here)
         if beyond:
@@ -219,7 +219,7 @@ class Reductions(VectorValues):
 
     def _over(self, kind: str, by: int, value: str) -> str:
         """The values that are moved beyond a block's lanes."""
-        nothing = "zeroinitializer" if kind == "b1" else self._nothing(kind)
+        nothing = "zeroinitializer" if kind == "b1" else self._identity(kind)
         lanes = [lane + self.width - by if lane < by else self.width for lane in range(self.width)]
         return self._value("", shuffle(self._type("~" + kind), value, nothing, lanes))[1]
 
@@ -232,9 +232,9 @@ class Reductions(VectorValues):
     def _carry(self, site: tuple[int, ...], pointer: str, kind: str, distances: list[int]) -> Carry:
         """What the additions at a place in the text keep for the next block."""
         if site not in self.carries:
-            of, nothing = self._type("~" + kind), self._nothing(kind)
-            values = [(by, self._kept_in_frame(of, nothing)) for by in distances]
-            self.carries[site] = Carry(kind, values, self._kept_in_frame("i64", NOWHERE), pointer)
+            of, nothing = self._type("~" + kind), self._identity(kind)
+            values = [(by, self._frame_slot(of, nothing)) for by in distances]
+            self.carries[site] = Carry(kind, values, self._frame_slot("i64", NOWHERE), pointer)
         return self.carries[site]
 
     def _add_carried(self, carry: Carry, start: str, values: list[tuple[int, str]]) -> None:
@@ -243,7 +243,7 @@ class Reductions(VectorValues):
         of = self._type("~" + kind)
         place = self._value("i64", f"load i64, ptr {carry.place}")[1]
         follows = self._value("b1", f"icmp eq i64 {place}, {start}")[1]
-        self._either(follows, lambda: None, lambda: self._put_down(carry))
+        self._either(follows, lambda: None, lambda: self._flush_carry(carry))
         slots = iter(carry.values)
         moved = []
         for by, value in values:
@@ -267,7 +267,7 @@ class Reductions(VectorValues):
         total = self._value("", f"{self._adding(kind)} {access.type} {old}, {values}")[1]
         self._write(access.store(total, place, lanes))
 
-    def _put_down(self, carry: Carry) -> None:
+    def _flush_carry(self, carry: Carry) -> None:
         """Add what was kept for the next block to its elements."""
         kind = carry.kind
         of, most = self._type("~" + kind), carry.values[-1][0]
@@ -280,7 +280,7 @@ class Reductions(VectorValues):
             for by, slot in carry.values:
                 value = self._value("", f"load {of}, ptr {slot}")[1]
                 over.append(self._over(kind, by, value))
-                self._write(f"store {of} {self._nothing(kind)}, ptr {slot}")
+                self._write(f"store {of} {self._identity(kind)}, ptr {slot}")
             self._add_some(self._at(carry.pointer, kind, place), kind, self._sum(kind, over), f"<{lanes}>")
             self._write(f"store i64 {NOWHERE}, ptr {carry.place}")
 

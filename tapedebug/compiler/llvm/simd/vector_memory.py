@@ -16,9 +16,9 @@ from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import in_memory, scalar
 from tapedebug.compiler.llvm.simd.gathered_indices import GatheredIndices, NotWorthIt
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
-from tapedebug.compiler.llvm.simd.reductions import Waiting
+from tapedebug.compiler.llvm.simd.reductions import PendingStore
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle
-from tapedebug.compiler.llvm.simd.vector_values import Line
+from tapedebug.compiler.llvm.simd.vector_values import LinearValue
 from tapedebug.lang.lowering import alignment, llvm_type
 
 AHEAD = 2048
@@ -52,7 +52,7 @@ class VectorMemory(GatheredIndices):
     def __init__(self, symbol: str, names: LoopNames, bits: int, *, math: bool, leaves: bool = False) -> None:
         super().__init__(symbol, names, bits, math=math, leaves=leaves)
         self.read: dict[tuple[str, str | None], dict[int, Operand]] = {}
-        self.waiting: dict[tuple[str, str | None], Waiting] = {}
+        self.pending: dict[tuple[str, str | None], PendingStore] = {}
         self.scattered = 0
 
     # Elements
@@ -76,18 +76,18 @@ class VectorMemory(GatheredIndices):
 
     def _size(self, element: Element, index: Operand) -> int | None:
         """The number of components that are a stretch of memory with those of the other lanes, or None."""
-        line = self.lines_of.get(index[1])
+        line = self.linear_values.get(index[1])
         size = self.names.sizes.get(element.base or "")
         fits = line is not None and line.stride == size and size in GROUPED
         return size if fits and self.mask is None else None
 
-    def _settle(self) -> None:
+    def _flush_and_forget(self) -> None:
         """Make what waits happen, and forget what was read: other code follows."""
         self._flush()
         self.read.clear()
 
     def _flush(self) -> None:
-        waiting, self.waiting = self.waiting, {}
+        waiting, self.pending = self.pending, {}
         for pointer, ones in self._clusters(waiting):
             register = self.values[pointer][1]
             if len(ones) == 1:
@@ -95,10 +95,10 @@ class VectorMemory(GatheredIndices):
             else:
                 self._add_neighbours(register, ones)
 
-    def _unless(self, line: Line, straight: Callable[[], None], apart: Callable[[], None]) -> None:
+    def _unless(self, line: LinearValue, straight: Callable[[], None], apart: Callable[[], None]) -> None:
         """What is done where integers count from lane to lane, and where some do not."""
         masks = [line.unless or ""]
-        self._either(lambda: self._nobody(masks), straight, apart, self._surely_nobody(masks))
+        self._either(lambda: self._none_in(masks), straight, apart, self._known_none_in(masks))
 
     def _fetch(self, place: str, kind: str, count: int) -> None:
         """Fetch what the blocks of threads after this one access, of a stretch of numbers at a place.
@@ -137,7 +137,7 @@ class VectorMemory(GatheredIndices):
 
     def _load_group(self, pointer: str, kind: str, index: Operand, by: int, size: int) -> list[Operand]:
         """All components of all lanes, where the first one of each is `by` further on than an index."""
-        line = self.lines_of[index[1]]
+        line = self.linear_values[index[1]]
         found: list[tuple[list[Operand], str]] = []
 
         def apart() -> None:
@@ -171,24 +171,24 @@ class VectorMemory(GatheredIndices):
         return parts
 
     def _load_lanes(self, pointer: str, kind: str, index: Operand) -> Operand:
-        line = self.lines_of.get(index[1])
+        line = self.linear_values.get(index[1])
         if line is None or line.stride != 1:
             return self._gather(pointer, kind, index)
         if line.unless is None:
-            return self._stretch(pointer, kind, line)
+            return self._load_contiguous(pointer, kind, line)
         found: list[tuple[str, str]] = []
 
         def apart() -> None:
             found.append((self._gather(pointer, kind, index)[1], self.label))
 
         def straight() -> None:
-            found.append((self._stretch(pointer, kind, line)[1], self.label))
+            found.append((self._load_contiguous(pointer, kind, line)[1], self.label))
 
         self._unless(line, straight, apart)
         joined = ", ".join(f"[ {value}, %{label} ]" for value, label in found)
         return self._value("~" + kind, f"phi {self._type('~' + kind)} {joined}")
 
-    def _stretch(self, pointer: str, kind: str, line: Line) -> Operand:
+    def _load_contiguous(self, pointer: str, kind: str, line: LinearValue) -> Operand:
         of, place = self._type("~" + kind), self._at(pointer, kind, line.base)
         align = alignment(kind)
         if self.mask is None:
@@ -203,7 +203,7 @@ class VectorMemory(GatheredIndices):
 
     def _places(self, pointer: str, kind: str, index: Operand) -> str:
         """The addresses of all lanes' elements."""
-        indices = f"<{self.width} x i64> {self._wide(index)}"
+        indices = f"<{self.width} x i64> {self._broadcast(index)}"
         return self._value("", f"getelementptr {llvm_type(kind)}, ptr {pointer}, {indices}")[1]
 
     # Stores and additions
@@ -217,7 +217,7 @@ class VectorMemory(GatheredIndices):
         if scalar(value[0]) != kind:
             raise TranslationError(f"{value[0]} is stored where {kind} is", node)
         index = self._expression(target.slice)
-        one = self.waiting.get(element.group)
+        one = self.pending.get(element.group)
         if not self._joins(element, one, adds=adds):
             self._flush()
             one = None
@@ -227,24 +227,24 @@ class VectorMemory(GatheredIndices):
             self.read[element.group][element.component] = value[0], value[1]
         if one is None:
             base = index[0], self._moved_all(index, -element.component)
-            one = self.waiting[element.group] = Waiting(adds, base, kind)
+            one = self.pending[element.group] = PendingStore(adds, base, kind)
         one.values[element.component] = value
         one.nodes[element.component] = node
         if element.base is None:
             self._flush()
 
-    def _joins(self, element: Element, one: Waiting | None, *, adds: bool) -> bool:
+    def _joins(self, element: Element, one: PendingStore | None, *, adds: bool) -> bool:
         """Whether it may wait beside what waits: another component, or one more addition to the array."""
         if one is not None:
             return one.adds == adds and element.component not in one.values
-        return adds and all(group[0] == element.pointer and w.adds for group, w in self.waiting.items())
+        return adds and all(group[0] == element.pointer and w.adds for group, w in self.pending.items())
 
-    def _make(self, pointer: str, one: Waiting) -> None:
+    def _make(self, pointer: str, one: PendingStore) -> None:
         """What was waiting."""
         if one.index[0] == "i64":
             self._to_one(pointer, one)
             return
-        line = self.lines_of.get(one.index[1])
+        line = self.linear_values.get(one.index[1])
         size = len(one.values)
         together = line is not None and line.stride == size and self.mask is None
         if together and size in GROUPED and set(one.values) == set(range(size)):
@@ -264,13 +264,13 @@ class VectorMemory(GatheredIndices):
                 line, lambda: self._add_apart(pointer, one), lambda: self._add_in_order(pointer, one)
             )
 
-    def _count_scattered(self, one: Waiting) -> None:
+    def _count_scattered(self, one: PendingStore) -> None:
         """Note that this is added for one lane after the other."""
         self.scattered += len(one.values)
         if self.loops:
             raise NotWorthIt("not worth it in lanes")
 
-    def _make_group(self, pointer: str, one: Waiting, line: Line) -> None:
+    def _make_group(self, pointer: str, one: PendingStore, line: LinearValue) -> None:
         """All components: one stretch of memory, but in blocks of threads whose elements do not count."""
 
         def together() -> None:
@@ -286,19 +286,19 @@ class VectorMemory(GatheredIndices):
             self._count_scattered(one)
         self._unless(line, together, apart)
 
-    def _scatter_all(self, pointer: str, one: Waiting) -> None:
+    def _scatter_all(self, pointer: str, one: PendingStore) -> None:
         for component, value in one.values.items():
-            self._scatter(pointer, one.kind, self._component(one, component), self._wide(value))
+            self._scatter(pointer, one.kind, self._component(one, component), self._broadcast(value))
 
-    def _component(self, one: Waiting, component: int) -> Operand:
+    def _component(self, one: PendingStore, component: int) -> Operand:
         index = one.index[0], self._moved_all(one.index, component)
         return index
 
-    def _make_together(self, place: str, one: Waiting) -> None:
+    def _make_together(self, place: str, one: PendingStore) -> None:
         """All components of all lanes: one stretch of memory."""
         size, width, of = len(one.values), self.width, llvm_type(one.kind)
         many, part = f"<{size * width} x {of}>", f"<{width} x {of}>"
-        sorted_in = [self._wide(one.values[component]) for component in range(size)]
+        sorted_in = [self._broadcast(one.values[component]) for component in range(size)]
         pair = f"<{2 * width} x {of}>"
         halves = []
         for left, right in zip(sorted_in[::2], [*sorted_in[1::2], "poison"], strict=False):
@@ -315,7 +315,7 @@ class VectorMemory(GatheredIndices):
 
     def _scatter(self, pointer: str, kind: str, index: Operand, value: str) -> None:
         """Stores; where lanes meet, the last one's stays."""
-        line, of, align = self.lines_of.get(index[1]), self._type("~" + kind), alignment(kind)
+        line, of, align = self.linear_values.get(index[1]), self._type("~" + kind), alignment(kind)
         if line is not None and line.unless is None and line.stride == 1:
             place = self._at(pointer, kind, line.base)
             if self.mask is None:
@@ -327,27 +327,27 @@ class VectorMemory(GatheredIndices):
         places = self._places(pointer, kind, index)
         self._write(self._masked(kind).scatter(value, places, self._lanes()))
 
-    def _add_apart(self, pointer: str, one: Waiting) -> None:
+    def _add_apart(self, pointer: str, one: PendingStore) -> None:
         """Additions to elements that differ from lane to lane."""
         for component, value in one.values.items():
             index = self._component(one, component)
-            line = self.lines_of[index[1]]
+            line = self.linear_values[index[1]]
             straight = replace(line, unless=None)
             if line.stride == 1:
-                self.lines_of[index[1]] = straight
-                old = self._stretch(pointer, one.kind, straight)
+                self.linear_values[index[1]] = straight
+                old = self._load_contiguous(pointer, one.kind, straight)
             else:
                 self.scattered += self.mask is None
                 old = self._gather(pointer, one.kind, index)
             of = self._type("~" + one.kind)
-            total = self._value("", f"{self._adding(one.kind)} {of} {old[1]}, {self._wide(value)}")[1]
+            total = self._value("", f"{self._adding(one.kind)} {of} {old[1]}, {self._broadcast(value)}")[1]
             self._scatter(pointer, one.kind, index, total)
-            self.lines_of[index[1]] = line
+            self.linear_values[index[1]] = line
 
-    def _add_in_order(self, pointer: str, one: Waiting) -> None:
+    def _add_in_order(self, pointer: str, one: PendingStore) -> None:
         """Additions for one lane after the other."""
-        places = self._spread(("~i64", self._wide(one.index)))
-        values = {c: self._spread(("~" + one.kind, self._wide(v))) for c, v in one.values.items()}
+        places = self._spread(("~i64", self._broadcast(one.index)))
+        values = {c: self._spread(("~" + one.kind, self._broadcast(v))) for c, v in one.values.items()}
 
         def lane(number: str) -> None:
             index = self._lane_of(places, "i64", number)
@@ -357,21 +357,21 @@ class VectorMemory(GatheredIndices):
 
         self._each_lane(lane)
 
-    def _to_one(self, pointer: str, one: Waiting) -> None:
+    def _to_one(self, pointer: str, one: PendingStore) -> None:
         """Stores and additions to one element for all lanes."""
         for component, value in one.values.items():
             index = self._moved_all(one.index, component)
             place = self._at(pointer, one.kind, index)
-            wide = self._wide(value)
+            varying = self._broadcast(value)
             if not one.adds:
-                last = self._last_lane("~" + one.kind, wide)
+                last = self._last_lane("~" + one.kind, varying)
                 self._write(f"store {llvm_type(one.kind)} {last}, ptr {place}")
                 continue
             node = one.nodes[component]
-            if isinstance(node, ast.AugAssign) and self._is_steady(node):
-                self._keep_sum(node, one.kind, index, wide)
+            if isinstance(node, ast.AugAssign) and self._is_uniform(node):
+                self._accumulate(node, one.kind, index, varying)
             else:
-                self._add(place, one.kind, self._total(one.kind, self._counted(one.kind, wide)))
+                self._add(place, one.kind, self._total(one.kind, self._counted(one.kind, varying)))
 
-    def _is_steady(self, node: ast.AugAssign) -> bool:
+    def _is_uniform(self, node: ast.AugAssign) -> bool:
         return isinstance(node.target, ast.Subscript) and self.names.is_invariant(node.target.slice)

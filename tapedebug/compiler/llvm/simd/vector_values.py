@@ -18,7 +18,7 @@ from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, alignment, 
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearValue:
     """What is known of integers that count from lane to lane.
 
     Attributes:
@@ -37,12 +37,12 @@ class Line:
     read: bool = False
 
 
-def _is_written(line: Line) -> bool:
+def _is_written(line: LinearValue) -> bool:
     """Whether it is a number in the text, the same in all lanes."""
     return not line.stride and line.base.lstrip("-").isdigit()
 
 
-def _moved_root(sign: str, x: Line, y: Line) -> tuple[Hashable, int]:
+def _moved_root(sign: str, x: LinearValue, y: LinearValue) -> tuple[Hashable, int]:
     """The root and offset of a sum, difference or multiple."""
     if _is_written(x) and sign != "Sub":
         x, y = y, x
@@ -75,7 +75,7 @@ class VectorValues(Translator):
         """Calls of vector functions."""
         self.crowded = False
         """Twice as many lanes would want for registers, or for places in the fastest cache."""
-        self.lines_of: dict[str, Line] = {}
+        self.linear_values: dict[str, LinearValue] = {}
         self.same: dict[Hashable, Operand] = {}
         self.facts = MaskFacts(lambda kind, text: self._value(kind, text)[1], self.width)
 
@@ -85,7 +85,7 @@ class VectorValues(Translator):
     def _literal(self, kind: str, number: str) -> str:
         return splat(llvm_type(scalar(kind)), number) if kind[0] == "~" else number
 
-    def _wide(self, value: Operand) -> str:
+    def _broadcast(self, value: Operand) -> str:
         """The value in every lane."""
         kind, register = value
         if kind[0] == "~":
@@ -122,14 +122,14 @@ class VectorValues(Translator):
         bits = self._bits(self._both(self.mask, mask))
         return self._value("b1", f"icmp ne i{self.width} {bits}, 0")[1]
 
-    def _nobody(self, masks: list[str]) -> str:
+    def _none_in(self, masks: list[str]) -> str:
         """Whether none of the lanes that run is in one of these masks."""
         whole = masks[0]
         for other in masks[1:]:
             whole = self._value("~b1", f"or {self._all_lanes()} {whole}, {other}")[1]
         return self._value("b1", f"xor i1 {self._any(whole)}, true")[1]
 
-    def _surely_nobody(self, masks: list[str]) -> str | None:
+    def _known_none_in(self, masks: list[str]) -> str | None:
         """The same where it is sure without the masks."""
         total = None
         for found in [self.facts.sure(self.facts.of.get(mask), holds=False) for mask in masks]:
@@ -274,16 +274,18 @@ class VectorValues(Translator):
         kind = scalar(left[0])
         if kind != scalar(right[0]):
             raise TranslationError(f"operands {left[0]}, {right[0]}", node)
-        wide = "~" + kind
-        result = super()._operator(node, sign, (wide, self._wide(left)), (wide, self._wide(right)))
+        varying = "~" + kind
+        result = super()._operator(
+            node, sign, (varying, self._broadcast(left)), (varying, self._broadcast(right))
+        )
         line = self._counting(kind, sign, left, right) if kind in ("i32", "i64") else None
         if line is not None:
-            self.lines_of[result[1]] = line
+            self.linear_values[result[1]] = line
         return result
 
-    def _counting(self, kind: str, sign: ast.operator, left: Operand, right: Operand) -> Line | None:
+    def _counting(self, kind: str, sign: ast.operator, left: Operand, right: Operand) -> LinearValue | None:
         """What is known of a sum, difference or multiple of integers that count."""
-        x, y = self._line_of(left), self._line_of(right)
+        x, y = self._linear_of(left), self._linear_of(right)
         if x is None or y is None:
             return None
         if isinstance(sign, ast.Mult):
@@ -299,26 +301,28 @@ class VectorValues(Translator):
         else:
             return None
         base = super()._operator(ast.Pass(), sign, (kind, x.base), (kind, y.base))[1]
-        return Line(base, stride, unless, *_moved_root(type(sign).__name__, x, y), x.read or y.read)
+        return LinearValue(base, stride, unless, *_moved_root(type(sign).__name__, x, y), x.read or y.read)
 
     def _one_of(self, first: str | None, second: str | None) -> str | None:
         if first is None or second is None:
             return first or second
         return self._value("~b1", f"or {self._all_lanes()} {first}, {second}")[1]
 
-    def _line_of(self, value: Operand) -> Line | None:
-        return Line(value[1], 0) if value[0][0] != "~" else self.lines_of.get(value[1])
+    def _linear_of(self, value: Operand) -> LinearValue | None:
+        return LinearValue(value[1], 0) if value[0][0] != "~" else self.linear_values.get(value[1])
 
     def _compare(self, node: ast.AST, sign: ast.cmpop, left: Operand, right: Operand) -> Operand:
         if "~" not in left[0] + right[0]:
             return super()._compare(node, sign, left, right)
-        wide = "~" + scalar(left[0])
-        if wide != "~" + scalar(right[0]):
+        varying = "~" + scalar(left[0])
+        if varying != "~" + scalar(right[0]):
             raise TranslationError(f"operands {left[0]}, {right[0]}", node)
-        result = super()._compare(node, sign, (wide, self._wide(left)), (wide, self._wide(right)))
+        result = super()._compare(
+            node, sign, (varying, self._broadcast(left)), (varying, self._broadcast(right))
+        )
         kind = scalar(left[0])
         if kind in ("i32", "i64"):
-            lines = self._line_of(left), self._line_of(right)
+            lines = self._linear_of(left), self._linear_of(right)
             self.facts.of[result[1]] = self.facts.compared(sign, kind, *lines)
         return result
 
@@ -339,17 +343,17 @@ class VectorValues(Translator):
         if not cast(kind, target).text:
             return "~" + target, value[1]
         result = self._all_at_once(value, f"to_{target}", [value])
-        line = self.lines_of.get(value[1])
+        line = self.linear_values.get(value[1])
         if line is not None and {kind, target} <= {"i32", "i64"}:
             base = super()._cast((kind, line.base), target)[1]
-            self.lines_of[result[1]] = replace(line, base=base)
+            self.linear_values[result[1]] = replace(line, base=base)
         return result
 
     # Calls
 
     def _call(self, node: ast.AST, name: str, operands: list[Operand]) -> Operand:
         if self._inside and operands and operands[0][0] == STACK:
-            return self._kept(node, name, operands)
+            return self._loop_log(node, name, operands)
         if not any(kind[0] == "~" for kind, _ in operands):
             return super()._call(node, name, operands)
         try:
@@ -357,7 +361,7 @@ class VectorValues(Translator):
         except Misfit as error:
             raise TranslationError(str(error), node) from None
         if not call.text:
-            return "~" + call.result, self._wide(operands[0])
+            return "~" + call.result, self._broadcast(operands[0])
         if name == "select":
             return self._choice(operands)
         if name.startswith("to_") and name[3:] in BITS:
@@ -373,7 +377,7 @@ class VectorValues(Translator):
         self.called += self.math and call is library_call(name, kinds, vectors)
         for need in call.needs:
             self.needs[need] = None
-        values = [self._wide(value) for value in operands]
+        values = [self._broadcast(value) for value in operands]
         if self.math and self.mask is not None and call.result in FLOATS and has_vectors:
             # Lanes that do not run hold numbers for which vector functions may be slow.
             of = self._type("~" + call.result)
@@ -393,20 +397,22 @@ class VectorValues(Translator):
             return self._chosen_mask(operands)
         of = self._type("~" + kind)
         chooser = f"{self._type(condition[0])} {condition[1]}"
-        result = self._value("~" + kind, f"select {chooser}, {of} {self._wide(yes)}, {of} {self._wide(no)}")
+        result = self._value(
+            "~" + kind, f"select {chooser}, {of} {self._broadcast(yes)}, {of} {self._broadcast(no)}"
+        )
         if kind in ("i32", "i64") and condition[0] == "~b1":
-            line, other = self._line_of(no), condition[1]
+            line, other = self._linear_of(no), condition[1]
             if line is None or not line.stride:
-                line = self._line_of(yes)
+                line = self._linear_of(yes)
                 other = self._value("~b1", f"xor {self._all_lanes()} {other}, {splat('i1', 'true')}")[1]
             if line is not None and line.stride:
-                self.lines_of[result[1]] = replace(line, unless=self._one_of(line.unless, other))
+                self.linear_values[result[1]] = replace(line, unless=self._one_of(line.unless, other))
         return result
 
     def _chosen_mask(self, operands: list[Operand]) -> Operand:
         """`select` of masks, which is also how `and` and `or` are written."""
         of = self._all_lanes()
-        condition, yes, no = map(self._wide, operands)
+        condition, yes, no = map(self._broadcast, operands)
         if operands[2][1] == "false":
             text = f"and {of} {condition}, {yes}"
         elif operands[1][1] == "true":
@@ -419,7 +425,7 @@ class VectorValues(Translator):
 
     # What loops keep: in each word of the stack, once for every lane
 
-    def _kept(self, node: ast.AST, name: str, operands: list[Operand]) -> Operand:
+    def _loop_log(self, node: ast.AST, name: str, operands: list[Operand]) -> Operand:
         stack, *rest = operands
         if name == "stack_ensure":
             words = self._value("i64", f"mul i64 {self._most(rest[0])}, {self.width}")
@@ -430,7 +436,9 @@ class VectorValues(Translator):
         stored = "u8" if kind == "b1" else kind
         base = self._value("", f"load ptr, ptr {stack[1]}")[1]
         size, of, align = BITS[stored] // 8, self._type("~" + stored), alignment(stored)
-        value = "" if verb == "get" else self._wide(self._cast(rest[1], stored) if kind == "b1" else rest[1])
+        value = (
+            "" if verb == "get" else self._broadcast(self._cast(rest[1], stored) if kind == "b1" else rest[1])
+        )
         if rest[0][0] == "i64":
             word = self._value("", f"mul i64 {rest[0][1]}, {self.width}")[1]
             place = self._value("", f"getelementptr i64, ptr {base}, i64 {word}")[1]

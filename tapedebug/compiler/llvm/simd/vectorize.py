@@ -20,7 +20,7 @@ from tapedebug.compiler.llvm.simd.gathered_indices import NotWorthIt, plain
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_memory import AHEAD as AHEAD
 from tapedebug.compiler.llvm.simd.vector_memory import FETCHED, VectorMemory
-from tapedebug.compiler.llvm.simd.vector_values import Line
+from tapedebug.compiler.llvm.simd.vector_values import LinearValue
 
 TWICE = 700
 """Statements up to which a loop's body is written twice: for all lanes, and for the last threads or those
@@ -82,7 +82,7 @@ class _Vectorizer(VectorMemory):
         same = dict(self.same)
         super()._suite(body)
         if self._inside:
-            self._settle()
+            self._flush_and_forget()
         self.same = same
 
     def _statement(self, node: ast.stmt) -> None:
@@ -95,10 +95,10 @@ class _Vectorizer(VectorMemory):
             case ast.AugAssign() | ast.Return():
                 raise TranslationError("not in lanes", node)
             case ast.If():
-                self._settle()
+                self._flush_and_forget()
                 super()._statement(node)
             case ast.For() | ast.While():
-                self._settle()
+                self._flush_and_forget()
                 self.loops += 1
                 super()._statement(node)
                 self.loops -= 1
@@ -122,7 +122,7 @@ class _Vectorizer(VectorMemory):
             self._define(name, value)
             return
         if name in self.names.varying:
-            value = "~" + value[0].lstrip("~"), self._wide(value)
+            value = "~" + value[0].lstrip("~"), self._broadcast(value)
         elif value[0][0] == "~":
             raise TranslationError(f"`{name}` differs between lanes", node)
         if name not in self.slots:
@@ -209,10 +209,10 @@ class _Vectorizer(VectorMemory):
         """A block of threads, from the first one; those from `stop` on do not run."""
         of = self._type("~i64")
         numbers = ", ".join(f"i64 {lane}" for lane in range(self.width))
-        threads = self._value("~i64", f"add {of} {self._wide(('i64', first))}, <{numbers}>")
-        self.lines_of[threads[1]] = Line(first, 1, None, self.names.loop)
+        threads = self._value("~i64", f"add {of} {self._broadcast(('i64', first))}, <{numbers}>")
+        self.linear_values[threads[1]] = LinearValue(first, 1, None, self.names.loop)
         if stop is not None:
-            limit = self._wide(("i64", stop))
+            limit = self._broadcast(("i64", stop))
             self.mask = self._value("~b1", f"icmp slt {of} {threads[1]}, {limit}")[1]
         self.values[self.names.loop] = threads
         self.changed = False
@@ -253,7 +253,7 @@ class _Vectorizer(VectorMemory):
     def _end_where(self, node: ast.If, condition: Operand) -> None:
         """End the function where a condition holds in any lane that runs."""
         leaves, stays = self._labels("leave", "stay")
-        some = self._any(self._wide(condition))
+        some = self._any(self._broadcast(condition))
         self._write(f"br i1 {some}, label %{leaves}, label %{stays}")
         self._begin(leaves)
         self._inside = False
@@ -315,7 +315,7 @@ class _Vectorizer(VectorMemory):
         before = len(self.known)
         for statement in node.body[:test]:
             self._statement(statement)
-        self._settle()
+        self._flush_and_forget()
         stays = self._stays(leaving)
         self.mask = self._both(self.mask, stays)
         self._write(f"store {of} {self.mask}, ptr {slot}")
@@ -324,7 +324,7 @@ class _Vectorizer(VectorMemory):
         self._begin(on)
         for statement in node.body[test + 1 :]:
             self._statement(statement)
-        self._settle()
+        self._flush_and_forget()
         for name in self.known[before:]:
             del self.values[name]
         del self.known[before:]
@@ -335,8 +335,8 @@ class _Vectorizer(VectorMemory):
     def _stays(self, leaving: ast.If) -> str:
         """The lanes that do not leave a loop."""
         if isinstance(leaving.test, ast.UnaryOp) and isinstance(leaving.test.op, ast.Not):
-            return self._wide(self._expression(leaving.test.operand))
-        condition = self._wide(self._expression(leaving.test))
+            return self._broadcast(self._expression(leaving.test.operand))
+        condition = self._broadcast(self._expression(leaving.test))
         return self._value("~b1", f"xor {self._all_lanes()} {condition}, {self._literal('~b1', 'true')}")[1]
 
     def _as_long_as_the_last(self, node: ast.For) -> None:
@@ -348,7 +348,7 @@ class _Vectorizer(VectorMemory):
         if not back and len(arguments) != 1:
             raise TranslationError("not in lanes", node)
         of = self._type("~i64")
-        outer, number = self.mask, self._wide(arguments[0])
+        outer, number = self.mask, self._broadcast(arguments[0])
         if back:
             number = self._value("~i64", f"add {of} {number}, {self._literal('~i64', '1')}")[1]
         most = self._most(("~i64", number))
@@ -359,7 +359,7 @@ class _Vectorizer(VectorMemory):
         self._write(f"br i1 {enters}, label %{body}, label %{done}")
         self._begin(body)
         counter, at = self._fresh(), len(self.lines)
-        runs = self._value("~b1", f"icmp sgt {of} {number}, {self._wide(('i64', counter))}")[1]
+        runs = self._value("~b1", f"icmp sgt {of} {number}, {self._broadcast(('i64', counter))}")[1]
         self.mask = self._both(outer, runs)
         self.values[node.target.id] = "i64", counter
         self._suite(node.body)
