@@ -42,7 +42,7 @@ AccessKind = Literal["read", "write", "atomic", "exchange"]
 
 @dataclass(frozen=True, slots=True)
 class AccessTagging:
-    """How a variant tracks the arrays that it touches.
+    """The arrays that a tracked variant watches, and the conflicts that it looks for.
 
     Attributes:
         race_checked: Array parameters through which threads may conflict: each access checks the tags.
@@ -61,12 +61,12 @@ class AccessTagging:
 
     @property
     def words(self) -> int:
-        """Of each scalar. Where all is told, also the tags that others had left before the last."""
+        """The number of words for each scalar."""
         return words_of(self.report)
 
 
 def words_of(report: bool) -> int:
-    """How many words there are for each scalar: a write, a read; and of each the one of another before."""
+    """Return the words a scalar: last write and read; to report, also those of another thread before."""
     return 4 if report else 2
 
 

@@ -41,7 +41,7 @@ class TracedSite:
 
 @dataclass(frozen=True, slots=True)
 class TraceInfo:
-    """What is known of a traced variant.
+    """Access sites of a traced variant, and the shape of its table.
 
     Attributes:
         sites: All that it tells of, by number.

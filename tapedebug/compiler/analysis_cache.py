@@ -1,7 +1,7 @@
 """The cache of kernel analyses across processes: a launch needs them and no lowering.
 
-Each note is a file of its own beside the object code, named by the kernel's identity and by what it says; its
-content is JSON. A span is kept as its place in the source of the kernel, or of a function that it calls.
+Each entry is a JSON file beside the object code, named by the kernel's fingerprint and by the kind of result.
+A span is stored as its place in the source of the kernel, or of a function that it calls.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"
 CODE = tuple[str, tuple[Diagnostic, ...]]
-"""The note of a piece of machine code: the key of the object, and its diagnostics."""
+"""The entry for a piece of machine code: the key of the object, and its diagnostics."""
 
 Known = TypeVar("Known")
 
 
 class Unwritable(Exception):
-    """A value has something that notes cannot hold."""
+    """A value contains something that an entry cannot store."""
 
 
 class Malformed(Exception):
-    """A note says something else than what is asked of it."""
+    """The content of an entry is not of the expected type."""
 
 
 class AnalysisCache:
-    """The notes of one kernel.
+    """The cached analyses of one kernel.
 
     Args:
-        kernel: The kernel; its identity is taken now.
+        kernel: The kernel; its fingerprint is taken now.
         kinds: The dataclasses that values may have in them.
 
     Attributes:
-        max_unroll: The longest loop that is written out where the kernel is lowered, as it was set then.
-        valid: Whether lowering saw what the notes are of, as far as is known; else nothing is kept.
-        used: Whether something that another process kept was used.
+        max_unroll: The setting for the longest loop that lowering unrolls, when the cache was opened.
+        valid: False if lowering saw another state of the kernel; then nothing is stored.
+        used: Whether a result of another process was used.
     """
 
     def __init__(self, kernel: Any, *kinds: type) -> None:
@@ -67,7 +67,7 @@ class AnalysisCache:
 
     @property
     def captured(self) -> dict[Any, dict[str, Any]]:
-        """What names meant when the notes were opened, by the function that they stand in."""
+        """The values of captured names when this cache was opened, by the function that uses them."""
         return self.identity.captured if self.identity is not None and self.valid else {}
 
     @property
@@ -77,12 +77,14 @@ class AnalysisCache:
         return [thing for thing in sources if isinstance(thing, Function)]
 
     def check(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> None:
-        """Whether lowering, which has `read` these expressions of these functions, saw what the notes are of.
+        """Discard this cache unless it describes what lowering saw.
 
-        Where it did not, nothing is kept of it.
+        Args:
+            read: Expressions that lowering evaluated, each with its function.
 
         Raises:
-            KernelNameError: It did not, and notes were used already: values would belong to two kernels.
+            KernelNameError: It describes another state, and results were used already: they would mix two
+                kernels.
         """
         if self.identity is None or not self.valid:
             return
@@ -97,7 +99,7 @@ class AnalysisCache:
         self.valid = False
 
     def _covers(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> bool:
-        """Whether the identity has the value of every name in these expressions."""
+        """True if the fingerprint includes the value of every name in these expressions."""
         for python, expression, known, _ in read:
             if (python.__module__ or "").startswith("tapedebug."):
                 continue

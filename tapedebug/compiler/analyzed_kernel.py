@@ -86,7 +86,7 @@ class AnalyzedKernel(Definition):
 
     @cached_property
     def _analysis_cache(self) -> AnalysisCache:
-        """What earlier processes found out."""
+        """Results of analyses, shared with earlier and later processes."""
         kinds = (
             Analysis,
             AdjointInfo,
@@ -111,17 +111,17 @@ class AnalyzedKernel(Definition):
 
     @cached_property
     def analysis(self) -> Analysis:
-        """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
+        """Accesses and effects of the kernel. Compiles to IR, so raises the user's errors."""
         return self._analysis_cache.known("analysis", Analysis, lambda: pipeline.analysis(self._lowered))
 
     @cached_property
     def axes(self) -> int:
-        """How many thread axes `tid()` asks for."""
+        """The number of thread axes that `tid()` asks for."""
         return self._analysis_cache.known("axes", int, lambda: self._lowered.function.axes)
 
     @cached_property
     def follows_values(self) -> bool:
-        """Whether floats decide how long a loop runs, or perhaps which element is touched.
+        """True if floats decide how long a loop runs, or may decide which element is accessed.
 
         Such a kernel may never end, or leave its arrays, at values far from those that it was written for.
         """
@@ -154,7 +154,7 @@ class AnalyzedKernel(Definition):
         return self._infos[key]
 
     def trace_info(self, active: frozenset[int]) -> TraceInfo | None:
-        """What its traced variant tells of these arrays; None where native functions touch them."""
+        """Return the access sites of the traced variant; None if native functions access these arrays."""
         if self.analysis.native:
             return None
         if active not in self._traces:
@@ -167,7 +167,7 @@ class AnalyzedKernel(Definition):
         return self._traces[active]
 
     def division(self, variant: Variant) -> Division:
-        """How launches of a variant may be divided into chunks."""
+        """Return how launches of a variant can be divided into chunks."""
         return self._analysis_cache.known(
             f"division {variant}", Division, lambda: pipeline.divided(self._function(variant))
         )

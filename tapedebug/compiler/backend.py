@@ -55,7 +55,7 @@ def _in_lanes(tree: ast.Module, symbol: str, lanes: SimdLoop) -> str | None:
 
 
 def is_in_lanes(text: GeneratedSource) -> bool:
-    """Whether a generated function is compiled in lanes."""
+    """True if a generated function is compiled to vector code, one thread a lane."""
     from tapedebug._syntax import parsed
 
     return text.lanes is not None and _in_lanes(parsed(text.code), "entry", text.lanes) is not None

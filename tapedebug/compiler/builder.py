@@ -42,7 +42,7 @@ class Builder:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is computed from here on is not found again after it."""
+        """Do not reuse values that are computed inside this context after it."""
         self._seen.append({})
         try:
             yield
@@ -61,7 +61,7 @@ class Builder:
 
     @property
     def depth(self) -> int:
-        """How many blocks are open inside the function's body."""
+        """The number of open blocks inside the function's body."""
         return len(self._blocks) - 1
 
     @property
@@ -110,7 +110,7 @@ class Builder:
         return self._free_value("extent", (param, axis), t.int64)
 
     def place(self) -> Value:
-        """Where the thread's part of the log begins (int64)."""
+        """The start of the thread's part of the log (int64)."""
         return self._free_value("place", (), t.int64)
 
     def _free_value(self, kind: str, data: tuple[Any, ...], type: Any, key: Any = None) -> Value:
@@ -203,7 +203,7 @@ def constant_of(value: Value) -> Any:
 
 
 def is_free(value: Value) -> bool:
-    """Whether the value stands in no block: a constant, an argument, the thread's index."""
+    """True if the value belongs to no block: a constant, an argument, the thread's index."""
     return value.op is not None and value.op.kind in FREE
 
 
@@ -271,7 +271,7 @@ def widened(builder: Builder, value: Value, depth: int = 8) -> Value:
 
 
 def not_negative(builder: Builder, value: Value, depth: int = 8) -> bool:
-    """Whether an index is known not to be negative: threads, counters, lengths, and what is made of them."""
+    """True if an index is known to be ≥ 0: made of threads, counters and lengths."""
     number = constant_of(value)
     if number is not None:
         return bool(number >= 0)
@@ -288,7 +288,7 @@ def not_negative(builder: Builder, value: Value, depth: int = 8) -> bool:
 
 
 def same_values(a: list[Value], b: list[Value]) -> bool:
-    """Whether two lists hold the same values, constants compared by their bits."""
+    """True if two lists hold the same values; constants are compared by their bits."""
 
     def key(value: Value) -> Any:
         number = constant_of(value)

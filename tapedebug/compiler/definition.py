@@ -62,12 +62,12 @@ class Definition:
 
     @property
     def enable_backward(self) -> bool:
-        """Whether launches of the kernel pass gradients."""
+        """True if launches of the kernel pass gradients."""
         return bool(self.option("enable_backward"))
 
     @property
     def check_bounds(self) -> bool:
-        """Whether an index outside its array ends a launch."""
+        """True if an index outside of its array ends a launch."""
         chosen = self.option("check_bounds")
         return self.demands_bounds or (chosen is None and is_debugging())
 
@@ -130,23 +130,23 @@ class Definition:
 
     @cached_property
     def flat(self) -> bool:
-        """Whether parameters are compiled as they are declared."""
+        """True if parameters are compiled as they are declared."""
         return flatten.is_flat(self.signature)
 
     @cached_property
     def layout(self) -> Layout:
-        """How arguments are packed."""
+        """The packing of arguments."""
         return Layout(self.params)
 
     @property
     def version(self) -> str:
-        """Of a version of a generic kernel, its parameters and their types; else empty."""
+        """The parameters of a version of a generic kernel, with their types; empty for other kernels."""
         shown = [f"{p.name}: {t.type_name(p.type)}" for p in self.signature] if self.types else []
         return ", ".join(shown)
 
     @cached_property
     def is_generic(self) -> bool:
-        """Whether parameters take several types: each combination has a version of the kernel."""
+        """True if parameters take several types: each combination has a version of the kernel."""
         return any(t.is_generic(param.type) for param in self.signature)
 
     def require_concrete(self) -> None:

@@ -68,7 +68,7 @@ class Diagnostic:
 
     @property
     def values(self) -> list[Shown]:
-        """All values, in the order in which they stand in the print_buffer."""
+        """All values, in the order in which they stand in the print buffer."""
         pieces = [piece for argument in self.arguments for piece in argument]
         return [piece for piece in pieces if isinstance(piece, Shown)] + list(self.operands)
 

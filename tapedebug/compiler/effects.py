@@ -32,7 +32,7 @@ class AccessRecord:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a kernel does to its array parameters (given by index).
+    """Effects of a kernel on its array parameters (given by index).
 
     Attributes:
         reads: Parameters whose values it loads.
@@ -72,13 +72,13 @@ class Analysis:
     loops: bool = False
 
     def absent(self, param: int) -> bool:
-        """Whether None may be passed for an array parameter: it is unused, or asked whether it is there."""
+        """True if an array parameter can be None: it is unused, or the kernel tests whether it is given."""
         return param in self.optional or param not in self.reads | self.writes
 
 
 @dataclass(frozen=True)
 class AdjointInfo:
-    """What an adjoint needs of the forward pass.
+    """Values of the forward pass that an adjoint reads.
 
     Attributes:
         needs: Array parameters whose values the adjoint reads: exact, found after dead code was removed.

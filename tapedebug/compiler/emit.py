@@ -130,7 +130,7 @@ class _Emitter(NativeWriter, TraceWriter):
             self._line(f"place = {self._text(prelude.yields[0])}")
 
     def facts(self) -> NameFacts:
-        """What is known of the names in the text, where threads run in lockstep."""
+        """Facts about the names in the text, if threads run in lockstep."""
         found = Uniformity(self.function)
         varying = {name for value, name in self.names.items() if found.differs(value)}
         varying |= {f"next_{place}" for place in found.copies} | {f"base{tag}" for tag in found.bases}

@@ -50,7 +50,7 @@ class AccessTagWriter(DiagnosticWriter):
             self._line(f"args[{self.layout.epoch}] = {found}")
 
     def _tag(self, op: Op) -> None:
-        """What stands before an access."""
+        """Emit the tag of an access, before the access."""
         tagging = self.tagging
         if tagging is None or op.kind not in KINDS or op.span is None:
             return

@@ -16,7 +16,7 @@ class DiagnosticWriter(MemoryWriter):
     """Emits diagnostics, and the bounds checks of checked variants."""
 
     def _uses_print_buffer(self) -> bool:
-        """Whether the text needs the print_buffer."""
+        """True if the text needs the print buffer."""
         kinds = DIAGNOSTICS - {"pause"} | {"inside"} | ({"offset"} if self.checked else set())
         return self.tagging is not None or any(op.kind in kinds for op in self.function.ops())
 

@@ -23,7 +23,7 @@ class MemoryWriter(Writer):
         return dict(sorted(pointers.items()))
 
     def _side(self, op: Op) -> tuple[str, tuple[int | None, ...]]:
-        """Which of an array's memories an operation works on, and the slots of its pointers."""
+        """Return the suffix of the memory that an operation accesses, and the slots of its pointers."""
         if op.kind in ADJOINT:
             return "adj", self.layout.adjoints
         if op.kind in DOT:
@@ -51,7 +51,7 @@ class MemoryWriter(Writer):
         return f"inside({text}, {length})" if self._at_risk(value) else text
 
     def _at_risk(self, value: Value) -> bool:
-        """Whether an index has to be guarded: all but those made of threads, arguments and loop counters."""
+        """True if an index must be guarded: it is not made of threads, arguments and loop counters alone."""
         if not self.guarded or is_free(value) or value in self.counters:
             return False
         return value.op is None or value.op.kind not in RULES or any(map(self._at_risk, value.op.args))
@@ -81,7 +81,7 @@ class MemoryWriter(Writer):
         return f"half_value({target})" if self._is_half(kind) else target
 
     def _bits(self, text: str, kind: type[t.Scalar]) -> str:
-        """What memory holds of a value."""
+        """Return the text of a value as memory stores it."""
         return f"half_bits({text})" if self._is_half(kind) else text
 
     def _atomic(self, op: Op, target: str) -> None:

@@ -65,7 +65,7 @@ class Writer:
         return kind.code
 
     def _is_half(self, kind: type[t.Scalar]) -> bool:
-        """Whether values of a type are rounded to half precision: not in the float64 twin."""
+        """True if values of a type are rounded to half precision, which the float64 twin does not do."""
         return kind is t.float16 and not self.f64
 
     def _stored(self, kind: type[t.Scalar]) -> str:

@@ -59,7 +59,7 @@ class NoFingerprint(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
-    """What a kernel is made of.
+    """Everything that a kernel's code depends on: sources, captured values, types, settings.
 
     Attributes:
         digest: The same for two kernels in two processes only where all this is the same.
@@ -165,7 +165,7 @@ class _Reader:
                 self.value(value, attributes)
 
     def bytecode(self, code: types.CodeType) -> None:
-        """What Python compiled: it has all of the source that means anything."""
+        """Add compiled code, which has everything of the source that has an effect."""
         for each in nested(code):
             plain = tuple(c for c in each.co_consts if not isinstance(c, types.CodeType))
             self.add(each.co_code, each.co_names, each.co_varnames, repr(plain))
@@ -293,7 +293,7 @@ class _Reader:
         self.members(found, attributes)
 
     def members(self, found: dict[str, Any], attributes: frozenset[str]) -> None:
-        """Those of the members that may be asked for."""
+        """Add the values of attributes that can be read without side effects."""
         if id(found) in self.open:
             return
         for name in sorted(attributes & found.keys()):
@@ -307,7 +307,7 @@ class _Reader:
 
 
 def of_numba(value: Any) -> bool:
-    """Whether something is a type of Numba's, or a function that Numba itself defines."""
+    """True if a value is a type of Numba's, or a function that Numba itself defines."""
     if type(value).__module__.startswith("numba.core.types"):
         return True
     defined = isinstance(value, types.FunctionType | type)
@@ -315,7 +315,7 @@ def of_numba(value: Any) -> bool:
 
 
 def is_pure(value: Any) -> bool:
-    """Whether a callable is one of Python's or NumPy's own, which its name tells."""
+    """True if a callable is a function of Python's or NumPy's own, recognised by its name."""
     if isinstance(value, types.BuiltinFunctionType) and not (
         value.__self__ is None or isinstance(value.__self__, types.ModuleType)
     ):
@@ -345,7 +345,7 @@ def names_of(python: Callable[..., Any], lines: tuple[str, ...]) -> set[str]:
 
 
 def meanings(python: Callable[..., Any], names: set[str]) -> dict[str, Any]:
-    """What free names mean now, in closures and globals; what builtins give follows from their names."""
+    """Return current values of free names, in closures and globals. Builtins are left out."""
     found = closure_of(python)
     if len(found) < len(python.__code__.co_freevars):
         raise NoFingerprint  # not assigned yet

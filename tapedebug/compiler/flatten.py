@@ -15,7 +15,7 @@ from tapedebug.lang import types as t
 
 
 def parts_of(kind: Any) -> list[tuple[str, Any]] | None:
-    """What a type is taken apart into: the ending of each part's name, and its type; None of what is not."""
+    """Return suffix and type of each part that a type is flattened to; None if it is not flattened."""
     if t.is_struct(kind):
         return [(f".{name}", field) for name, field in kind.fields.items()]
     if isinstance(kind, t.IndexedArrayType):
@@ -27,7 +27,7 @@ def parts_of(kind: Any) -> list[tuple[str, Any]] | None:
 
 
 def is_flat(signature: tuple[Param, ...]) -> bool:
-    """Whether parameters are compiled as they are declared."""
+    """True if parameters are compiled as they are declared."""
     return all(parts_of(param.type) is None for param in signature)
 
 

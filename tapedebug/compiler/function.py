@@ -106,7 +106,7 @@ class Function:
 
     @property
     def annotations(self) -> tuple[Any, ...]:
-        """What tells its versions apart: the types of its parameters, as far as they can be read."""
+        """The types of its parameters, as far as they can be read: they identify a version."""
         found = getattr(self.python, "__annotations__", {})
         return tuple(_readable(found.get(name)) for name in self.signature.parameters)
 
@@ -144,7 +144,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Gradient:
-    """What `grad(f)` is: called in a kernel like `f`, it gives the derivatives by the inputs of `f`."""
+    """`grad(f)`: called in a kernel like `f`, it returns the derivatives by the inputs of `f`."""
 
     function: Any
     """A `Function`, or a function of the kernel language that is one operation."""
@@ -295,17 +295,17 @@ def remember_scope(python: Callable[..., Any]) -> None:
 
 
 def is_remembered(python: Callable[..., Any]) -> bool:
-    """Whether a decorator has read the function's annotations and names."""
+    """True if a decorator has read the function's annotations and names."""
     return python in _SCOPES
 
 
 def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
-    """What the free names of a function mean to `static(…)`: as where it was decorated, else as now."""
+    """Return the free names of a function for `static(…)`: their values when decorated, else now."""
     return {**python.__globals__, **closure_of(python), **decorated_scope(python)}
 
 
 def decorated_scope(python: Callable[..., Any]) -> dict[str, Any]:
-    """What the names in a function meant where it was decorated."""
+    """Return the values of the names in a function when it was decorated."""
     return _SCOPES.get(python, {})
 
 
@@ -332,21 +332,21 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
                 f"{what} `{origin.function}`: "
                 f"the annotation `{shown}` of `{name}` is not a type of the kernel language",
                 span=span,
-                hint=_mend(annotation, what),
+                hint=_annotation_hint(annotation, what),
             ) from None
     return declared
 
 
-def _mend(annotation: Any, what: str) -> str:
+def _annotation_hint(annotation: Any, what: str) -> str:
     if what == "kernel" and getattr(annotation, "__origin__", None) is tuple:
         return "give each value a parameter of its own, or use a struct"
-    return t.mend_type(annotation)
+    return t.hint_for_type(annotation)
 
 
 def _evaluated(
     python: Callable[..., Any], closure: Any, function: str, name: str, text: str, span: Span
 ) -> Any:
-    """What an annotation that is a string means where the function is defined."""
+    """Evaluate an annotation that is a string, in the scope of the function."""
     try:
         return eval(text, python.__globals__, dict(closure))
     except Exception as error:

@@ -18,7 +18,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class NameFacts:
-    """What the IR knows of the names of a generated function whose threads run in lockstep, sorted by name.
+    """Facts of the IR about names of a generated function whose threads run in lockstep, sorted by name.
 
     Attributes:
         varying: The names that differ between the threads of a block.
@@ -35,7 +35,7 @@ class NameFacts:
 
 @dataclass(frozen=True, slots=True)
 class SimdLoop:
-    """That consecutive threads of a generated function may run in lockstep, each in a lane of a vector.
+    """A loop over threads that can run in lockstep, each thread in a lane of a vector.
 
     Attributes:
         loop: The variable of the innermost loop over threads.

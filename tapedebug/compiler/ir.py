@@ -276,7 +276,7 @@ def read_by(op: Op) -> frozenset[int]:
 
 
 def is_late(op: Op) -> bool:
-    """Whether an operation reads arrays as the launch left them."""
+    """True if an operation reads arrays as the launch left them."""
     return op.kind == "load_after" or (op.kind in NATIVE and op.data[0].late)
 
 

@@ -361,7 +361,7 @@ class Kernel(AnalyzedKernel):
         return self._entry(replace(variant, diagnostics=frozenset({BOUNDS}), probes=kind), late=True)
 
     def variant_of(self, entry: Entry | Interpreted) -> Variant | None:
-        """Which variant an entry is of the kernel as it is now."""
+        """Return the variant that an entry is of the current kernel, or None."""
         return next((variant for variant, found in self._entries.items() if found is entry), None)
 
     def _interpreted(self, variant: Variant) -> Interpreted:

@@ -38,7 +38,7 @@ def warp_adjoint(
 
 
 def warp_divergences_of(kernel: Kernel, active: frozenset[int]) -> tuple[WarpDivergence, ...]:
-    """What in it Warp may reverse wrongly."""
+    """Return the parts of a kernel that Warp may reverse wrongly."""
     return divergences_of(kernel._in_place, _adjoint(kernel, active))
 
 

@@ -90,7 +90,7 @@ class Layout:
 
     @cached_property
     def tracked(self) -> Struct:
-        """What tracked variants have after all slots: the print buffer, the epoch, the tags."""
+        """The slots after all others of tracked variants: print buffer, epoch, pointers to tags."""
         return Struct(f"=QQ{self.arrays}Q")
 
     def _after(self, slot: int) -> tuple[int | None, ...]:
@@ -99,7 +99,7 @@ class Layout:
 
     @property
     def arrays(self) -> int:
-        """How many parameters are arrays."""
+        """The number of parameters that are arrays."""
         return sum(param.is_array for param in self.params)
 
     @property

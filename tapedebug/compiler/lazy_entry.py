@@ -32,12 +32,12 @@ class LazyEntry(Entry):
 
     @property
     def address(self) -> int:  # type: ignore[override]
-        """Where the machine code starts."""
+        """The address of the machine code."""
         return self.settled().address
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
-        """What it may say, by number."""
+        """The diagnostics that the code can emit, by number."""
         return self.settled().diagnostics
 
     def __call__(self, lo: int, hi: int, args: int) -> None:

@@ -137,7 +137,7 @@ class _Object:
             raise
 
     def _image(self, base: int) -> bytearray:
-        """What stands in memory from `base` on."""
+        """Return the content of memory from `base` on."""
         image = bytearray(self.size)
         for number, place in self.places.items():
             section = self.sections[number]

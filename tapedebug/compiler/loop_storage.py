@@ -14,7 +14,7 @@ WORD = 8
 
 @dataclass(frozen=True, slots=True)
 class LoopStorage:
-    """What is kept of one loop, for one thread.
+    """Values stored of one loop, for one thread.
 
     Attributes:
         span: The loop.
@@ -28,7 +28,7 @@ class LoopStorage:
 
     @property
     def bytes(self) -> int:
-        """How much memory that takes."""
+        """The memory that is needed."""
         return WORD * self.iterations * self.values
 
 

@@ -47,7 +47,7 @@ def _engine() -> Any:
 
 @cache
 def processor() -> str:
-    """What object code depends on besides its source: the processor, the compiler, what the source calls."""
+    """Everything but its source that object code depends on: processor, compiler, C library."""
     from tapedebug.compiler import target_fingerprint
 
     made_by = target_fingerprint.digest_of(
@@ -198,7 +198,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def _digest(key: str, body: bytes) -> bytes:
-    """Of the content and of its name, so that a file under another name is foreign."""
+    """Return a digest of name and content, so that a renamed file is rejected."""
     return hashlib.sha256(key.encode() + body).digest()
 
 

@@ -65,7 +65,7 @@ READ, OWN, NEAR, SUM = "read", "own", "near", "sum"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What chunks do to one memory region.
+    """Accesses of chunks to one memory region.
 
     Attributes:
         side: Which of the array's memories.
@@ -91,13 +91,13 @@ class Share:
 
     @property
     def place(self) -> Place:
-        """Which region it is."""
+        """The side and the parameter of the region."""
         return self.side, self.param
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What is known of a function before it is launched over many threads.
+    """Facts about a function that decide how its threads can be divided.
 
     Attributes:
         axes: How many thread axes it asks for.
@@ -117,5 +117,5 @@ class Division:
     inner: tuple[tuple[Share, ...] | None, ...] = ()
 
     def along(self, axis: int) -> tuple[Share, ...] | None:
-        """What chunks do to memory that are ranges of indices on a thread axis."""
+        """Return the accesses of chunks along a thread axis, or None."""
         return self.inner[axis - 1] if axis else self.shares

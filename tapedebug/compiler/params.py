@@ -28,5 +28,5 @@ class Param:
 
     @property
     def is_array(self) -> bool:
-        """Whether the parameter is an array."""
+        """True if the parameter is an array."""
         return isinstance(self.type, ArrayType)

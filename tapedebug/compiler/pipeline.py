@@ -96,7 +96,7 @@ def forward(kernel: Lowered, diagnostics: frozenset[str]) -> Function:
 
 
 def analysis(kernel: Lowered) -> Analysis:
-    """What a kernel reads and writes."""
+    """Return the accesses and effects of a kernel."""
     body = kernel.function.body
     of = {
         kind: frozenset(op.data[0] for op in ops_of(body) if op.kind == kind)
@@ -135,7 +135,7 @@ def analysis(kernel: Lowered) -> Analysis:
 
 
 def _indices(function: Function) -> tuple[tuple[int, int, str, int], ...]:
-    """How each element that is accessed is found."""
+    """Return how the index of each accessed element is computed."""
     found: dict[tuple[int, int, str, int], None] = {}
     for op in ops_of(function.body):
         for axis, value in enumerate(op.args) if op.kind == "offset" else ():
@@ -157,7 +157,7 @@ def _index(value: Value) -> tuple[str, int]:
 
 
 def follows_values(kernel: Lowered) -> bool:
-    """Whether floats decide how long a loop runs, or become integers, which may be indices."""
+    """True if floats decide how long a loop runs, or become integers, which may be indices."""
     return any(
         isinstance(node, While) or (isinstance(node, Op) and (node.kind in NATIVE or _counts_floats(node)))
         for block in kernel.function.blocks
@@ -182,7 +182,7 @@ def _covered(function: Function) -> frozenset[int]:
 
 
 def _always_stored(function: Function, block: Block) -> set[tuple[int, int]]:
-    """What each thread stores to its own element on any path: parameters, each with a component."""
+    """Return the (parameter, component) pairs that each thread stores at its own element on every path."""
     found: set[tuple[int, int]] = set()
     for node in block.ops:
         if isinstance(node, If):
@@ -284,7 +284,7 @@ def warp_adjoint(
     parts: bool = True,
     functions: bool = True,
 ) -> Function:
-    """What Warp's reverse of a kernel would do, in IR; it reads arrays as the launch left them.
+    """Return Warp's reverse of a kernel in IR; it reads arrays as the launch left them.
 
     Without `parts`, components and fields are assigned as they are here, and only the rest is as in Warp.
     Without `functions`, those of Warp have all the adjoints that they have here.
@@ -384,6 +384,6 @@ def text(
 
 
 def _adds_halves(function: Function) -> bool:
-    """Whether something is added to halves in memory: each sum is rounded, so that their order matters."""
+    """True if halves in memory are added to: each sum is rounded, so that their order matters."""
     kinds = ("add_adjoint", "add_dot", "add_adjoint_dot", "atomic_add")
     return any(op.kind in kinds and op.args[1].type is t.float16 for op in function.ops())

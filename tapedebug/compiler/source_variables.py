@@ -23,7 +23,7 @@ LEFT = frozenset({"%break", "%continue", "%return"})
 
 @dataclass(slots=True)
 class Carried:
-    """What a loop carries.
+    """The variables that a loop carries.
 
     Attributes:
         names: The variable of each carried value.
@@ -40,7 +40,7 @@ class Carried:
 
 @dataclass(slots=True, frozen=True)
 class Stopped:
-    """Where Warp's adjoint of a function ends.
+    """The place where Warp's adjoint of a function ends.
 
     Attributes:
         name: The function.
@@ -55,7 +55,7 @@ class Stopped:
 
 @dataclass(slots=True)
 class Variables:
-    """Which values are one variable.
+    """The values that are one variable of the user's.
 
     Attributes:
         assigned: Values that replaced another one in place: that one, and how.

@@ -49,7 +49,7 @@ def _read(paths: Iterable[str]) -> str:
 
 
 def _cached(signs: str | None, compute: Callable[[], str]) -> str:
-    """What was found under the same signs, else what is computed."""
+    """Return the cached text for these signs, or compute and cache it."""
     if signs is None:
         return compute()
     key = hashlib.sha256(signs.encode()).hexdigest()

@@ -9,7 +9,7 @@ SILENT: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Which of a kernel's programs, and of what kind.
+    """The kind of program that is compiled from a kernel, with its options.
 
     Attributes:
         kind: `"forward"`, `"adjoint"`, `"tangent"`, `"adjoint_tangent"` or `"traced"`.

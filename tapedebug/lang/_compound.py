@@ -174,7 +174,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _evaluated(operation: str, *operands: Any) -> Any:
-    """What an operator of kernels gives here: it is one meaning in both places."""
+    """Evaluate an operator of kernels outside of them, with the same meaning."""
     if not all(isinstance(o, Compound | float | int | np.generic) for o in operands):
         return NotImplemented
     from tapedebug.lang.numpy_eval import evaluate

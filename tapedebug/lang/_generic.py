@@ -20,7 +20,7 @@ class Generic:
     name: str
 
     def takes(self, kind: Any) -> builtins.bool:
-        """Whether a type belongs to the family."""
+        """True if a type belongs to the family."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -187,12 +187,12 @@ def _signature(cls: type[Struct]) -> Iterator[str]:
 
 
 def is_struct(kind: Any) -> bool:
-    """Whether `kind` is a struct type."""
+    """True if `kind` is a struct type."""
     return isinstance(kind, type) and issubclass(kind, Struct) and hasattr(kind, "fields")
 
 
 def near_field(kind: type[Struct], name: str) -> str:
-    """What to write instead of a field that there is not."""
+    """Return a hint for a field that does not exist."""
     import difflib
 
     near = difflib.get_close_matches(name, kind.fields, 1)

@@ -68,7 +68,7 @@ class VectorTarget(Protocol):
 
     @property
     def fast(self) -> bool:
-        """Whether vector functions may be used that err by up to 4 units in the last place."""
+        """True if vector functions with errors of up to 4 units in the last place may be used."""
 
     def library(self, symbol: str, operands: tuple[str, ...]) -> Instructions | None:
         """Return a call of the C library's vector function, or None where it has none."""

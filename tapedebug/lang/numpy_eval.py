@@ -98,7 +98,7 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
 
 
 def _drawn(name: str, operands: Sequence[Any]) -> Any:
-    """What a draw gives for a state; the state stays as it is, as Python's numbers do."""
+    """Return the draw for a state. The state does not advance, because numbers are immutable in Python."""
     state, *bounds = operands
     scalar = t.uint32 if name == "randu" else t.float32 if name == "randf" else None
     try:

@@ -118,5 +118,5 @@ def _type(struct_name: str, label: str, annotation: Any) -> Any:
         shown = getattr(annotation, "__name__", repr(annotation))
         raise KernelTypeError(
             f"struct `{struct_name}`: the type `{shown}` of `{label}` is not a type of the kernel language",
-            hint=t.mend_type(annotation),
+            hint=t.hint_for_type(annotation),
         ) from None

@@ -206,7 +206,7 @@ def pattern(annotation: Any) -> Any:
 
 
 def fits(declared: Any, actual: Any) -> builtins.bool:
-    """Whether something of the type `actual` may be passed where `declared` stands."""
+    """True if a value of the type `actual` can be passed for a parameter of type `declared`."""
     if isinstance(declared, Generic):
         return declared.takes(actual)
     if isinstance(declared, tuple):
@@ -221,12 +221,14 @@ def fits(declared: Any, actual: Any) -> builtins.bool:
 
 
 def is_generic(kind: Any) -> builtins.bool:
-    """Whether a declared type stands for several: a family, or an array of one."""
+    """True if a declared type stands for several: a family, or an array of one."""
     return isinstance(kind.dtype if isinstance(kind, ArrayType | IndexedArrayType) else kind, Generic)
 
 
-def mend_type(annotation: Any, otherwise: str = "use float, int, bool, vec3, array(dtype=float), …") -> str:
-    """What to write instead of something that is no type of the kernel language."""
+def hint_for_type(
+    annotation: Any, otherwise: str = "use float, int, bool, vec3, array(dtype=float), …"
+) -> str:
+    """Return a hint for an annotation that is not a type of the kernel language."""
     name = getattr(annotation, "__name__", "")
     if name.startswith(("array", "indexedarray")):
         return "write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
@@ -253,32 +255,32 @@ def from_numpy(dtype: np.dtype[Any]) -> type[Scalar] | None:
 
 
 def is_scalar(t: Any) -> builtins.bool:
-    """Whether `t` is a scalar type."""
+    """True if `t` is a scalar type."""
     return isinstance(t, type) and issubclass(t, Scalar)
 
 
 def is_compound(t: Any) -> builtins.bool:
-    """Whether values of type `t` have several components: vectors, matrices, quaternions."""
+    """True if values of type `t` have several components: vectors, matrices, quaternions."""
     return isinstance(t, type) and issubclass(t, Compound)
 
 
 def is_vector(t: Any) -> builtins.bool:
-    """Whether `t` is a vector type."""
+    """True if `t` is a vector type."""
     return isinstance(t, type) and issubclass(t, Vector)
 
 
 def is_matrix(t: Any) -> builtins.bool:
-    """Whether `t` is a matrix type."""
+    """True if `t` is a matrix type."""
     return isinstance(t, type) and issubclass(t, Matrix)
 
 
 def is_quaternion(t: Any) -> builtins.bool:
-    """Whether `t` is a quaternion type."""
+    """True if `t` is a quaternion type."""
     return isinstance(t, type) and issubclass(t, Quaternion)
 
 
 def is_transformation(t: Any) -> builtins.bool:
-    """Whether `t` is a transform type."""
+    """True if `t` is a transform type."""
     return isinstance(t, type) and issubclass(t, Transformation)
 
 
@@ -293,7 +295,7 @@ def scalar_of(t: Any) -> type[Scalar]:
 
 @functools.cache
 def components(t: Any) -> int:
-    """How many scalars one value (or one array element) of type `t` has; a struct counts as one thing."""
+    """Return the number of scalars in one value (or array element) of type `t`; a struct counts as one."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
     return t.length if is_compound(t) else 1
 
@@ -314,7 +316,7 @@ def numpy_dtype(t: Any) -> np.dtype[Any]:
 
 @functools.cache
 def is_float(t: Any) -> builtins.bool:
-    """Whether values of type `t` have derivatives; a struct does where a field has."""
+    """True if values of type `t` have derivatives; a struct has them if a field has."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
     if is_struct(t):
         return any(is_float(leaf.type) for leaf in t.leaves())
@@ -322,7 +324,7 @@ def is_float(t: Any) -> builtins.bool:
 
 
 def conversion(t: Any) -> str:
-    """How a program converts a number to the scalar type `t`, with `tapedebug` imported as `wp`."""
+    """Return the text of a conversion to the scalar type `t`, with `tapedebug` imported as `wp`."""
     plain = {float32: "float", int32: "int", bool: "bool"}
     return f"{plain.get(t) or 'wp.' + type_name(t)}(…)"
 
@@ -339,7 +341,7 @@ def type_name(t: Any) -> str:
 
 
 def expression(t: Any, package: str = "wp") -> str:
-    """How a program writes a type: `wp.vec3`, `wp.types.matrix((2, 3), wp.float32)`."""
+    """Return the text of a type in a program: `wp.vec3`, `wp.types.matrix((2, 3), wp.float32)`."""
     name = type_name(t)
     if name in NAMED or not is_compound(t):
         return f"{package}.{name}"

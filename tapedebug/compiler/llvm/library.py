@@ -86,7 +86,7 @@ def in_memory(kind: str) -> str:
 
 
 def slot_of(result: str) -> Callable[..., Instructions]:
-    """What an argument slot holds, as a value of this type."""
+    """Return a lowering that reads an argument slot as a value of this type."""
 
     def slot(args: str, place: str) -> Instructions:
         fitting((args, place) == ("*i64", "i64"), args, place)

@@ -13,7 +13,7 @@ grows with the square of the lines, and is some three seconds there."""
 
 @cache
 def target_machine() -> Any:
-    """What code is generated for: this processor, with all its instructions."""
+    """The target of generated code: this processor, with all its instructions."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -47,7 +47,7 @@ def llvm_version() -> int:
 
 @cache
 def vector_bits() -> int:
-    """How wide this processor's vectors are; where it is 256 or more, it has fused products."""
+    """Return the width of this processor's vectors; with 256 or more, it has fused multiply-add."""
     import llvmlite.binding as llvm
 
     has = llvm.get_host_cpu_features()

@@ -41,7 +41,7 @@ class Translator(Expressions):
         return "\n".join([*self.needs, *body]) + "\n"
 
     def _end(self) -> None:
-        """What is written after the last statement."""
+        """Write the end of the function, after the last statement."""
 
     # Blocks
 

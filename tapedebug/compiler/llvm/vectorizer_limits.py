@@ -25,7 +25,7 @@ value that differs between iterations."""
 
 
 def is_searchable(tree: ast.Module) -> bool:
-    """Whether the vectoriser's searches through a generated text come to an end soon."""
+    """True if the vectoriser's search of a generated text ends soon."""
     loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While))
     return all(_Loop(loop).is_searchable() for loop in loops)
 
@@ -102,7 +102,7 @@ def _sum(operands: list[Paths]) -> Paths:
 
 
 def _iterations(loop: ast.For) -> int:
-    """How often LLVM writes out the body of a loop inside the one that is vectorised."""
+    """Return how many copies LLVM makes of a loop body inside the loop that is vectorised."""
     match loop.iter:
         case ast.Call(args=[ast.Constant(value=int(count))]):
             size = sum(1 for _ in ast.walk(loop))

@@ -92,7 +92,7 @@ class Context:
     """How often unrolled loops write out the statement that is lowered."""
 
     def names(self, name: str) -> Any:
-        """What a free name of the function means; KeyError where it means nothing."""
+        """Return the value of a free name of the function."""
         fixed = self.fixed.get(self.python, {})
         value = fixed[name] if name in fixed else resolved(self.python, name)
         self.captured.append((self.python, name, {}, value))
@@ -112,7 +112,7 @@ class Context:
 
     @contextmanager
     def differentiated(self) -> Iterator[None]:
-        """What is lowered here is differentiated, wherever it stands."""
+        """Lower code that is differentiated, wherever it is."""
         outer = self.in_custom, self.in_gradient
         self.in_custom, self.in_gradient = False, True
         try:
@@ -155,7 +155,7 @@ class Context:
         return f"kernel `{self.kernel}`: {message}"
 
     def notes(self) -> list[str]:
-        """How a call came to where lowering is."""
+        """Return the chain of calls that led to this place."""
         return [
             f"called from line {span.line} of {span.function}: {span.text.strip()}" for span in self.calls
         ]
@@ -252,7 +252,7 @@ class Context:
 
 
 def hashable(value: Any) -> bool:
-    """Whether a Python object may be looked up in a dictionary."""
+    """True if a Python object can be looked up in a dictionary."""
     try:
         hash(value)
     except TypeError:
@@ -266,7 +266,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def resolved(function: Callable[..., Any], name: str) -> Any:
-    """What a free name of a function means: closure, globals, Python's builtins, then those of kernels.
+    """Return the value of a free name: closure, globals, Python's builtins, then those of kernels.
 
     Raises:
         KeyError: It means nothing.

@@ -21,7 +21,7 @@ from tapedebug.lang.rules import Quantity
 
 
 def differentiable(item: Item) -> bool:
-    """Whether an input has an adjoint."""
+    """True if an input has an adjoint."""
     if isinstance(item, StructValue):
         return any(differentiable(field) for field in item.fields)
     if isinstance(item, View):
@@ -30,7 +30,7 @@ def differentiable(item: Item) -> bool:
 
 
 def is_counted(item: Item) -> bool:
-    """Whether an adjoint is held by a variable, not by arrays alone."""
+    """True if an adjoint is held by a variable, not by arrays alone."""
     return isinstance(item, StructValue) or (isinstance(item, Quantity) and differentiable(item))
 
 

@@ -15,7 +15,7 @@ from tapedebug.lang.builtins import Builtin
 
 @dataclass(frozen=True)
 class _Given:
-    """What a call passes: by position, and by keyword."""
+    """The arguments of a call: by position, and by keyword."""
 
     items: list[Item]
     named: dict[str, Item]
@@ -70,7 +70,7 @@ def _number(ctx: Context, node: ast.AST, item: Item) -> Item:
 
 
 def _bind(ctx: Context, node: ast.Call, function: Function, given: _Given) -> dict[str, Item]:
-    """What each parameter is; TypeError as Python raises it where they do not match."""
+    """Bind arguments to parameters. Raises TypeError, as Python does, if they do not match."""
     arguments = function.signature.bind(*given.items, **given.named).arguments
     return {
         name: arguments[name] if name in arguments else _number(ctx, node, Static(parameter.default))
@@ -88,7 +88,7 @@ def _bound(ctx: Context, node: ast.Call, function: Function, given: _Given) -> d
 
 
 def _generality(function: Function, env: dict[str, Item]) -> int:
-    """How many parameters take more than the type that is passed."""
+    """Return the number of parameters that take more types than the one that is passed."""
     return sum(type_of(item) != function.types.get(name) for name, item in env.items())
 
 

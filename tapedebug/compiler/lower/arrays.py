@@ -65,7 +65,7 @@ def place_of(ctx: Context, node: ast.expr) -> Place | StructArray | None:
 
 
 def is_memory(ctx: Context, target: ast.expr) -> bool:
-    """Whether a target certainly lies in an array, and not in the variable that it begins with."""
+    """True if a target certainly is an element of an array, not of the variable at its start."""
     while isinstance(target, ast.Subscript | ast.Attribute):
         target = target.value
         path: list[str] = []
@@ -157,7 +157,7 @@ def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST)
 def _each(
     ctx: Context, node: ast.AST, place: Place, q: Quantity, effect: Callable[[int, Value, Value], Any]
 ) -> list[Any]:
-    """What an effect on each component gives: nothing where computed indices say which components are meant.
+    """Return the results of an effect on each component, or nothing for computed indices.
 
     Where there is no such component, nothing happens.
     """

@@ -171,7 +171,7 @@ class _Part:
 
 
 def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> _Part:
-    """What `v.x`, `m[i, j]`, `m[i]` or `s.mass` means: an assignment gives the variable a new value."""
+    """Return the part that `v.x`, `m[i, j]`, `m[i]` or `s.mass` names: assigning gives a new variable."""
     base, steps = _owner(ctx, target)
     if isinstance(base, ast.Subscript):
         name = custom.variable(ctx, base)
@@ -229,7 +229,7 @@ def _with_component(
 
 
 def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[ast.Subscript | ast.Attribute]]:
-    """What a target is a component of (a variable, `adjoint[x]`), and the steps from it to the component."""
+    """Return the variable (or `adjoint[x]`) that a target is part of, and the steps to the part."""
     steps: list[ast.Subscript | ast.Attribute] = []
     while isinstance(target, ast.Subscript | ast.Attribute):
         if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
@@ -276,7 +276,7 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
 
 
 def _is_whole_adjoint(ctx: Context, target: ast.expr) -> bool:
-    """Whether a target is `adjoint[x]` itself."""
+    """True if a target is `adjoint[x]` itself."""
     return isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value)
 
 

@@ -145,7 +145,7 @@ def _in_order(
 
 
 def _new(ctx: Context, name: str, old: Value, *values: Any) -> Value:
-    """What the element holds afterwards; who comes second to an equal value changes nothing."""
+    """Return the new value of the element; an equal value leaves it unchanged."""
     apply = ctx.builder.apply
     if name in _EXTREMES:
         return apply("where", apply(_EXTREMES[name], values[0], old), values[0], old)

@@ -111,7 +111,7 @@ def _makes_types(target: Any) -> bool:
 
 
 def _function(ctx: Context, node: ast.expr) -> Item:
-    """What is called; `types.vector(length=2, dtype=float)` is a type there."""
+    """Lower the callee. `types.vector(length=2, dtype=float)` is a type there."""
     made = expressions.lower(ctx, node.func) if isinstance(node, ast.Call) else None
     if isinstance(node, ast.Call) and isinstance(made, Static) and _makes_types(made.value):
         return generic.type_of_call(ctx, node, made.value)

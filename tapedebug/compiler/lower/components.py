@@ -148,7 +148,7 @@ def type_at(kind: Any, where: Path) -> Any:
 
 
 def noun(where: Path, kind: Any) -> str:
-    """What messages call a part of a compound value."""
+    """Return the noun that messages use for a part of a compound value."""
     if any(isinstance(index, range) for index in where):
         return "a slice"
     return "a component" if t.is_scalar(kind) else "a row"
@@ -172,7 +172,7 @@ def _numbers(kind: Any, where: Path) -> list[int]:
 
 
 def computed(ctx: Context, kind: Any, where: Path) -> tuple[Value, list[int], Value]:
-    """Where a path with computed indices leads.
+    """Return the position that a path with computed indices leads to.
 
     Returns:
         How many components it is to a first one, by the computed indices; which components are meant there;
@@ -191,7 +191,7 @@ def computed(ctx: Context, kind: Any, where: Path) -> tuple[Value, list[int], Va
 
 
 def get(q: Quantity, where: Path) -> Quantity:
-    """What a path leads to; an empty one to the value itself."""
+    """Return the part at the end of a path; for an empty path, the value itself."""
     return Quantity(type_at(q.type, where), _got(q.parts, q.type.shape, where)) if where else q
 
 
@@ -250,7 +250,7 @@ def _replaced(
 
 
 def labels(kind: Any) -> list[str]:
-    """What generated code calls the components: letters, or row and column."""
+    """Return the names of components in generated code: letters, or row and column."""
     if t.is_matrix(kind):
         return [f"{i}{j}" for i in range(kind.shape[0]) for j in range(kind.shape[1])]
     if t.is_transformation(kind):

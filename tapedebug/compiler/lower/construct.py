@@ -25,7 +25,7 @@ def lower(ctx: Context, node: ast.Call, target: type) -> Quantity:
         ctx.name_error(
             node.func,
             f"`{target.__name__}` is not a type of the kernel language",
-            t.mend_type(target, "use float, int, bool, float64, vec2, vec3, …"),
+            t.hint_for_type(target, "use float, int, bool, float64, vec2, vec3, …"),
         )
     if not t.is_compound(kind):
         return _scalar(ctx, node, kind)
@@ -72,7 +72,7 @@ class Argument:
 
 
 def arguments(ctx: Context, nodes: Iterable[ast.expr]) -> list[Argument]:
-    """What the arguments of a type are, each computed once."""
+    """Lower the arguments of a type, each once."""
     found = []
     for node in nodes:
         number = expressions.literal(ctx, node)
@@ -117,7 +117,7 @@ PARTS: dict[type, Callable[[Any], list[Any]]] = {
 
 
 def _same_form(a: Any, b: Any) -> bool:
-    """Whether one type converts to the other: they differ in the type of their components only."""
+    """True if one type converts to the other: they differ in the type of their components only."""
     return a.__base__ is b.__base__ and a.shape == b.shape
 
 

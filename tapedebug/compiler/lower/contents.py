@@ -50,7 +50,7 @@ def leaves_of(item: Item | None, views: Context | None = None) -> list[Quantity]
 
 
 def _parts(item: Items | StructValue) -> list[Item]:
-    """What a tuple or struct consists of, without the fields that hold nothing yet."""
+    """Return the items of a tuple or struct, without fields that are not assigned yet."""
     if isinstance(item, Items):
         return list(item.items)
     return [part for part in item.fields if not isinstance(part, Undefined)]
@@ -70,7 +70,7 @@ def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
 
 
 def alike(one: Item | None, two: Item | None) -> bool:
-    """Whether two items differ in numbers only."""
+    """True if two items differ in numbers only."""
     if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
         return all(alike(a, b) for a, b in zip(one.items, two.items, strict=True))
     if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
@@ -81,7 +81,7 @@ def alike(one: Item | None, two: Item | None) -> bool:
 
 
 def kind_of(item: Item | None) -> str:
-    """What an item is, in a message: a type, an array, several values."""
+    """Return the kind of an item for a message: a type, an array, several values."""
     match item:
         case Quantity():
             return t.type_name(item.type)

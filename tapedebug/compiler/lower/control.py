@@ -84,11 +84,11 @@ def _merge_name(ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Ite
 
 
 def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, Item]) -> Item | None:
-    """What a variable is on one side of an `if`; zeros where it is not assigned there and nobody can see it.
+    """Return a variable on one side of an `if`, or zeros if it is unassigned there and never read.
 
-    Nobody can where the side has jumped: what follows the `if` runs only if it was not taken. (A loop that
-    it breaks from does not know the variable either, as it was not there before.) A missing result is that of
-    a function that has not returned yet.
+    It is never read if that side has jumped: the statements after the `if` run only if the side was not taken.
+    (The variable is not defined after a loop that the side breaks from either, because it was not defined
+    before the loop.) A missing result is that of a function that has not returned yet.
     """
     item, there = env.get(name), other.get(name)
     missing = item is None or isinstance(item, Undefined)
@@ -100,13 +100,13 @@ def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, I
 
 
 def _jumped(env: dict[str, Item]) -> bool:
-    """Whether control has certainly left by break, continue or return."""
+    """True if control has certainly left by break, continue or return."""
     flags = (env.get(name) for name in ("%break", "%continue", "%return", GONE))
     return any(isinstance(f, Quantity) and bool(constant_of(f.scalar.value)) for f in flags)
 
 
 def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if: If) -> Item:
-    """What a variable is after an `If`."""
+    """Return the value of a variable after an `If`."""
     if one is two:
         return one
     if isinstance(one, Quantity) and isinstance(two, Quantity):
@@ -161,7 +161,7 @@ def plain(name: str) -> str:
 
 
 def _selectable(node: If) -> bool:
-    """Whether computing both sides is safe and changes no derivative: nothing to compute, or truth values."""
+    """True if computing both sides is safe and changes no derivative: constants, or truth values."""
     ops = [*node.then.ops, *node.orelse.ops]
     pure = all(isinstance(op, Op) and op.kind in RULES for op in ops)
     return not ops or (pure and all(r.type is t.bool for r in node.results))

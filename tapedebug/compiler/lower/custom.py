@@ -213,7 +213,7 @@ def _refuse_writes(ctx: Context, own: Function, block: Block, what: str, why: st
 
 
 def is_adjoint(ctx: Context, node: ast.AST) -> bool:
-    """Whether a node is `wp.adjoint`, under whatever name."""
+    """True if a node is `wp.adjoint`, under any name."""
     path = []
     while isinstance(node, ast.Attribute):
         path.append(node.attr)
@@ -243,7 +243,7 @@ def variable(ctx: Context, node: ast.Subscript) -> str:
 
 
 def adjoint_of(ctx: Context, node: ast.Subscript) -> Item:
-    """What `adjoint[x]` is: the adjoint so far of a number or vector, or the adjoint array of an array."""
+    """Return `adjoint[x]`: the current adjoint of a number or vector, or the adjoint array of an array."""
     name = _input(ctx, node)
     assert ctx.inputs is not None
     item = ctx.inputs[name]

@@ -200,7 +200,7 @@ def assertion(ctx: Context, node: ast.Assert) -> None:
 
 
 def _operands(ctx: Context, node: ast.expr, values: list[Value]) -> tuple[Shown, ...]:
-    """What a condition is about: the operands of its comparisons, as far as computing them is safe."""
+    """Return the operands of a condition's comparisons, as far as they can be computed safely."""
     found: dict[str, Shown] = {}
     for operand in _asked(node, safe=True):
         item = ctx.env.get(operand.id) if isinstance(operand, ast.Name) else expressions.lower(ctx, operand)

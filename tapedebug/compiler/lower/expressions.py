@@ -58,7 +58,7 @@ def lower(ctx: Context, node: ast.expr) -> Item:
 
 
 def reference(ctx: Context, node: ast.expr) -> Item:
-    """What an expression means; an element of an array is not read yet."""
+    """Lower an expression without reading the element of an array that it may be."""
     for kind, handler in HANDLERS.items():
         if isinstance(node, kind):
             ctx.at(node)
@@ -105,7 +105,7 @@ def value(ctx: Context, node: ast.expr, what: str = "a value") -> Quantity:
 
 
 def is_call_of(ctx: Context, node: ast.Call, name: str) -> bool:
-    """Whether a call is one of the language's function `name`."""
+    """True if a call is one of the language's function `name`."""
     if not isinstance(node.func, ast.Name | ast.Attribute):
         return False
     item = lower(ctx, node.func)

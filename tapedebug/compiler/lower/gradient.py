@@ -26,7 +26,7 @@ from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
 
 
 def of(ctx: Context, node: ast.Call) -> Static:
-    """What `grad(f)` is: a function of the arguments of `f`."""
+    """Lower `grad(f)` to a function of the arguments of `f`."""
     if len(node.args) != 1 or node.keywords:
         given = counted(len(node.args) + len(node.keywords), "argument")
         ctx.type_error(node, f"grad() takes one function; got {given}", "write wp.grad(f)(x, y)")

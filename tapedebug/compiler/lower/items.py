@@ -34,7 +34,7 @@ class ArrayView:
 
     @property
     def name(self) -> str:
-        """How messages name it."""
+        """The name of the array in messages."""
         name = self.label or self.param.name
         return f"wp.adjoint[{name}]" if self.adjoint else name
 
@@ -46,19 +46,19 @@ class ArrayView:
 
     @property
     def shown(self) -> str:
-        """How messages show which view it is: `m[i, :]`."""
+        """The view in messages: `m[i, :]`."""
         letters = iter("ijkl")
         axes = [next(letters) if isinstance(index, Value) else ":" for index in self.indices]
         return f"{self.name}[{', '.join(axes)}]" if axes else self.name
 
     @property
     def free(self) -> int:
-        """How many indices an element still needs."""
+        """The number of indices that an element still needs."""
         return int(self.param.type.ndim) - sum(isinstance(index, Value) for index in self.indices)
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What two views have in common that differ in the numbers they are made of only."""
+        """The properties that two views share if they differ in numbers only."""
         kinds = [i.step if isinstance(i, Slice) else i is None for i in self.indices]
         return self.param, self.adjoint, tuple(kinds), len(self.numbers)
 
@@ -105,22 +105,22 @@ class StructArray:
 
     @property
     def shown(self) -> str:
-        """How messages show which view it is."""
+        """The view in messages."""
         return self.first.shown
 
     @property
     def free(self) -> int:
-        """How many indices an element still needs."""
+        """The number of indices that an element still needs."""
         return self.first.free
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """As of `ArrayView`."""
+        """See `ArrayView.form`."""
         return self.type, *self.first.form
 
     @property
     def numbers(self) -> list[Value]:
-        """As of `ArrayView`."""
+        """See `ArrayView.numbers`."""
         return self.first.numbers
 
     def at(self, indices: tuple[Value | Slice | None, ...]) -> StructArray:
@@ -147,22 +147,22 @@ class IndexedView:
 
     @property
     def shown(self) -> str:
-        """How messages show which view it is."""
+        """The view in messages."""
         return self.name
 
     @property
     def free(self) -> int:
-        """How many indices an element still needs."""
+        """The number of indices that an element still needs."""
         return len(self.tables)
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """As of `ArrayView`."""
+        """See `ArrayView.form`."""
         return self.type, self.data.form, *(table.form for table in self.tables)
 
     @property
     def numbers(self) -> list[Value]:
-        """As of `ArrayView`."""
+        """See `ArrayView.numbers`."""
         return [*self.data.numbers, *(number for table in self.tables for number in table.numbers)]
 
     def remade(self, numbers: Iterator[Value]) -> IndexedView:
@@ -183,7 +183,7 @@ class StructValue:
     fields: tuple[Item, ...]
 
     def get(self, name: str) -> Item:
-        """What a field holds."""
+        """Return the value of a field."""
         return self.fields[list(self.kind.fields).index(name)]
 
     def put(self, path: tuple[str, ...], item: Item) -> StructValue:

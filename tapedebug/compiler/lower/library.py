@@ -96,7 +96,7 @@ def lower_bound(array, begin, end, value):
 
 @Function
 def poisson_by_products(state, mean):
-    """How many uniform numbers have a product above exp(-mean)."""
+    """Count the uniform numbers whose product stays above exp(-mean)."""
     least = single(exp(-mean))
     count = uint32(0)
     product = float64(randf(state))

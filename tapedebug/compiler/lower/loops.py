@@ -105,7 +105,7 @@ def _range(ctx: Context, call: ast.expr) -> tuple[Value, Value, Value]:
 
 
 def _is_unrolled(ctx: Context, node: ast.For, count: int) -> bool:
-    """Whether a loop over known numbers is written out: where it is short, or where `static` needs it."""
+    """True if a loop over known numbers is unrolled: it is short, or `static` needs its variable."""
     if statics.needed(ctx, node):
         return True
     size = sum(1 for statement in node.body for _ in ast.walk(statement))
@@ -125,7 +125,7 @@ def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = 
     ctx.copies *= max(1, len(items))
 
     def iterations(first: int) -> None:
-        """Those from the first on; what follows a possible `break` runs only if it was not taken."""
+        """Lower iterations from `first` on; those after a possible `break` run only if it was not taken."""
         for position in range(first, len(items)):
             _set_continue(ctx)
             ctx.at(node)
@@ -192,7 +192,7 @@ def _unless_left(
 
 
 def _carried_flags(found: set[str]) -> list[str]:
-    """What a loop with these jumps carries besides the user's variables."""
+    """Return the flags that a loop with these jumps carries besides the user's variables."""
     names = {"%break": ["%break"], "%return": ["%return", control.RESULT]}
     return [name for jump in sorted(found & names.keys()) for name in names[jump]]
 
@@ -280,7 +280,7 @@ def _body(ctx: Context, body: list[ast.stmt]) -> None:
 
 
 def flag(ctx: Context, names: set[str] | frozenset[str]) -> Quantity:
-    """Whether any of these jumps was taken."""
+    """Return a flag: one of these jumps was taken."""
     taken = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     for name in sorted(names):
         item = ctx.env[name]

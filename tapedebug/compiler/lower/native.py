@@ -92,7 +92,7 @@ class _Call:
         self.writes = frozenset(self.params[name] for name in native.written(FORWARD))
 
     def _offset(self, name: str, view: ArrayView) -> Value:
-        """Where a view begins, in scalars from the start of its array; it must be one piece of memory."""
+        """Return the offset of a view in its array, in scalars. The view must be contiguous."""
         zero = self.ctx.builder.constant(0, t.int64)
         if view.adjoint:
             message = f"`{name}` of {self.native.name}() is given an adjoint array"
@@ -155,7 +155,7 @@ class _Call:
         ]
 
     def note_accesses(self) -> None:
-        """Where the kernel's arrays are touched, for messages."""
+        """Record the places where the kernel's arrays are accessed, for messages."""
         read = self.native.read(FORWARD)
         span = self.ctx.span(self.node)
         for name, param in self.params.items():

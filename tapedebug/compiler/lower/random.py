@@ -29,7 +29,7 @@ def draws_from(ctx: Context, body: Sequence[ast.AST]) -> Iterator[str]:
 
 
 def _drawing(ctx: Context, node: ast.Call) -> bool:
-    """Whether a call draws, under whatever name."""
+    """True if a call draws a random number, under any name."""
     root: ast.expr = node.func
     while isinstance(root, ast.Attribute):
         root = root.value

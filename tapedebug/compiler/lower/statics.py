@@ -169,7 +169,7 @@ def _varying(ctx: Context, node: ast.Subscript, base: Any) -> NoReturn:
 
 
 def as_parameter(name: str, base: Any, *, written: bool = False) -> str:
-    """How to hand a kernel the elements of what stands outside it as `name`, to be read or written."""
+    """Return the advice to pass a captured array to the kernel as the parameter `name`."""
     parameter = name.rpartition(".")[2]
     if isinstance(base, dict):
         return "pass the values as an array, and index it with a number"
@@ -195,7 +195,7 @@ _KINDS: dict[type, str] = {list: "a Python list", tuple: "a Python tuple", dict:
 
 
 def needed(ctx: Context, loop: ast.For) -> bool:
-    """Whether a loop contains a `static(…)`, which may need its variable."""
+    """True if a loop contains a `static(…)`, which may need its variable."""
     return any(
         isinstance(node, ast.Call) and _is_static(ctx, node.func) for s in loop.body for node in ast.walk(s)
     )
@@ -220,7 +220,7 @@ def _is_static(ctx: Context, node: ast.expr) -> bool:
 
 
 def items(ctx: Context, node: ast.expr) -> list[Item]:
-    """What a `for` that is written out runs over."""
+    """Return the items that an unrolled `for` runs over."""
     if isinstance(node, ast.Tuple | ast.List):
         for part in node.elts:
             if isinstance(part, ast.Starred):

@@ -30,7 +30,7 @@ from tapedebug.lang.rules import Quantity
 
 
 def bound(kind: Any, name: str, flat: Iterator[Param], number: Callable[[Param], Quantity]) -> Item:
-    """What a declared parameter is in a kernel, of its flat parameters; `number` makes those by value."""
+    """Return a declared parameter, made of its flat parameters; `number` makes those passed by value."""
     parts = flatten.parts_of(kind)
     if parts is None:
         param = next(flat)
@@ -47,12 +47,12 @@ def bound(kind: Any, name: str, flat: Iterator[Param], number: Callable[[Param],
 
 
 def is_field(node: ast.AST, base: StructValue) -> TypeGuard[ast.Attribute]:
-    """Whether a node names a field of a value."""
+    """True if a node names a field of a value."""
     return isinstance(node, ast.Attribute) and node.attr in base.kind.fields
 
 
 def field(ctx: Context, node: ast.Attribute, base: StructValue) -> Item:
-    """What a field of a value holds."""
+    """Return the value of a field of a value."""
     require_field(ctx, node, node.attr, base.kind)
     item = base.get(node.attr)
     if isinstance(item, Undefined):

@@ -31,7 +31,7 @@ def assigned_names(body: Iterable[ast.stmt], is_memory: Callable[[ast.expr], boo
 
 
 def jumps(body: Iterable[ast.stmt]) -> set[str]:
-    """Which of break, continue and return stand in statements and concern the loop around them."""
+    """Return those of break, continue and return in statements that concern the enclosing loop."""
     found: set[str] = set()
     for statement in body:
         match statement:
@@ -49,7 +49,7 @@ def jumps(body: Iterable[ast.stmt]) -> set[str]:
 
 
 def always_returns(body: list[ast.stmt]) -> bool:
-    """Whether control never falls off the end of a function's statements."""
+    """True if a function's statements always end with a return."""
     last = body[-1]
     if isinstance(last, ast.If):
         return bool(last.orelse) and always_returns(last.body) and always_returns(last.orelse)
@@ -60,7 +60,7 @@ def always_returns(body: list[ast.stmt]) -> bool:
 
 
 def always_jumps(body: list[ast.stmt]) -> bool:
-    """Whether control never reaches the end of the statements."""
+    """True if control never reaches the end of the statements."""
     if not body:
         return False
     last = body[-1]

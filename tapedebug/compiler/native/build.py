@@ -66,12 +66,12 @@ class Compiler:
 
     @property
     def strict(self) -> list[str]:
-        """What is an error here, and in C++, though C lets it pass."""
+        """Options that make errors of what C++ forbids and C allows."""
         return [f"-Werror={name}" for name in STRICT]
 
     @property
     def constant(self) -> list[str]:
-        """What makes every write through a pointer to constants an error."""
+        """Options that make every write through a pointer to constants an error."""
         loses = "incompatible-pointer-types-discards-qualifiers" if self.clang else "discarded-qualifiers"
         return [f"-Werror={name}" for name in (*CONSTANT, loses)]
 
@@ -117,7 +117,7 @@ def run(source: str, *options: str) -> None:
 
 
 def accepts(sources: Sequence[str]) -> list[bool]:
-    """Which sources the compiler takes when no pointer to constants may be written through."""
+    """Return a flag a source: it compiles although no pointer to constants may be written through."""
     found = compiler()
     command = [*found.command, "-x", "c", "-", *OPTIONS, *found.strict, *found.constant, "-fsyntax-only"]
     running = []

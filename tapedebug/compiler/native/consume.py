@@ -37,7 +37,7 @@ def consumed(signature: Signature, snippets: Snippets) -> dict[str, list[str]]:
 
 
 def write_only(name: str, code: str) -> bool:
-    """Whether all that code does with an array is to assign to its elements, so that it reads none."""
+    """True if the code only assigns to the elements of an array, and never reads one."""
     code = COMMENTS.sub(" ", code)
     if "#" in code:
         return False
@@ -51,7 +51,7 @@ def write_only(name: str, code: str) -> bool:
 
 
 def _fixed(name: str, code: str) -> bool:
-    """Whether a parameter keeps its value."""
+    """True if a parameter is never assigned."""
     word = re.escape(name)
     return re.search(rf"\b{word}\b\s*{CHANGES}|(?:\+\+|--|&)\s*{word}\b", code) is None
 
@@ -73,7 +73,7 @@ def _overwritten(name: str, code: str, fixed: set[str]) -> list[tuple[str, str]]
 
 
 def _is_plain(before: str) -> bool:
-    """Whether a statement begins here that always runs."""
+    """True if a statement that begins here always runs."""
     inside = any(before.count(a) != before.count(b) for a, b in ("{}", "()", "[]"))
     begins = before.rstrip()[-1:] in ("", ";", "}")
     return begins and not inside and re.search(r"\b(?:return|goto|exit|abort|else)\b", before) is None

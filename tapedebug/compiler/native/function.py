@@ -273,12 +273,12 @@ class NativeCall:
 
     @property
     def by_value(self) -> bool:
-        """Whether each result is computed from the arguments by a call of its own, which needs no frame."""
+        """True if a separate call computes each result from the arguments, so that no frame is needed."""
         return self.native.is_numba and not (self.native.raises and self.variant == FORWARD)
 
     @property
     def late(self) -> bool:
-        """Whether it sees arrays as the launch left them."""
+        """True if it reads arrays as the launch left them."""
         return self.variant != FORWARD
 
 
@@ -287,7 +287,7 @@ class NativeCall:
 
 @dataclass(frozen=True)
 class Called:
-    """What plain Python has to know of a symbol.
+    """The properties of a symbol that plain Python needs to call it.
 
     Attributes:
         results: The words of the frame that hold results, each with its type.

@@ -133,7 +133,7 @@ def _with_adjoint(words: list[Word], signature: Signature) -> list[tuple[str, An
 
 
 def _used_up(signature: Signature, snippets: Snippets, variant: str) -> list[str]:
-    """What sets the adjoints of overwritten elements to 0, after an adjoint snippet."""
+    """Return code that sets the adjoints of overwritten elements to 0, after an adjoint snippet."""
     if variant != ADJOINT:
         return []
     places = consumed(signature, snippets)

@@ -15,7 +15,7 @@ COMMENTS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 @dataclass(frozen=True)
 class Snippets:
-    """What a user gave to `func_native`.
+    """The snippets that a user gave to `func_native`.
 
     Attributes:
         forward: The body of the function.
@@ -35,7 +35,7 @@ class Snippets:
 
     @property
     def variants(self) -> Iterator[str]:
-        """Those that there are."""
+        """The variants for which there is a snippet."""
         yield FORWARD
         if self.adjoint:  # an empty one is run nowhere
             yield ADJOINT
@@ -43,7 +43,7 @@ class Snippets:
             yield REPLAY
 
     def mentions(self, variant: str, name: str) -> bool:
-        """Whether a snippet has a name in its code; pasted names (`##`) may be any."""
+        """True if a snippet has a name in its code; pasted names (`##`) count as any name."""
         code = COMMENTS.sub(" ", self.of(variant))
         return "##" in code or re.search(rf"\b{re.escape(name)}\b", code) is not None
 

@@ -62,7 +62,7 @@ def values_between(body: Block, inputs: list[Value], results: list[Value]) -> se
 
 
 def _touches(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> bool:
-    """Whether a gradient of the user's reaches the adjoint of an active array itself."""
+    """True if a custom gradient accesses the adjoint of an active array itself."""
     return any(
         not active.isdisjoint(op.data[0].adjoints)
         if op.kind in NATIVE
@@ -92,7 +92,7 @@ class _Reached:
         raise NotImplementedError
 
     def _flow(self, start: list[Value], end: list[Value]) -> None:
-        """What has the property at the start has it at the end."""
+        """Propagate the property from the values at the start to those at the end."""
         for one, other in zip(start, end, strict=True):
             if one in self.found:
                 self.found.add(other)
@@ -155,7 +155,7 @@ class _Varied(_Reached):
             self.found.add(op.result)
 
     def _from_native(self, op: Op) -> bool:
-        """Whether a native function passes a derivative on: tangents ask, in adjoints it is a `Custom`."""
+        """True if a native function passes on a derivative. In adjoints it is a `Custom`."""
         call = op.args[0].op
         assert call is not None
         return bool(op.data[0].native.snippets.adjoint) and any(a in self.found for a in call.args)

@@ -301,7 +301,7 @@ class Transform(Loops):
         adj.update(zip(touched, results, strict=True))
 
     def has_effect(self, node: Node) -> bool:
-        """Whether a node loads from or stores to an active array, at any depth."""
+        """True if a node loads from or stores to an active array, at any depth."""
         return any(
             isinstance(n, Op) and not self.active.isdisjoint(_reversed(n))
             for block in blocks_of(node)

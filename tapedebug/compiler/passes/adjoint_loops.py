@@ -43,7 +43,7 @@ class Loops:
         raise NotImplementedError
 
     def has_effect(self, node: Node) -> bool:
-        """Whether a node loads from or stores to an active array, at any depth."""
+        """True if a node loads from or stores to an active array, at any depth."""
         raise NotImplementedError
 
     def zero(self, value: Value) -> Value:
@@ -150,7 +150,7 @@ class Loops:
         self.builder.effect("release", (), stored[:1])
 
     def _restored(self, node: For | While, known: Values, stored: tuple[int, Value], index: Value) -> Values:
-        """What is known where an iteration is reversed: also the carried values that it began with."""
+        """Return the known values where an iteration is reversed, including the carried ones at its start."""
         b, inside = self.builder, dict(known)
         if isinstance(node, For):
             inside[node.index] = index

@@ -84,7 +84,7 @@ class _AdjointTangents(Tangents):
                 raise InvalidIR(f"tangents of adjoints know no operation {op.kind!r}")
 
     def _keep(self, op: Op, args: tuple[Value, ...], known: Values, dots: Values) -> None:
-        """What loops keep: the tangent of slot k in slot 2k + 1, the value in slot 2k."""
+        """Store values for loops: the tangent of slot k in slot 2k + 1, the value in slot 2k."""
         b = self.builder
         if op.kind not in ("save", "restore"):
             b.effect(op.kind, args, op.data)

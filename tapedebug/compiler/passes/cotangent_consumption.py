@@ -33,7 +33,7 @@ def taken_once(adjoint: Function) -> frozenset[int]:
 
 
 def changed(adjoint: Function, active: frozenset[int]) -> frozenset[int]:
-    """Those of the active parameters whose adjoint an adjoint may change, and not only read."""
+    """Return the active parameters whose adjoint an adjoint may change, not only read."""
     if any(op.kind in NATIVE for op in adjoint.ops()):
         return active
     return frozenset(op.data[0] for op in adjoint.ops() if op.kind in ADJOINT and op.kind != "load_adjoint")

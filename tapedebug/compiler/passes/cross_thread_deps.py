@@ -68,7 +68,7 @@ def crossed(
 
 
 def at_own_index(function: Function, op: Op) -> bool:
-    """Whether a load or store is at exactly the thread's index on every axis."""
+    """True if a load or store is at exactly the thread's index on every axis."""
     offset = op.args[0].op
     assert offset is not None
     axes = [a.op.data[0] if a.op is not None and a.op.kind == "thread" else None for a in offset.args]

@@ -174,7 +174,7 @@ def _length_of(value: Value, depth: int = DEPTH) -> Value | None:
 
 
 class _OfLength:
-    """What is known of values as functions of one length.
+    """Values as functions of one length.
 
     Args:
         length: The length.

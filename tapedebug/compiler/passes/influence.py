@@ -16,7 +16,7 @@ WRITES = frozenset({"store", "atomic_add"})
 
 
 class Influence:
-    """What each access of a kernel depends on.
+    """The values that each access of a kernel depends on.
 
     Attributes:
         accesses: Loads, stores and atomics of arrays, in program order.

@@ -57,7 +57,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRegion:
-    """What a function does to one memory of one array.
+    """Effects of a function on one memory of one array.
 
     Attributes:
         side: Which of the array's memories.
@@ -73,7 +73,7 @@ class MemoryRegion:
 
     @property
     def place(self) -> Place:
-        """Which region it is."""
+        """The side and the parameter of the region."""
         return self.side, self.param
 
     @property
@@ -83,12 +83,12 @@ class MemoryRegion:
 
     @property
     def thread_private(self) -> bool:
-        """Whether no other thread can access an element that a thread accesses."""
+        """True if no other thread can access an element that a thread accesses."""
         return bool(self.at) and all(self.at)
 
     @property
     def once(self) -> bool:
-        """Whether it is only stored to, each component by one operation outside loops, all at one element."""
+        """True if it is only stored to: each component by one operation outside loops, all at one element."""
         components = [access.op.data[1] for access in self.accesses]
         return (
             self.does == {"store"}
@@ -146,7 +146,7 @@ _HARMLESS = (frozenset({"load"}), frozenset({"add"}))
 
 
 def unordered(function: Function) -> bool:
-    """Whether nothing but memory ties threads to their order."""
+    """True if only accesses to memory can make threads depend on their order."""
     if function.prelude is not None or function.backwards:
         return False
     return not any(op.kind in BARRED and not _is_of_numbers(op) for op in function.ops())
@@ -163,7 +163,7 @@ def _element(function: Function, param: int) -> tuple[type[t.Scalar], int]:
 
 
 def side_of(op: Op) -> str:
-    """Which memory of an array an operation touches."""
+    """Return the memory of an array that an operation accesses."""
     if op.kind in ADJOINT:
         return "adjoint"
     if op.kind in DOT:
@@ -222,7 +222,7 @@ def own_axes(axes: int, places: Iterable[tuple[Value, ...]]) -> tuple[frozenset[
 
 
 def _thread(value: Value) -> int | None:
-    """Which of the thread's indices a value is."""
+    """Return the axis whose thread index a value is, or None."""
     op = value.op
     while op is not None and op.kind in ("to_i64", "to_i32"):
         op = op.args[0].op

@@ -30,7 +30,7 @@ from tapedebug.lang import types as t
 
 
 def divided(function: Function) -> Division:
-    """How a function's launches may be divided."""
+    """Return how a function's launches can be divided."""
     found = memory_regions(function)
     along = [_shares(found.values(), function, axis) for axis in range(max(function.axes, 1))]
     return Division(
@@ -65,7 +65,7 @@ def _work(block: Block, ranges: Ranges) -> Bound:
 
 
 def _shares(found: Iterable[MemoryRegion], function: Function, axis: int) -> tuple[Share, ...] | None:
-    """What chunks along a thread axis do to memory; None where it cannot be cut there."""
+    """Return the accesses of chunks along a thread axis; None if the axis cannot be cut."""
     if not unordered(function):
         return None
     ranges = Ranges(function, axis)
@@ -97,7 +97,7 @@ def _share(region: MemoryRegion, ranges: Ranges, function: Function) -> Share | 
 
 
 def _reach(index: Value, ranges: Ranges, where: tuple[int, int]) -> tuple[Bound, Bound, bool] | None:
-    """How far from the thread's own row an index lies, and whether it may wrap."""
+    """Return the distances of an index from the thread's own row, and True if it may wrap."""
     inner, wraps = _unwrapped(index, where)
     found = ranges.of(inner)
     if found is None or found.own != 1:

@@ -45,7 +45,7 @@ class Ranges:
         self.found: dict[Value, Range | None] = {}
 
     def of(self, value: Value, depth: int = DEPTH) -> Range | None:
-        """Where a value lies; None where that is not known before the thread runs."""
+        """Return the range of a value; None if it is not known before the thread runs."""
         if value not in self.found:
             self.found[value] = self._of(value, depth) if depth else None
         return self.found[value]
@@ -103,7 +103,7 @@ def _free(op: Op, cut: int) -> Range:
 
 
 def _made(kind: str, *of: Range) -> Range | None:
-    """What an operation makes of ranges."""
+    """Return the range of an operation's result."""
     match kind, of:
         case (("to_i64" | "to_i32"), (a,)):
             return a
@@ -134,7 +134,7 @@ def _product(factor: Range, other: Range) -> Range | None:
 
 
 def _count(start: Range, stop: Range, step: Range) -> Range | None:
-    """How often a loop from `start` to `stop` runs."""
+    """Return the range of the iterations of a loop from `start` to `stop`."""
     if start.own or stop.own or not isinstance(step.low, int) or step.low != step.high or step.low == 0:
         return None
     way = combined("sub", stop.high, start.low) if step.low > 0 else combined("sub", start.high, stop.low)

@@ -12,7 +12,7 @@ class Rewriter:
     """Gives new blocks; what stands for an operation is for subclasses to say."""
 
     def instead(self, op: Op) -> list[Node]:
-        """What takes the place of an operation."""
+        """Return the nodes that replace an operation."""
         raise NotImplementedError
 
     def block(self, block: Block) -> Block:

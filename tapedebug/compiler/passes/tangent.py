@@ -117,7 +117,7 @@ class Tangents:
             raise InvalidIR(f"tangents know no operation {op.kind!r}")
 
     def _moves(self, op: Op) -> bool:
-        """Whether the elements that an operation reads or writes have tangents."""
+        """True if the elements that an operation reads or writes have tangents."""
         return op.data[0] in self.active and (op.result or op.args[1]).type in t.FLOATS
 
     def _dot_loaded(self, kind: str, op: Op, args: tuple[Value, ...], dots: Values) -> None:

@@ -40,7 +40,7 @@ def clash(moves: list[Move]) -> bool:
 
 @dataclass
 class Uniformity:
-    """What is known of the values of a function whose threads run in lockstep along the last axis.
+    """The varying values of a function whose threads run in lockstep along the last axis.
 
     Attributes:
         function: The function.
@@ -117,7 +117,7 @@ class Uniformity:
                     self.varying.add(op.result)
 
     def _carry(self, node: For | While, outside: bool, inside: bool) -> None:
-        """What a loop carries: assigned before it where `outside`, and in it where `inside`."""
+        """Propagate to values that a loop carries: from before it if `outside`, from its body if `inside`."""
         self._add(c for c, init in zip(node.carried, node.inits, strict=True) if self.differs(init))
         moves = moves_of(node)
         copied = clash(moves)
@@ -154,7 +154,7 @@ def invariant(function: Function) -> set[Value]:
 
 
 def indices_of_additions(function: Function) -> set[Value]:
-    """What is read from memory and tells where something is added."""
+    """Return the values read from memory that are indices of additions."""
     sources: dict[Value, list[Value]] = {}
     counts: list[Value] = []
     left: list[Value] = []

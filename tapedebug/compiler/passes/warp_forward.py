@@ -28,7 +28,7 @@ LONGEST = 1 << 16
 
 
 class NotEmulated(Exception):
-    """What Warp would do with a kernel is not known."""
+    """A kernel whose treatment by Warp is not known."""
 
 
 class Forward(Transform):
@@ -55,7 +55,7 @@ class Forward(Transform):
         return self.variables.root(value)
 
     def value(self, known: Values, primal: Value) -> Value:
-        """What a variable holds now."""
+        """Return the current value of a variable."""
         return super().value(known, primal if is_free(primal) else self.root(primal))
 
     def accumulate(self, adj: Values, primal: Value, contribution: Value) -> None:
@@ -138,7 +138,7 @@ class Forward(Transform):
                 known[root] = value
 
     def _assign(self, node: For | While, inside: Values) -> None:
-        """What Warp does at the end of a body: what was computed is assigned to the variables of the loop."""
+        """Assign the results of a body to the variables of the loop, as Warp does at its end."""
         pairs = [(self.root(c), v) for c, v in zip(node.carried, node.body.yields, strict=True)]
         values = [self.value(inside, v) for _, v in pairs]
         for (root, _), value in zip(pairs, values, strict=True):

@@ -47,7 +47,7 @@ class Double(ABC):
 
     @abstractmethod
     def compared(self, how: str, other: Double) -> Any:
-        """Whether `oge`, `olt` or `oeq` holds."""
+        """Return a flag: `oge`, `olt` or `oeq` holds."""
 
     @abstractmethod
     def chosen(self, condition: Any, other: Double) -> Double:
@@ -93,7 +93,7 @@ class Double(ABC):
         return self.compared("olt", self.constant(other))
 
     def equals(self, other: float) -> Any:
-        """Whether it is this number."""
+        """Return a flag: it equals this number."""
         return self.compared("oeq", self.constant(other))
 
     def where(self, condition: Any, other: Double | float) -> Double:

@@ -31,7 +31,7 @@ class RuleError(Exception):
 
 
 class Emitter(Protocol):
-    """What a rule needs of the compiler: numbers and operations on its values."""
+    """The operations of the compiler that a rule uses on its values."""
 
     def exact(self, value: float, type: Any) -> Any: ...
     def apply(self, rule: str, *args: Any) -> Any: ...
@@ -163,12 +163,12 @@ class Rule:
 
     @property
     def arity(self) -> int:
-        """How many operands it takes."""
+        """The number of operands."""
         return 1 + max(i for i in range(9) if f"{{{i}}}" in self.text) + self.beside
 
     @property
     def differentiable(self) -> bool:
-        """Whether the rule has derivatives."""
+        """True if the rule has derivatives."""
         return not isinstance(self.partials, str)
 
     @property
@@ -178,7 +178,7 @@ class Rule:
 
     @property
     def is_operator(self) -> bool:
-        """Whether its text is an operator on its operands, which computes integers in 64 bits in Python."""
+        """True if its text is an operator on its operands, which computes integers in 64 bits in Python."""
         return self.text != "{0}" and not self.calls
 
 
@@ -293,7 +293,7 @@ def name_list(operands: Sequence[Any]) -> str:
 
 
 def conversion(operands: Sequence[Any]) -> str:
-    """What makes values of one type of these."""
+    """Return the constructor that makes values of one type of these operands."""
     scalars = [o for o in operands if o in t.SCALARS]
     if len(scalars) < len(operands):
         compound = next(o for o in operands if o not in t.SCALARS)

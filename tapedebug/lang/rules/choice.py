@@ -34,7 +34,7 @@ def select(cond: Quantity, value_if_false: Quantity, value_if_true: Quantity) ->
 
 
 def _first(a: Expr, b: Expr, sign: str) -> Expr:
-    """Whether the first of two values is the one to take: a NaN never is where the other is a number."""
+    """Return a flag: `a` is the result, because the comparison holds or because `b` is NaN."""
     holds = a.apply(sign, b)
     return holds.apply("or", b.apply("isnan")) if b.type in t.FLOATS else holds
 

@@ -199,7 +199,7 @@ def _both(beside: Callable[[float], list[Expr]]) -> Smooth:
 
 
 def _floor(a: Quantity) -> float:
-    """How far rounding can move an entry of a matrix whose largest is 1."""
+    """Return the error that rounding can cause in an entry of a matrix whose largest entry is 1."""
     return 64.0 * float(np.finfo(_working(a).numpy).eps)
 
 

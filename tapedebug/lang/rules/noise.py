@@ -129,7 +129,7 @@ class _Cell:
         return value, found
 
     def _at(self, corner: Corner) -> tuple[Expr, list[Expr]]:
-        """What one corner contributes: a linear function, 0 there, with a random gradient."""
+        """Return the contribution of one corner: a linear function, 0 there, with a random gradient."""
         terms = [
             ends[end].apply("to_u32") * prime
             for ends, end, prime in zip(self.ends, corner, PRIMES, strict=False)

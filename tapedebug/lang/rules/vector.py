@@ -80,7 +80,7 @@ def norm_l2(v: Quantity) -> Quantity:
 
 
 def _threshold(v: Quantity, delta: Quantity | None) -> Expr:
-    """Where a Huber norm passes from square to linear; 1 where it is not given."""
+    """Return the value at which a Huber norm changes from square to linear; 1 by default."""
     require(t.Vector, v)
     if delta is None:
         return v.parts[0].lift(1.0)

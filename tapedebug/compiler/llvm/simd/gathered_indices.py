@@ -91,7 +91,7 @@ class GatheredIndices(Reductions):
         return self._value("~" + of, f"phi {self._type('~' + of)} {joined}")
 
     def _counting_read(self, node: ast.Subscript, value: Operand) -> Operand:
-        """What was read; of integers, that they may count from lane to lane."""
+        """Return a value read from memory; integers may turn out to count from lane to lane."""
         kind, register = value
         if kind not in ("~i32", "~i64") or self.mask is not None:
             return value
@@ -148,7 +148,7 @@ class GatheredIndices(Reductions):
 
 
 def plain(function: ast.FunctionDef, symbol: str) -> tuple[list[str], str]:
-    """What a function thread by thread needs, and its LLVM assembly, for one that calls it."""
+    """Return the declarations and the assembly of a function that runs threads one by one."""
     translator = Translator(symbol)
     text = translator.run(function)
     needs = [*translator.needs]
@@ -159,5 +159,5 @@ def plain(function: ast.FunctionDef, symbol: str) -> tuple[list[str], str]:
 
 
 def has_plain(assembly: str) -> bool:
-    """Whether there is a function among it that runs threads one after the other."""
+    """True if the assembly includes a function that runs threads one by one."""
     return f"{PLAIN}(" in assembly

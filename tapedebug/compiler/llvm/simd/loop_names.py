@@ -14,7 +14,7 @@ from tapedebug.compiler.generated_source import SimdLoop
 
 
 class LoopNames:
-    """What is known of the names of a function whose innermost loop over threads is in lanes.
+    """Facts about the names of a function whose innermost loop over threads is vectorised.
 
     Args:
         function: The generated code.
@@ -63,11 +63,11 @@ class LoopNames:
         return found
 
     def differs(self, node: ast.expr) -> bool:
-        """Whether an expression differs between lanes."""
+        """True if an expression is varying: it can differ between lanes."""
         return not self.names(node).isdisjoint(self.varying)
 
     def is_invariant(self, node: ast.expr) -> bool:
-        """Whether the place of an element is the same for all threads."""
+        """True if the place of an element is the same for all threads."""
         return self.names(node) <= self.invariant
 
     def born(self, node: ast.If) -> frozenset[str]:

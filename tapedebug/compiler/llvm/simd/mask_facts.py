@@ -74,7 +74,7 @@ NONE: Tests = {
 
 
 class MaskFacts:
-    """What is sure of masks, and the instructions that find it out.
+    """Conditions that follow from masks without testing every lane, and the instructions that test them.
 
     Args:
         value: Writes an instruction that gives a value of a kind; gives its register.
@@ -88,7 +88,7 @@ class MaskFacts:
     def compared(
         self, sign: ast.cmpop, kind: str, left: LinearValue | None, right: LinearValue | None
     ) -> Fact:
-        """How a comparison of integers came about."""
+        """Return the fact that a comparison of integers establishes."""
         of: type[ast.cmpop] = type(sign)
         if left is not None and not left.stride:
             left, right, of = right, left, MIRRORED.get(of, of)

@@ -33,7 +33,7 @@ class PendingStore:
 
 @dataclass(frozen=True)
 class Sum:
-    """What lanes add to one element until the end: where the sums are, the element, and its array."""
+    """A sum that lanes add to one element at the end: the partial sums, the element, its array."""
 
     kind: str
     total: str
@@ -43,7 +43,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Carry:
-    """What a block of threads adds to elements of the next one.
+    """Contributions of a block of threads to elements of the next block.
 
     Attributes:
         kind: The type of the elements.
@@ -83,7 +83,7 @@ class Reductions(VectorValues):
         return "fadd" if kind in FLOATS else "add"
 
     def _identity(self, kind: str) -> str:
-        """What changes no sum."""
+        """Return the neutral element of addition."""
         return self._literal("~" + kind, "-0.0") if kind in FLOATS else "zeroinitializer"
 
     def _add(self, place: str, kind: str, value: str) -> None:
@@ -141,7 +141,7 @@ class Reductions(VectorValues):
     # Neighbours
 
     def _clusters(self, waiting: dict[Group, PendingStore]) -> Iterator[tuple[str, list[PendingStore]]]:
-        """What waits: additions to elements that are few apart together."""
+        """Group pending additions to elements that are a few places apart."""
         near: dict[tuple[str, Hashable], list[PendingStore]] = {}
         for (pointer, _), one in waiting.items():
             line = self.linear_values.get(one.index[1])
@@ -165,7 +165,7 @@ class Reductions(VectorValues):
         return self.linear_values[one.index[1]]
 
     def _make(self, pointer: str, one: PendingStore) -> None:
-        """What was waiting."""
+        """Write a pending addition."""
         raise NotImplementedError
 
     def _add_neighbours(self, pointer: str, ones: list[PendingStore]) -> None:
@@ -230,7 +230,7 @@ class Reductions(VectorValues):
         return total
 
     def _carry(self, site: tuple[int, ...], pointer: str, kind: str, distances: list[int]) -> Carry:
-        """What the additions at a place in the text keep for the next block."""
+        """Return the carry of the additions at a place in the text."""
         if site not in self.carries:
             of, nothing = self._type("~" + kind), self._identity(kind)
             values = [(by, self._frame_slot(of, nothing)) for by in distances]

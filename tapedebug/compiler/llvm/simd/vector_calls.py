@@ -149,7 +149,7 @@ def each(name: str, operands: tuple[str, ...], width: int) -> Instructions:
 
 @cache
 def _vector_library() -> Callable[[str], bool]:
-    """Whether glibc's vector functions, where there are any, have a symbol."""
+    """Return a predicate: True if glibc's vector library has a symbol."""
     try:
         library = ctypes.CDLL(VECTOR_LIBRARY)
     except OSError:

@@ -42,7 +42,7 @@ class Element:
 
     @property
     def group(self) -> tuple[str, str | None]:
-        """What its neighbours, the other components, have in common with it."""
+        """The key that all components of one element share."""
         return self.pointer, self.base
 
 
@@ -96,7 +96,7 @@ class VectorMemory(GatheredIndices):
                 self._add_neighbours(register, ones)
 
     def _unless(self, line: LinearValue, straight: Callable[[], None], apart: Callable[[], None]) -> None:
-        """What is done where integers count from lane to lane, and where some do not."""
+        """Branch on whether integers count from lane to lane in this block."""
         masks = [line.unless or ""]
         self._either(lambda: self._none_in(masks), straight, apart, self._known_none_in(masks))
 
@@ -234,13 +234,13 @@ class VectorMemory(GatheredIndices):
             self._flush()
 
     def _joins(self, element: Element, one: PendingStore | None, *, adds: bool) -> bool:
-        """Whether it may wait beside what waits: another component, or one more addition to the array."""
+        """True if a store can be delayed together with the pending ones: another component, or a sum."""
         if one is not None:
             return one.adds == adds and element.component not in one.values
         return adds and all(group[0] == element.pointer and w.adds for group, w in self.pending.items())
 
     def _make(self, pointer: str, one: PendingStore) -> None:
-        """What was waiting."""
+        """Write a pending store or addition."""
         if one.index[0] == "i64":
             self._to_one(pointer, one)
             return

@@ -19,7 +19,7 @@ from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, alignment, 
 
 @dataclass(frozen=True)
 class LinearValue:
-    """What is known of integers that count from lane to lane.
+    """Integers that grow by a constant stride from lane to lane.
 
     Attributes:
         base: The register of the first lane's.
@@ -38,7 +38,7 @@ class LinearValue:
 
 
 def _is_written(line: LinearValue) -> bool:
-    """Whether it is a number in the text, the same in all lanes."""
+    """True if the value is a literal, the same in all lanes."""
     return not line.stride and line.base.lstrip("-").isdigit()
 
 
@@ -108,7 +108,7 @@ class VectorValues(Translator):
         return f"<{self.width} x i1>"
 
     def _lanes(self) -> str:
-        """Which lanes run."""
+        """Return the mask of active lanes."""
         return self.mask or splat("i1", "true")
 
     def _both(self, mask: str | None, other: str) -> str:
@@ -118,12 +118,12 @@ class VectorValues(Translator):
         return self._value("", f"bitcast {self._all_lanes()} {mask} to i{self.width}")[1]
 
     def _any(self, mask: str) -> str:
-        """Whether one of the lanes that run is in a mask."""
+        """Return a flag: one of the active lanes is in a mask."""
         bits = self._bits(self._both(self.mask, mask))
         return self._value("b1", f"icmp ne i{self.width} {bits}, 0")[1]
 
     def _none_in(self, masks: list[str]) -> str:
-        """Whether none of the lanes that run is in one of these masks."""
+        """Return a flag: none of the active lanes is in one of these masks."""
         whole = masks[0]
         for other in masks[1:]:
             whole = self._value("~b1", f"or {self._all_lanes()} {whole}, {other}")[1]
@@ -139,7 +139,7 @@ class VectorValues(Translator):
         return total
 
     def _every(self, mask: str) -> str:
-        """Whether all lanes are in a mask."""
+        """Return a flag: all lanes are in a mask."""
         return self._value("b1", f"icmp eq i{self.width} {self._bits(mask)}, -1")[1]
 
     def _either(
@@ -259,7 +259,7 @@ class VectorValues(Translator):
     """Whether the loop over threads is being written."""
 
     def _is_slot(self, node: ast.Subscript) -> bool:
-        """Whether it is a launch argument."""
+        """True if a subscript reads a launch argument."""
         return isinstance(node.value, ast.Name) and node.value.id == "args"
 
     def _load_element(self, node: ast.Subscript) -> Operand:
@@ -284,7 +284,7 @@ class VectorValues(Translator):
         return result
 
     def _counting(self, kind: str, sign: ast.operator, left: Operand, right: Operand) -> LinearValue | None:
-        """What is known of a sum, difference or multiple of integers that count."""
+        """Return a sum, difference or multiple of linear values as a linear value, or None."""
         x, y = self._linear_of(left), self._linear_of(right)
         if x is None or y is None:
             return None
@@ -333,7 +333,7 @@ class VectorValues(Translator):
         return result
 
     def _fact(self, mask: Operand) -> Fact:
-        """How a mask came about."""
+        """Return the comparison or choice that a mask is the result of."""
         return Known(mask[1]) if mask[0] == "b1" else self.facts.of.get(mask[1])
 
     def _cast(self, value: Operand, target: str) -> Operand:

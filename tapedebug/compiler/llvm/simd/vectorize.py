@@ -202,7 +202,7 @@ class _Vectorizer(VectorMemory):
         self._begin(after)
 
     def _is_long(self, at: int) -> bool:
-        """Whether a block of threads is longer than what processors see at once."""
+        """True if a block of threads has more instructions than a processor's reorder window."""
         return len(self.lines) - at + self.called * CALLED > LONG
 
     def _block(self, node: ast.For, first: str, stop: str | None) -> None:
@@ -379,7 +379,7 @@ def _leaves(node: ast.stmt) -> bool:
 
 
 def _is_flat(node: ast.If) -> bool:
-    """Whether a branch is few statements, without memory and calls that cost much."""
+    """True if a branch is short, without memory accesses and expensive calls."""
     body = [*node.body, *node.orelse]
     return len(body) <= FLAT and all(
         isinstance(statement, ast.Assign)
