@@ -78,7 +78,7 @@ def _loops(body: Block, variables: Variables, saved: set[Span | None]) -> Iterat
 
 
 def _parts(variables: Variables) -> Iterator[Span]:
-    """Yield the places where components are assigned, except fields of structs: Warp reverses these rightly."""
+    """Yield the places where components are assigned, except fields of structs: Warp reverses them well."""
     for new, (_, how) in variables.assigned.items():
         if how != "field" and new.op is not None and new.op.span is not None:
             yield new.op.span

@@ -86,7 +86,7 @@ def _merge_name(ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Ite
 def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, Item]) -> Item | None:
     """Return a variable on one side of an `if`, or zeros if it is unassigned there and never read.
 
-    It is never read if that side has jumped: the statements after the `if` run only if the side was not taken.
+    It is never read if that side has jumped: statements after the `if` run only if the side was not taken.
     (The variable is not defined after a loop that the side breaks from either, because it was not defined
     before the loop.) A missing result is that of a function that has not returned yet.
     """
