@@ -89,7 +89,7 @@ def test_no_arithmetic_and_no_stores_are_left() -> None:
         "    table = ptr_i64(args, 16)\n"
         "    log = ptr_i64(args, 17)\n"
         "    room = args[18]\n"
-        "    told = 0\n"
+        "    traced = 0\n"
         "    for t in range(lo, hi):\n"
         "        v_1 = t\n"
         "        table[t * 3] = v_1 + 1\n"
@@ -103,7 +103,7 @@ def test_no_arithmetic_and_no_stores_are_left() -> None:
         "            table[t * 3 + 1] = v_7 + 1\n"
         "        v_8 = t\n"
         "        table[t * 3 + 2] = v_8 + 1\n"
-        "    args[19] = told\n"
+        "    args[19] = traced\n"
     )
 
 
