@@ -216,10 +216,13 @@ def test_a_program_for_warp_that_is_not_installed(
 def test_a_program_that_ran_on_warp_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "train.py"
     script.write_text("import sys, types\nsys.modules['warp'] = types.ModuleType('warp')\n", encoding="utf-8")
+    installed = sys.modules.pop("warp", None)
     try:
         assert main(["run", str(script)]) == 0
     finally:
         del sys.modules["warp"]
+        if installed is not None:  # imported anew beside its submodules, it would be half another one
+            sys.modules["warp"] = installed
     assert capsys.readouterr().err == (
         "  = hint: launches of NVIDIA Warp are not recorded; "
         f"`tapedebug run --as-warp {script}` runs the program on this engine\n"
