@@ -116,15 +116,26 @@ class Kernel(AnalyzedKernel):
             if variant is not None and not variant.diagnostics - {PAUSE} and self.division(variant).lanes:
                 self.in_lanes(variant)
 
-    def settle(self) -> None:
-        """Launch by the settings as they are now."""
+    def launch_settings(self) -> tuple[int, tuple[Any, ...]]:
+        """Return the settings as they are now: `max_unroll`, and those by which plans of launches differ."""
+        paths = (config.interpreted, config.lanes, config.vector_math)
+        return self.option("max_unroll"), (self.enable_backward, self.diagnostics, config.verify_fp, *paths)
+
+    def settle(self, settings: tuple[int, tuple[Any, ...]] | None = None) -> None:
+        """Launch by the settings as they are now.
+
+        Args:
+            settings: Its `launch_settings()`, if they are known.
+        """
+        max_unroll, key = settings or self.launch_settings()
         cache = self.__dict__.get("_analysis_cache")
-        if cache is not None and cache.max_unroll != self.option("max_unroll"):
+        if cache is not None and cache.max_unroll != max_unroll:
             self.renew()
             return
-        paths = (config.interpreted, config.lanes, config.vector_math)
-        key = (self.enable_backward, self.diagnostics, config.verify_fp, *paths)
-        self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
+        tables = self._tables.get(key)
+        if tables is None:
+            tables = self._tables[key] = ({}, {})
+        self.plans, self.watched = tables
         self.latest = None
 
     def instance(self, types: tuple[Any, ...]) -> Kernel:

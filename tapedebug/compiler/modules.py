@@ -53,6 +53,7 @@ class Module:
         self.name = name
         self.options: dict[str, Any] = {}
         self.kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
+        self._settled: Any = None
         self._lock = threading.Lock()  # threads may define kernels while another changes a setting
 
     def __repr__(self) -> str:
@@ -67,6 +68,24 @@ class Module:
         """Its kernels as they are now."""
         with self._lock:
             return list(self.kernels)
+
+    def settle(self) -> None:
+        """Let its kernels launch by the settings as they are now.
+
+        Kernels without options of their own share the settings of the module, which are looked up once: a session
+        may hold thousands of kernels, and a check changes settings many times.
+        """
+        alike = []
+        for kernel in self.alive():
+            if kernel.options:
+                kernel.settle()
+            else:
+                alike.append(kernel)
+        settings = alike[0].launch_settings() if alike else None
+        if settings != self._settled:
+            for kernel in alike:
+                kernel.settle(settings)
+            self._settled = settings
 
     def option(self, name: str) -> Any:
         """A setting as it is for this module."""
@@ -130,8 +149,7 @@ def checked_options(options: Mapping[str, Any], whose: str) -> dict[str, Any]:
 def settle() -> None:
     """Let all kernels launch by the settings as they are now."""
     for module in all_modules():
-        for kernel in module.alive():
-            kernel.settle()
+        module.settle()
 
 
 _config.LISTENERS.append(settle)
