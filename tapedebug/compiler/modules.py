@@ -72,8 +72,8 @@ class Module:
     def settle(self) -> None:
         """Let its kernels launch by the settings as they are now.
 
-        Kernels without options of their own share the settings of the module, which are looked up once: a session
-        may hold thousands of kernels, and a check changes settings many times.
+        Kernels without options of their own share the settings of the module, which are looked up once: a
+        session may hold thousands of kernels, and a check changes settings many times.
         """
         alike = []
         for kernel in self.alive():
