@@ -130,7 +130,7 @@ packaging: $(UV_STAMP)  ## build sdist and wheel, use them in bare environments,
 	@echo "== packaging" && $(BIN)/python scripts/check_packages.py --jobs $(WORKERS) build/packaging
 
 gallery: $(PY_STAMP)  ## wrong and right adjoints, errors of all sizes, their verdicts; writes docs/gallery.md and docs/detection.md
-	@$(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)
+	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.gallery.table
 	@$(BIN)/python -m tests.gallery.detection
 
@@ -144,10 +144,11 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by han
 bench-ui: setup system  ## how fast the panel opens and moves on tapes of 100,000 and 1,000,000 launches (BENCH_ARGS='--json')
 	@PYTHON=$(CURDIR)/$(BIN)/python node tests/browser/bench/run.mjs $(BENCH_ARGS)
 
-fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs (FUZZ_ARGS='--count 500'), 10,000 damaged files, 200 interrupts
+fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs (FUZZ_ARGS='--count 500'), 10,000 damaged files, 200 interrupts, all sweeps
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
 	@$(BIN)/python -m tests.compiler.fuzz --programs --jobs $(WORKERS) $(FUZZ_ARGS)
 	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) tests/trace/test_fuzz.py tests/diagnose/test_interrupts.py
+	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) -m sweep tests --ignore tests/gallery
 
 compilers: $(PY_STAMP)  ## every test of the language with what Numba compiles (config.compiler = "numba"); an hour and more
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --compiler numba tests/lang tests/compiler tests/seeds $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Options and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
+from tests import sweeps
 
 # Images of containers often set this. Then each of 300 processes that tests start compiles 700 modules to
 # bytecode: `tapedebug run` takes 2.5 s of processor time instead of 1.2 s.
@@ -49,6 +51,25 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of tests that are marked `sweep`, except in a full sweep, and where a case is named."""
+    if sweeps.FULL or any("[" in argument for argument in config.args):
+        return
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sweep") is not None and hasattr(item, "callspec"):
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    dropped: set[pytest.Item] = set()
+    for group in groups.values():
+        kept = sweeps.covering(
+            [frozenset((name, repr(value)) for name, value in item.callspec.params.items()) for item in group]
+        )
+        dropped.update(item for number, item in enumerate(group) if number not in kept)
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+        items[:] = [item for item in items if item not in dropped]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,6 +17,8 @@ Floats = wp.array(dtype=float)
 Vectors = wp.array(dtype=wp.vec3)
 Indices = wp.array(dtype=int)
 RNG = np.random.default_rng(11)
+pytestmark = pytest.mark.sweep
+
 N = 1700
 """Threads: more than are run at once where blocks are left one after the other."""
 
@@ -61,7 +63,7 @@ def room_for(which: np.ndarray) -> int:
 
 
 def exact(kernel: Any, args: list[Any]) -> bool:
-    """Whether the forward results are the same, to the last bit, in lanes and thread by thread."""
+    """True if the forward results are the same, to the last bit, in lanes and thread by thread."""
     found = [
         results(kernel, N, twin(args), f64=True, lanes=on, replay=frozenset())["forward"]
         for on in (True, False)
@@ -244,7 +246,7 @@ def grid_neighbours(x: Vectors, v: Vectors, side: int, y: Vectors):
 
 
 def test_vectors_of_neighbours_but_at_the_ends(bits: int) -> None:
-    """What may lie before the first element is the stretch beside the thread's own, but in one block."""
+    """Memory before the first element is read in no block, also if the index of a neighbour lies there."""
     assert is_in_lanes(grid_neighbours) and is_in_lanes(grid_neighbours, "adjoint")
     args = [uniform(N, 3), uniform(N, 3), 41, np.zeros((N, 3))]
     assert exact(grid_neighbours, args)

@@ -25,6 +25,9 @@ from tests.compiler.simd_comparison import (
     set_width,
 )
 from tests.compiler.test_generated import arguments, load
+from tests.sweeps import cases
+
+pytestmark = pytest.mark.sweep
 
 
 @pytest.fixture(autouse=True)
@@ -373,7 +376,7 @@ def many_instructions(x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float), z: w
 
 
 def fetches(kernel: Any) -> list[int]:
-    """How many bytes ahead of what is accessed, in order."""
+    """Return how many bytes ahead of the accesses it prefetches, in order."""
     text = kernel._text(Variant("forward", lanes=True))
     assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=512))
     calls = re.findall(r"call void @llvm.prefetch.p0\(ptr (%ahead\d+),", assembly)
@@ -395,7 +398,7 @@ def test_threads_that_depend_on_their_order_are_not_in_lanes() -> None:
     np.testing.assert_array_equal(x, np.arange(40.0))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(cases(full=60, sample=12)))
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     set_width(monkeypatch, WIDTHS[seed % 3])
     kernel = load(program(seed, (6, 9, 12)[seed % 3]))

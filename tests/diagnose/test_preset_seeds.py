@@ -236,7 +236,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_bug_is_found_with_grads(program: str) -> None:
-    """Return what the others are compared with says what it should."""
+    """The diagnosis that the others are compared with is as expected."""
     says = told_with_grads(program, True)
     verdict, rule = EXPECTED[program]
     serious = [(found, severity) for found, severity, *_ in says["findings"] if severity != "info"]
@@ -244,6 +244,7 @@ def test_the_bug_is_found_with_grads(program: str) -> None:
     assert all(severity == "error" for found, severity in serious if found != "flat-op"), serious
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_seed_in_the_gradient_says_the_same(program: str, way: Callable[[Any, Any], None]) -> None:

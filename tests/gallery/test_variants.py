@@ -28,6 +28,7 @@ UNKNOWN = {
 """Of which no tangent is known."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_verdict_is_that_without_the_option(name: str, option: str) -> None:
