@@ -194,7 +194,7 @@ def test_the_command_of_the_docstring(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What `make demo` runs: its output, and its report."""
+    """Return the output of the program that `make demo` runs, and its report."""
     report = tmp_path_factory.mktemp("demo") / "report.html"
     done = subprocess.run(
         [sys.executable, ROOT / "notebooks" / "demo.py", "--report", report],

@@ -1,4 +1,4 @@
-"""What README and the first page of the documentation tell people to type does what they say."""
+"""Commands of README and of the documentation's first page, run as a reader would type them."""
 
 import re
 import shlex

@@ -167,7 +167,7 @@ def all_imports(source: str) -> Iterator[tuple[int, str]]:
 
 
 def trespasses(source: str, room: str, allowed: Iterable[str] = ()) -> list[str]:
-    """What `source`, a module of `room`, imports at load time that the design does not allow."""
+    """Return the imports of `source`, a module of `room`, at load time that the design does not allow."""
     wrong = []
     for line, name in imports(ast.parse(source), f"tapedebug.{room}"):
         parts = name.split(".")
@@ -186,7 +186,7 @@ def trespasses(source: str, room: str, allowed: Iterable[str] = ()) -> list[str]
 
 
 def climbs(source: str, room: str, shelf: str) -> list[str]:
-    """What a module of `room/shelf` imports from a shelf above it, or from above all shelves."""
+    """Return the imports of a module of `room/shelf` from a shelf above it, or from above all shelves."""
     wrong = []
     for line, name in imports(ast.parse(source), f"tapedebug.{room}.{shelf}"):
         parts = name.split(".")

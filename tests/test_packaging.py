@@ -1,4 +1,4 @@
-"""What builds and environments need. `make packaging` builds and installs; these tests do neither."""
+"""Requirements of builds and environments. `make packaging` builds and installs; these tests do neither."""
 
 from __future__ import annotations
 

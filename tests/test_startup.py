@@ -1,4 +1,4 @@
-"""What a process loads before its first launch, and what it leaves alone when its machine code is kept."""
+"""Modules that a process loads before its first launch, and those not needed if kernels are cached."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ goes wrong."""
 
 
 def modules_of(cache: Path) -> tuple[set[str], set[str]]:
-    """What the import of the package loads, and all that the process has at its end."""
+    """Return the modules that the import of the package loads, and all that the process has at its end."""
     done = run_python(SCRIPT, cache=cache)
     assert done.returncode == 0, done.stderr
     before, imported, all_of_them, gradient = json.loads(done.stdout)

@@ -113,7 +113,7 @@ def test_a_conjugated_gradient_of_a_real_output() -> None:
 
 
 def test_the_adjoint_taken_for_its_conjugate() -> None:
-    """Where the real part is the adjoint is real, and nothing is wrong."""
+    """The adjoint of a real part is real, which is not wrong."""
     result = check(c.of_the_conjugate, Z)
     assert result.pairs[0].message == (
         "d Im w[1] / d z[1]: AD -2+4i, FD 2-4i ± 5e-10 (∂/∂a + i ∂/∂b of z = a + ib); 3 of 18 complex "

@@ -125,7 +125,7 @@ POINTS = np.array(
 
 
 def jacobian(f: Any, w: np.ndarray) -> np.ndarray:
-    """By differences of sixth order, in float64."""
+    """Return the derivative by differences of sixth order, in float64."""
     h = 3e-2
     columns = []
     for unit in np.eye(3):

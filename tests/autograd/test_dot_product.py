@@ -107,7 +107,7 @@ def test_a_wrong_tangent_is_seen_and_fails_nothing() -> None:
 
 
 def test_a_rule_that_is_wrong_on_both_sides_passes() -> None:
-    """What the test does not prove: tangent and adjoint share their partial derivatives."""
+    """A limit of the test: tangent and adjoint share their partial derivatives."""
     broken = k.with_adjoint_of(k.square, k.doubled)
     broken.tangent = k.fresh(k.doubled).tangent
     x, y = k.vector([1.0, 2.0]), k.vector([0.0, 0.0])

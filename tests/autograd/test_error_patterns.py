@@ -1,4 +1,4 @@
-"""What wrong entries have in common: each cause on made-up entries, and on a kernel that is wrong so."""
+"""Patterns of wrong entries: each cause on made-up entries, and on a kernel with that error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What float32 rounding does to a gradient is not a wrong adjoint, and does not hide one."""
+"""float32 rounding of a gradient is not taken for a wrong adjoint, and does not hide one."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_terms_that_cancel_hide_no_wrong_adjoint(kernel):
 
 @pytest.mark.parametrize("wrong", [5e-5, -5e-5])
 def test_a_term_too_many_in_float32_is_no_rounding(wrong, monkeypatch):
-    """Of the sum of all terms, before they cancel, it is a millionth."""
+    """The difference is a millionth of the sum of all terms, before they cancel."""
     pull = WholeTape.pull
 
     def tampered(self, seeds, *, at=None, double=False, preserved=False):

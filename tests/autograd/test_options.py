@@ -166,7 +166,7 @@ def custom(
 
 
 def both(ours: Any, theirs: Any, **options: Any) -> tuple[bool, bool]:
-    """What the two say of x² at 1 and 2."""
+    """Return the results of both for x² at 1 and 2."""
     torch = pytest.importorskip("torch")
     x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
     found = torch.autograd.gradcheck(theirs, (x,), raise_exception=False, **options)

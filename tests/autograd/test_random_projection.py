@@ -1,4 +1,4 @@
-"""How much a check looks at: all, groups of rows and columns, or random combinations of all entries."""
+"""Entries that a check compares: all, groups of rows and columns, or random combinations of all."""
 
 import ctypes
 from typing import Any

@@ -18,7 +18,7 @@ from tests.autograd import sparse_kernels as k
 
 
 def dense(method: Any, monkeypatch: pytest.MonkeyPatch, *args: Any, **options: Any) -> Any:
-    """What is computed row by row, or column by column."""
+    """Return the Jacobian row by row, or column by column."""
     with monkeypatch.context() as patch:
         patch.setattr(assembly, "_fill_coloured", lambda *_: False)
         return method(*args, **options)

@@ -1,4 +1,4 @@
-"""Where rounding and chaos end, and wrong adjoints begin: both sides of each threshold."""
+"""Thresholds between rounding or chaos and wrong adjoints, each from both sides."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_factor_that_only_float32_gets_wrong_is_no_rounding(
     ],
 )  # fmt: skip
 def test_no_thread_of_a_chaotic_map_is_wrong(kernel: Any, rate: float, steps: int, seed: int) -> None:
-    """Of 4,096 threads some lie at the end of whatever a few samples show."""
+    """With 4,096 threads some values lie beyond the range of a few samples."""
     values = np.random.default_rng(seed).uniform(0.05, 0.95, 4096)
     assert check(kernel, values, rate, steps).verdict == "UNDECIDABLE"
 

@@ -1,4 +1,4 @@
-"""What checks say of arguments that make no sense: what was given, and the hint."""
+"""Messages of checks about arguments that make no sense: the value given, and the hint."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -87,7 +87,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def complete(options: argparse.Namespace) -> bool:
-    """Whether everything was measured; says so where it was not."""
+    """True if everything was measured; otherwise print what was not."""
     everything = (set(NAMES), set(SIZES), set(PEERS), None)
     measured = (set(options.only), set(options.sizes), set(options.peers), options.threads)
     if measured != everything:

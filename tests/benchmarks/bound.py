@@ -83,7 +83,7 @@ class Launched:
         )
 
     def outputs(self) -> Results:
-        """What the launch writes."""
+        """Return what the launch writes."""
         self.clear()
         self.forward()
         return {self.setup.writes: self.out.numpy()}
@@ -105,7 +105,7 @@ class Launched:
         return {name: found[name].numpy().copy() for name in self.setup.reads}
 
     def run(self, part: str) -> Run | None:
-        """How a part is run, if there is such a part; only backward has a tape, which costs others time."""
+        """Return a function that runs a part, or None; only backward has a tape, which costs time."""
         self.tape = None
         if part == BACKWARD:
             self.record()
@@ -134,7 +134,7 @@ class Ours(Launched):
         return {self.setup.writes: self.shadow.tangent(self.out)}
 
     def run(self, part: str) -> Run | None:
-        """How a part is run."""
+        """Return a function that runs a part."""
         self.shadow = None
         if part != TANGENT:
             return super().run(part)
@@ -168,7 +168,7 @@ class ByHand:
         self.way.call(*self.arguments.values(), *self.adjoints.values())
 
     def results(self) -> Results:
-        """What it writes, or the gradients of what it reads."""
+        """Return what it writes, or the gradients of what it reads."""
         self.clear()
         for name in self.adjoints:
             if name != self.setup.writes:

@@ -1,4 +1,4 @@
-"""What checked bounds cost: the kernels of the suite with `config.check_bounds`, beside the same without.
+"""The cost of checked bounds: the kernels of the suite with and without `config.check_bounds`.
 
     python -m tests.benchmarks.bounds --rounds 15
 

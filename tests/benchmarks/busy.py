@@ -31,7 +31,7 @@ SUBJECTS = (("double", 1_000), ("sine", 100_000), ("sine", 4_000_000), ("springs
 
 
 def pairs(figures: Figures) -> Iterator[tuple[str, str, Found, Found]]:
-    """What was launched, its size, and the figures alone and beside busy processes."""
+    """A kernel, its size, and the figures alone and beside busy processes."""
     grouped = figures.grouped()
     for (case, part, size), found in grouped.items():
         what, _, state = part.partition(", ")

@@ -48,7 +48,7 @@ class Setup:
 
     @property
     def reads(self) -> list[str]:
-        """Those that it reads."""
+        """Return the arrays that it reads."""
         return [name for name in self.arrays if name != self.writes]
 
 

@@ -1,4 +1,4 @@
-"""How long the first launch and the first reverse pass of a kernel take, ours against warp-lang.
+"""Time of the first launch and the first reverse pass of a kernel, beside warp-lang.
 
     make bench
     python -m tests.benchmarks.compile_times --rounds 5 --lines 1 40 200
@@ -102,7 +102,7 @@ def _whole(steps: list[str], count: int) -> int:
 
 @dataclass
 class Times:
-    """Of one kernel on one engine: (forward, backward) cold and cached; and whole processes."""
+    """Times of one kernel on one engine: (forward, backward) cold and cached, and whole processes."""
 
     cold: list[tuple[Clocks, Clocks]] = field(default_factory=list)
     cached: list[tuple[Clocks, Clocks]] = field(default_factory=list)
@@ -175,7 +175,7 @@ def row(name: str, ours: list[Clocks], theirs: list[Clocks]) -> tuple[str, ...]:
 
 
 def too_slow(lines: int, found: dict[str, Times]) -> list[str]:
-    """What is missed, in processor time: cold no more than Warp, cached under `CACHED_MS` a direction."""
+    """Return the missed goals in processor time: cold at most Warp's, cached below `CACHED_MS`."""
 
     def least(engine: str, kind: str, part: str) -> float:
         return min(used for _, used in found[engine].of(kind, part))

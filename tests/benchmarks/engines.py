@@ -34,7 +34,7 @@ def module_on(engine: str, source: Path, folder: Path) -> ModuleType:
 
 
 def installed(engine: str) -> bool:
-    """Whether an engine can be imported."""
+    """True if an engine can be imported."""
     return importlib.util.find_spec(engine) is not None
 
 

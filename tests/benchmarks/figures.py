@@ -1,4 +1,4 @@
-"""What was measured, as data: in a file, to compare two commits, and in the documentation."""
+"""Measurements as data: in a file, to compare two commits, and in the documentation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Figure:
 
     @property
     def what(self) -> tuple[str, str, str]:
-        """What was timed."""
+        """A measured part."""
         return self.case, self.part, self.size
 
 
@@ -73,14 +73,14 @@ class Figures:
         self.notes |= {f"{thing.case} on {engine}": note for engine, note in thing.notes.items()}
 
     def grouped(self) -> dict[tuple[str, str, str], Found]:
-        """By what was timed, then by engine."""
+        """Return the figures by part, then by engine."""
         found: dict[tuple[str, str, str], Found] = {}
         for figure in self.figures:
             found.setdefault(figure.what, {})[figure.engine] = figure
         return found
 
     def largest(self, case: str, part: str) -> Found:
-        """Of the largest size, by engine; empty where that was not measured."""
+        """Return the figures of the largest size, by engine; empty if it was not measured."""
         return {f.engine: f for f in self.figures if f.largest and (f.case, f.part) == (case, part)}
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the suite must show, and whether a run does.
+"""Goals of the suite, and whether a run meets them.
 
 A goal is missed where the ratio of minima misses it and that of medians does, too: one alone is the machine's
 noise. Goals of kernels hold at the largest size, except that on one thread no size may be slower than Warp.
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether one of the ratios reaches the bound."""
+        """True if one of the ratios reaches the bound."""
         return max(self.found) >= self.bound if self.least else min(self.found) <= self.bound
 
     def row(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def ratios(above: Figure, below: Figure) -> tuple[float, float]:
-    """Of minima and of medians."""
+    """Return the ratio of minima and that of medians."""
     return above.min / below.min, above.median / below.median
 
 

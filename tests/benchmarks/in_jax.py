@@ -108,11 +108,11 @@ class InJax:
         return jax.block_until_ready(self._push(tuple(self.arrays), tuple(self.tangents)))
 
     def run(self, part: str) -> Run:
-        """How a part is run."""
+        """Return a function that runs a part."""
         return Run(lambda: self.call(part))
 
     def results(self, part: str) -> Results:
-        """What it writes, or the gradients of what it reads, or the tangent of what it writes."""
+        """Return what it writes, the gradients of what it reads, or the tangent of what it writes."""
         found = self.call(part)
         if part in (BACKWARD, ADJOINT):
             return {name: np.asarray(g) for name, g in zip(self.setup.reads, found, strict=True)}

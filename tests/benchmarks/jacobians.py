@@ -40,14 +40,14 @@ class Stencil:
     outputs: list[Any]
 
     def jacobian(self, **options: Any) -> Any:
-        """By the adjoint."""
+        """Return the Jacobian by the adjoint."""
         found = self.wp.autograd.jacobian(
             self.kernel, dim=self.dim, inputs=self.inputs, outputs=self.outputs, **options
         )
         return found[0, 0]
 
     def gradcheck(self) -> Any:
-        """Whether its gradients are right."""
+        """True if its gradients are right."""
         return self.wp.autograd.gradcheck(
             self.kernel, dim=self.dim, inputs=self.inputs, outputs=self.outputs,
             raise_exception=False, show_summary=False,

@@ -1,4 +1,4 @@
-"""What a launch costs where the kernel takes no time: alone, on a tape, and back through a long tape."""
+"""The cost of a launch whose kernel takes no time: alone, on a tape, and back through a long tape."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Chain:
         self.tape.backward(grads=self.seeds)
 
     def step(self) -> None:
-        """What a training loop does in each step, but for the optimiser: a tape, its reverse pass, zeros."""
+        """Run one step of a training loop without its optimiser: a tape, its reverse pass, zeros."""
         with self.wp.Tape() as tape:
             self.launch()
         tape.backward(grads=self.seeds)
@@ -71,7 +71,7 @@ class Chain:
         self.record()
 
     def gradient(self) -> float:
-        """Of the first array."""
+        """Return the gradient of the first array."""
         self.record()
         self.backward()
         found = float(self.arrays[0].grad.numpy()[0])
@@ -84,7 +84,7 @@ class Chain:
 
 
 def timed(modules: dict[str, ModuleType], long: int = LONG, few: int = FEW) -> Iterator[Timed]:
-    """What is to be timed, per launch.
+    """Return the cases to time, per launch.
 
     Raises:
         ValueError: Engines differ.

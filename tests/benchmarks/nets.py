@@ -102,7 +102,7 @@ class Thrown:
         return found
 
     def runs(self) -> dict[str, Run]:
-        """By part; recording is the forward run."""
+        """Return the times by part; recording is the forward run."""
         return {FORWARD: Run(self.record), BACKWARD: Run(self.backward, before=self.zero)}
 
 
@@ -134,7 +134,7 @@ class ThrownByHand:
         return {"loss": self.loss.copy(), "throw": self.adj_throw.copy()}
 
     def runs(self) -> dict[str, Run]:
-        """By part."""
+        """Return the functions by part."""
         return {FORWARD: Run(self.forward), BACKWARD: Run(self.backward)}
 
 
@@ -161,7 +161,7 @@ def check(found: dict[str, Any]) -> None:
 
 
 def timed(modules: dict[str, ModuleType], side: int, threads: int | None) -> Iterator[Timed]:
-    """What is to be timed at one size, checked."""
+    """Return the parts to time at one size, checked."""
     found = throws(modules, side)
     check(found)
     runs = {engine: throw.runs() for engine, throw in found.items()}

@@ -104,7 +104,7 @@ def _of_kernels(figures: Figures) -> Iterator[str]:
 
 
 def titles() -> dict[str, str]:
-    """What tables call the kernels, and the net."""
+    """Names of the kernels and the net in tables."""
     return {**{name: case.title for name, case in CASES.items()}, "net": NET}
 
 

@@ -100,7 +100,7 @@ def program(engine: str, count: int) -> str:
 
 
 def timed(rounds: int, say: Callable[[str], Any] = lambda _: None) -> Iterator[Timed]:
-    """What is timed of processes with each number of kernels; see `measured`."""
+    """Return the times of processes with each number of kernels; see `measured`."""
     for count in COUNTS:
         yield from measured(count, rounds, say)
 

@@ -1,4 +1,4 @@
-"""What recording costs: time beside the same launches untracked, memory a launch, traces of long tapes.
+"""The cost of recording: time beside the same launches untracked, memory a launch, traces of long tapes.
 
     make bench
     python -m tests.benchmarks.recording --points 100000 --rounds 20
@@ -68,7 +68,7 @@ class Case:
         return of(self.seconds[name]) / of(self.seconds[to])
 
     def lines(self) -> list[str]:
-        """What was measured, in words."""
+        """Return the measurements as text."""
         lines = [f"{self.name}, {self.launches} launches"]
         names = list(self.variants)
         for place, name in enumerate(names):
@@ -99,7 +99,7 @@ def recorded(run: Callable[[], Any], mode: str) -> wp.Tape:
 
 
 def on_tape(run: Callable[[], Any], mode: str) -> Callable[[], float]:
-    """How long `run` takes on a tape, from the beginning of the block to its end."""
+    """Return the seconds that `run` takes on a tape, from the beginning of the block to its end."""
     return lambda: timed(lambda: recorded(run, mode))
 
 
@@ -261,7 +261,7 @@ def bytes_a_launch(launches: int, *, keeping: bool = False) -> float:
 
 
 def resident_bytes() -> int:
-    """What of this process is in memory."""
+    """Return the resident memory of this process."""
     fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
     return int(fields[1]) * 4096
 
@@ -275,7 +275,7 @@ def resident_bytes_a_launch(launches: int) -> float:
 
 
 def seconds_of_traces(launches: int, kind: str) -> tuple[float, float, float]:
-    """How long a trace, its diagram and its file take."""
+    """Return the times of a trace, its diagram and its file."""
     tape = long_tape(launches, kind)
     trace = tape.trace()
     return timed(tape.trace), timed(tape.visualize), timed(trace.to_json)

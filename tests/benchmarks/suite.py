@@ -100,7 +100,7 @@ def check(
 
 
 def same_bits(launched: Ours, threads: int | None) -> str:
-    """Whether results depend on the number of threads, or differ from run to run; "" if not."""
+    """Return how results depend on the number of threads, or differ from run to run; "" if they do not."""
     found: dict[str, set[bytes]] = {}
     for count in (threads, threads, 1, 1):
         bound.number_of_threads(count)()
@@ -138,7 +138,7 @@ def timed(name: str, number: int, engines: Engines, threads: int | None) -> Iter
 
 @dataclasses.dataclass
 class Options:
-    """What is measured, and how often.
+    """Settings of a measurement, and how often it is repeated.
 
     Attributes:
         only: Names of what is measured.
@@ -172,7 +172,7 @@ def measure(figures: Figures, options: Options) -> None:
 
 
 def parts(name: str, number: int, engines: Engines, options: Options) -> Iterator[Timed]:
-    """What is to be timed of one case at one size; what has only one size is at the last."""
+    """Return the parts of one case to time at one size; parts with one size are timed at the last."""
     if name in CASES:
         yield from timed(name, number, engines, options.threads)
     elif name == "net":

@@ -81,7 +81,7 @@ def test_jax_says_the_same(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["deposit", "matvec"])
 def test_parallel_ways_are_what_serial_ones_are(name: str) -> None:
-    """Those that are written otherwise; the suite compares all before it times them."""
+    """Kernels that are written differently; the suite compares all before it times them."""
     case = CASES[name]
     setup = case.make(case.tiny)
     for part, ways in bound.by_hands(setup).items():

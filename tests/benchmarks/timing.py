@@ -154,7 +154,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """What the system calls its processor."""
+    """Return the system's name of its processor."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
             for line in lines:

@@ -1,4 +1,4 @@
-"""What tracking elements costs: launches recorded with `track="elements"`, and the same without.
+"""The cost of tracking elements: launches recorded with `track="elements"` and without.
 
     make bench
     python -m tests.benchmarks.tracking --side 300 --rounds 5

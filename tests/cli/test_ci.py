@@ -1,4 +1,4 @@
-"""What the documentation hands to people who run tapedebug in CI: the workflow, and completion in a shell."""
+"""The documented workflow for CI, and completion in a shell."""
 
 from __future__ import annotations
 

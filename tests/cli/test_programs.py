@@ -1,4 +1,4 @@
-"""What `tapedebug run` runs besides scripts: notebooks, modules, standard input; and programs for Warp."""
+"""`tapedebug run` with other programs than scripts: notebooks, modules, standard input, programs for Warp."""
 
 from __future__ import annotations
 

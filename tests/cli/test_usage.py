@@ -1,4 +1,4 @@
-"""What a newcomer types wrongly on the command line, and the whole message that each gives."""
+"""Mistakes of newcomers on the command line, and the whole message that each gives."""
 
 from __future__ import annotations
 

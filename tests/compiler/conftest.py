@@ -1,4 +1,4 @@
-"""What tests of the compiler share."""
+"""Fixtures of the compiler's tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _compiled: dict[tuple[wp.Kernel, int], dict[Any, Any]] = {}
 
 @pytest.fixture(params=WIDTHS)
 def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """How wide vectors are, for all kernels of the module: each is compiled for each width."""
+    """Set the width of vectors for all kernels of the module: each is compiled for each width."""
     set_width(monkeypatch, request.param)
     kernels = [value for value in vars(request.module).values() if isinstance(value, wp.Kernel)]
     for kernel in kernels:

@@ -23,7 +23,7 @@ EXACT = 1e-7
 
 
 class Layout:
-    """Where arrays lie: axes in any order and direction, in steps, between guard bytes.
+    """The layout of arrays: axes in any order and direction, in steps, between guard bytes.
 
     Args:
         seed: For the layouts, which are the same for all arrays of one parameter.
@@ -223,7 +223,7 @@ def check_tangent(kernel: Kernel, dim: Any, args: list[Any], *, tolerance: float
 
 
 class _Threads:
-    """What a kernel's Python function calls as `wp` when it runs as plain Python."""
+    """The namespace that a kernel's Python function calls as `wp` when it runs as plain Python."""
 
     def __init__(self) -> None:
         self.index: tuple[int, ...] = ()
@@ -236,7 +236,7 @@ class _Threads:
 
 
 def as_python(kernel: Kernel, dim: Any, args: list[Any]) -> list[Any]:
-    """What a kernel of numbers leaves in its arrays, when its function runs as plain Python in float64.
+    """Return what a kernel leaves in its arrays when its function runs as plain Python in float64.
 
     Kernels that Python can run mean in Python what they mean here.
     """

@@ -203,7 +203,7 @@ def _function(f: Callable[[float], float], slope: Callable[[float, float], float
 
 
 class Library:
-    """What kernels call as `wp`."""
+    """The namespace that kernels call as `wp`."""
 
     def __init__(self) -> None:
         self.thread: tuple[int, ...] = ()

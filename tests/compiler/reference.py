@@ -163,7 +163,7 @@ def _parts(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Library:
-    """What programs call as `wp`."""
+    """The namespace that programs call as `wp`."""
 
     def __init__(self) -> None:
         self.thread = 0

@@ -62,7 +62,7 @@ def set_width(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
 
 
 def is_in_lanes(kernel: Any, kind: str = "forward", *, f64: bool = False) -> bool:
-    """Whether a variant is compiled in lanes."""
+    """True if a variant is compiled in lanes."""
     active = pipeline.differentiable(kernel.params)
     replay = kernel.adjoint_info(active).replay if kind == "adjoint" else frozenset()
     variant = Variant(kind, frozenset() if kind == "forward" else active, replay, f64, lanes=True)
@@ -74,7 +74,7 @@ def numbers(args: list[Any]) -> list[Any]:
 
 
 def results(kernel: Any, dim: Any, args: list[Any], *, f64: bool, lanes: bool, replay: Any) -> dict[str, Any]:
-    """What a kernel, its adjoint and its tangent leave in arrays."""
+    """Return what a kernel, its adjoint and its tangent leave in arrays."""
     rng = np.random.default_rng(3)
     found: dict[str, Any] = {}
     seeds = [

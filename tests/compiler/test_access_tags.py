@@ -83,7 +83,7 @@ def simulate(kernel: Any, dim: Any, args: list[Any]) -> dict[tuple[int, int], Lo
 
 @dataclass
 class Tracked:
-    """What a tracked variant left: stamps by parameter, bits, and what it told."""
+    """The results of a tracked variant: stamps by parameter, bits, and diagnostics."""
 
     stamps: dict[int, np.ndarray]
     bits: int

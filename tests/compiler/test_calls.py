@@ -124,7 +124,7 @@ def lazily(x: wp.array(dtype=float), y: wp.array(dtype=float), seen: wp.array(dt
 
 
 def test_only_what_is_selected_is_computed():
-    """What lies beyond the array is not read: guards hold, in values and in derivatives."""
+    """Memory beyond the array is not read: guards hold, in values and in derivatives."""
     memory = np.full(8, np.nan, np.float32)
     x, y, seen = memory[2:5], floats(3, seed=4), np.zeros(3, np.int32)
     x[:] = [0.7, 0.3, 0.8]

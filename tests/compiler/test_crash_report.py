@@ -1,4 +1,4 @@
-"""What stands on standard error where a kernel crashes the process."""
+"""Reports on standard error of a kernel that crashes the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where kernels come from (closures, factories, cells, postponed annotations), and what they show of it."""
+"""Origins of kernels (closures, factories, cells, postponed annotations), and how kernels show them."""
 
 # ruff: noqa: PLC2401
 
@@ -93,7 +93,7 @@ def test_a_captured_number_is_read_when_the_kernel_is_first_compiled():
 
 
 def cell(number: int, text: str) -> Any:
-    """What a notebook does: code compiled under a file name that only `linecache` knows."""
+    """Compile code as a notebook does, under a file name that only `linecache` has."""
     name = f"/tmp/ipykernel_1/{number}.py"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     names: dict[str, Any] = {"wp": wp}

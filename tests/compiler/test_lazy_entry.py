@@ -54,7 +54,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Variant]:
-    """What has been compiled, or taken from the cache."""
+    """Return what has been compiled, or taken from the cache."""
     found: list[Variant] = []
     make = Kernel.compiled
 
@@ -67,7 +67,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Variant]:
 
 
 def ran(fresh: Kernel, threads: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """What a launch gives, and its gradient."""
+    """Return the result of a launch, and its gradient."""
     x = wp.array(np.linspace(-1.0, 2.0, threads, dtype=np.float32), dtype=float, requires_grad=True)
     y = wp.zeros(threads, dtype=float, requires_grad=True)
     with wp.Tape() as tape:

@@ -1,4 +1,4 @@
-"""What is known of memory cells, and whether threads may run in lockstep: each verdict both ways."""
+"""Facts about memory cells, and whether threads may run in lockstep: each verdict both ways."""
 
 from __future__ import annotations
 

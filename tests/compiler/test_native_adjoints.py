@@ -1,4 +1,4 @@
-"""Which adjoints a native function uses up: recognised only where it is certain."""
+"""Adjoints that a native function consumes: recognised only if it is certain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What adjoints need of the forward pass, and what kernels touch."""
+"""Values that adjoints need of the forward pass, and arrays that kernels touch."""
 
 from __future__ import annotations
 

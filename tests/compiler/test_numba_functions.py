@@ -81,7 +81,7 @@ def several_arguments(size: int = 6) -> list[Any]:
 
 
 def by_hand(x: np.ndarray) -> list[np.ndarray]:
-    """What Numba itself gives, called from Python in the types of the kernel."""
+    """Return the result of Numba itself, called from Python with the types of the kernel."""
     y, r, a = np.zeros_like(x), np.zeros(len(x)), np.zeros(len(x), np.int64)
     for i in range(len(x)):
         i32 = np.int32

@@ -1,4 +1,4 @@
-"""How far from their own row threads reach, what chunks share, how much a thread does; each both ways."""
+"""Reach of threads beyond their own row, sharing between chunks, work of a thread; each both ways."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def share(division: Division, side: str, param: int) -> Share:
 
 
 def reach(source: str) -> tuple[int, int] | str:
-    """How far before and after its own row a thread adds; or how chunks share what it adds to."""
+    """Return how far from its own row a thread adds, or how chunks share the arrays that it adds to."""
     found = share(adjoint(load(source)), "adjoint", 0)
     if found.how != NEAR:
         return found.how

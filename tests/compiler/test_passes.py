@@ -1,4 +1,4 @@
-"""What passes keep and drop: verification and dead code."""
+"""Passes that verify the IR and remove dead code."""
 
 from __future__ import annotations
 

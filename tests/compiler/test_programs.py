@@ -73,7 +73,7 @@ def sentinel(patch: pytest.MonkeyPatch) -> None:
 
 
 def stretch(patch: pytest.MonkeyPatch) -> None:
-    """Of private copies only the numbers that are side by side are added up."""
+    """Only the adjacent numbers of private copies are added up."""
     whole = partition._Partitioner._part
 
     def part(self: Any, share: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is known when a kernel is compiled: static(…), loops that are written out, conditions, objects."""
+"""Values known when a kernel is compiled: static(…), unrolled loops, conditions, objects."""
 
 # ruff: noqa: E721, B905, B007, B023, RUF015
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What machine code depends on is found again without asking LLVM, and asked for where something changed."""
+"""The target's fingerprint is read from the cache; LLVM is asked only if something changed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_digests_are_of_all_that_compiles(cache: Path, reads: list[list[str]]) -
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Callable[[], int]]:
-    """Where the system says what the processor is, and how often LLVM was asked."""
+    """The system's description of the processor, and a count of calls of LLVM."""
     number = 0
 
     def ask() -> str:

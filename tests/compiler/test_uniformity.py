@@ -1,4 +1,4 @@
-"""What the IR knows of the names of code in lanes: which differ between threads, which places do not."""
+"""Facts of the IR about names of vector code: which differ between threads, which places do not."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def found(kernel: Any, x: np.ndarray) -> np.ndarray:
 
 
 def inline() -> bool:
-    """Whether this machine's are: it has fused products, and a C library for what is rare."""
+    """True if this machine has fused products, and a C library for rare arguments."""
     return sine(Vectors(8, vector_bits(), fast=True), ("f32",)) is not None
 
 

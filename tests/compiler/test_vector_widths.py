@@ -1,4 +1,4 @@
-"""How many threads run together: two short vectors are taken for one where there is room."""
+"""The number of threads that run together: two short vectors are joined if there is room."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def of_rows(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
 
 
 def lanes(kernel: Any, bits: int) -> int:
-    """How many threads run together where vectors have so many bits."""
+    """Return how many threads run together with vectors of so many bits."""
     text = kernel._text(Variant("forward", lanes=True))
     assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=bits))
     return int(re.findall(r"and i64 %\S+, -(\d+)", assembly)[0])

@@ -1,4 +1,4 @@
-"""What `diagnose` returns, whatever the tape: verdict, coverage, text, data; it leaves everything alone."""
+"""Results of `diagnose` for any tape: verdict, coverage, text, data; it changes nothing."""
 
 from __future__ import annotations
 

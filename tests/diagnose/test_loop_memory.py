@@ -70,7 +70,7 @@ def total(out: wp.array(dtype=float), loss: wp.array(dtype=float)):
 
 
 def notes(kernel: Any, n: int, *, threads: int = 1, times: int = 1) -> list[Any]:
-    """What the rule says of some launches of a kernel."""
+    """Return the findings of the rule for some launches of a kernel."""
     gain = wp.array(np.full(threads, 0.5, np.float32), dtype=float, requires_grad=True)
     loss = wp.zeros(1, dtype=float, requires_grad=True)
     with wp.Tape() as tape:

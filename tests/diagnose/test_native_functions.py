@@ -1,4 +1,4 @@
-"""What diagnose says of launches whose work is done in C."""
+"""Findings about launches whose work is done in C."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def in_any_order(
 
 
 def alarms(kernel: wp.Kernel, mode: str, *, as_warp: bool) -> list[tuple[str, str, list[str]]]:
-    """What is said of a launch of a kernel that hands out places."""
+    """Return the findings of a launch of a kernel that hands out places."""
     x, y, loss = arrays(2, (1.0, 0.5, 2.0))
     counter, tickets = wp.zeros(1, dtype=int), wp.zeros(3, dtype=int)
     with wp.Tape(on_overwrite=mode) as tape:

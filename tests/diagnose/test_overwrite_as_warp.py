@@ -1,4 +1,4 @@
-"""What Warp would have consumed, beside what it consumes: ways to write over an array, and look-alikes.
+"""Ways to overwrite an array under Warp's reverse, predicted and measured, and look-alikes.
 
 `warp_tapes.json` has the gradients that warp-lang 1.19 gives for the tapes of `warp_tapes.py`.
 """
@@ -36,7 +36,7 @@ def same(one: list[list[float]], other: list[list[float]]) -> bool:
 
 
 def apart(wrong: list[list[float]], right: list[list[float]]) -> list[float]:
-    """How far off the gradient of each input is."""
+    """Return the error of the gradient of each input."""
     pairs = zip(np.array(wrong, object), np.array(right, object), strict=True)
     return [
         float(np.linalg.norm(np.subtract(a, b).astype(float)) / np.linalg.norm(np.asarray(b, float)))

@@ -212,7 +212,7 @@ def summed_beside_a_flag(u: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 @wp.kernel
 def one_of_them(u: wp.array(dtype=float), claim: wp.array(dtype=int), y: wp.array(dtype=float)):
-    """Who comes first computes for all: it is the same, whoever that is."""
+    """The first thread computes for all: the result is the same, whichever thread that is."""
     if wp.atomic_cas(claim, 0, 0, 1) == 0:
         y[0] = u[0] * u[1]
 

@@ -36,7 +36,7 @@ def tapes_at(*distances: float) -> list[wp.Tape]:
 
 @pytest.fixture
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How the gradient changes around the inputs is not known, as near kinks."""
+    """The change of the gradient around the inputs is unknown, as near kinks."""
     monkeypatch.setattr("tapedebug.autograd.tapes.resolution._rate", lambda *given: 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What one bug hides of another: tapes and runs with the first one fixed."""
+"""Bugs that hide others: tapes and runs with the first one fixed."""
 
 from __future__ import annotations
 

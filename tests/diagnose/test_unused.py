@@ -195,7 +195,7 @@ def test_ping_pong_by_hand_is_none_of_it() -> None:
 
 
 def pulled(spring_force: Any, force: Any) -> tuple[Any, Any, Any]:
-    """What is computed as `spring_force` is read as `force`."""
+    """The result is written as `spring_force`, and read as `force`."""
     x, stiffness, x_next, loss = floats(1.0, 2.0), floats(3.0, 4.0), zeros(2), zeros(1)
     with wp.Tape() as tape:
         wp.launch(springs, dim=2, inputs=[x, stiffness], outputs=[spring_force])

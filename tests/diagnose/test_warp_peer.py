@@ -1,4 +1,4 @@
-"""What Warp would have computed, beside what it computes: `warp_kernels.py` with both engines."""
+"""Predictions of Warp's gradients, beside Warp's own: `warp_kernels.py` with both engines."""
 
 from __future__ import annotations
 

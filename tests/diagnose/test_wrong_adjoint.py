@@ -79,7 +79,7 @@ def chain(kernel: Any, at: int, length: int = 20) -> tuple[Any, Any]:
 
 
 def blamed(tape: Any) -> list[Any]:
-    """What the rule says by itself: functions written by hand are looked at by others before it."""
+    """Return the findings of the rule alone: other rules look at custom gradients before it."""
     case = _case(tape, None, None, Progress(False))
     findings = wrong_adjoint.find(case)
     assert case.trace.verdict == "WRONG" or not findings

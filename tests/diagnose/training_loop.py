@@ -61,7 +61,7 @@ def found(subject: Any, rule: str, **options: Any) -> list[Any]:
 
 
 def alarms(subject: Any, **options: Any) -> list[Any]:
-    """What a user would have to look at."""
+    """Return the findings that a user would have to look at."""
     return [item for item in wp.diagnose(subject, **options).findings if item.severity != "info"]
 
 

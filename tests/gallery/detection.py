@@ -1,4 +1,4 @@
-"""How small an error is found, by size and place, and what is claimed where it is not found.
+"""The smallest error that is found, by size and place, and the claim made if it is not found.
 
 `python -m tests.gallery.detection` plants errors in adjoints, runs the checks on them, keeps what they said
 in `detection.json` and writes `docs/detection.md`; `--page` writes the page from what was kept.
@@ -166,7 +166,7 @@ class Planted:
 
     @functools.cached_property
     def weights(self) -> np.ndarray[Any, Any]:
-        """Of the outputs in the loss."""
+        """Weights of the outputs in the loss."""
         return np.random.default_rng(self.size + 1).uniform(0.5, 1.5, self.size).astype(np.float32)
 
     @property

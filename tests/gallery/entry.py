@@ -1,4 +1,4 @@
-"""What one picture of the gallery is: a kernel or function, its values, the tolerances, the right verdict.
+"""One picture of the gallery: a kernel or function, its values, the tolerances, the right verdict.
 
 The modules of pictures import `tapedebug as wp` and nothing else of it. `pictures("warp")` runs the same text
 with Warp under that name, so that both engines check the same kernels.
@@ -87,7 +87,7 @@ class Picture:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is a kernel, not a Python function."""
+        """True if it is a kernel, not a Python function."""
         return not inspect.isfunction(self.kernel)
 
     def arguments(self, wp: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Picture:
 
     @property
     def tolerances(self) -> dict[str, float]:
-        """As options."""
+        """Return the tolerances as options."""
         return {"atol": self.atol, "rtol": self.rtol}
 
 

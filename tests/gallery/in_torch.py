@@ -40,7 +40,7 @@ def off_by(error: float) -> Callable[..., Tensor]:
 
 
 def at(size: int, *chosen: int) -> Tensor:
-    """Which of `size` indices are chosen."""
+    """Return which of `size` indices are chosen."""
     found = torch.zeros(size, dtype=torch.bool)
     found[list(chosen)] = True
     return found
@@ -389,7 +389,7 @@ FIELDS: dict[str, list[Any]] = {
 
 
 def says(picture: Picture, dtype: torch.dtype) -> bool | str | None:
-    """What `torch.autograd.gradcheck` says; an error's name; None where the picture has no such form."""
+    """Return the result of torch's `gradcheck`, an error's name, or None if the picture has no such form."""
     function = (WRONG | RIGHT).get(picture.name)
     if function is None or (dtype == torch.float32 and "float64" in picture.name):
         return None

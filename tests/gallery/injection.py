@@ -47,7 +47,7 @@ class Subject:
 
     @property
     def is_rule(self) -> bool:
-        """Whether it is a rule on scalars, not a composite of rules."""
+        """True if it is a rule on scalars, not a composite of rules."""
         return self.table == "rules"
 
     @property
@@ -62,7 +62,7 @@ class Subject:
 
     @property
     def length(self) -> int:
-        """Of its vectors."""
+        """The length of its vectors."""
         return 3 if 3 in self.case.lengths else self.case.lengths[0]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the checks of Warp and of torch say of the pictures; `peers.json` keeps it."""
+"""Verdicts of Warp's and torch's checks on the pictures; `peers.json` keeps them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Answers = dict[str, bool | str | None]
 
 
 def kept() -> dict[str, Any]:
-    """What was found when it was last asked: the versions, and for each column the answers by picture."""
+    """Return the stored verdicts: the versions, and for each column the answers by picture."""
     found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
 
 
 def versions() -> dict[str, str]:
-    """Those that are installed here."""
+    """Return the peers that are installed here."""
     return {name: importlib.import_module(name).__version__.partition("+")[0] for name in ("warp", "torch")}
 
 
@@ -44,7 +44,7 @@ def asked() -> dict[str, Any]:
 
 
 def of_warp(*, defaults: bool = False) -> Answers:
-    """What `warp.autograd.gradcheck` says: true, false, or an error's name; perhaps at its own tolerances."""
+    """Return the result of Warp's `gradcheck`, or an error's name; optionally at its own tolerances."""
     import warp
     import warp.autograd
 

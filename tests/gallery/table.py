@@ -84,7 +84,7 @@ def verdict(result: GradcheckResult) -> str:
 
 
 def cell(picture: Picture, said: bool | str | None) -> str:
-    """What another said, in bold where it is false."""
+    """Return the answer of another checker, in bold if it is false."""
     if said is None:
         return "–"
     word = said if isinstance(said, str) else "passes" if said else "fails"

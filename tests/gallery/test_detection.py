@@ -1,4 +1,4 @@
-"""What AGREE excludes: planted errors, what was found of them, and that nothing is claimed beyond that."""
+"""Errors that AGREE excludes: planted errors, those found, and claims that do not exceed them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def pcg(state: Any) -> Any:
 
 
 def uniform(state: Any) -> Any:
-    """What `randf` gives for the state after a draw."""
+    """Return the result of `randf` for the state after a draw."""
     return (state >> np.uint32(8)) * 2.0**-24
 
 
@@ -67,7 +67,7 @@ def noise(state: int, points: Any, periods: Any = None) -> Any:
 
 
 def gradient(state: int, points: Any) -> Any:
-    """By complex steps, which polynomials take exactly."""
+    """Return the derivative by complex steps, which are exact for polynomials."""
     steps = np.eye(points.shape[-1]) * 1e-30j
     return np.stack([noise(state, points + step).imag / 1e-30 for step in steps], -1)
 

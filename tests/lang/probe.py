@@ -1,4 +1,4 @@
-"""What the entries of the rule table take, found by asking them: what the checker demands a case of."""
+"""Operand types of the rule table's entries, found by calling them: the checker demands a case of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations give where mathematics leaves a choice (zeros, ties, NaN, bounds), beside warp-lang.
+"""Results of operations where mathematics leaves a choice (zeros, ties, NaN, bounds), beside warp-lang.
 
 Values are those of warp-lang 1.19, whose programs run here unchanged. So are derivatives, but where ours are
 more useful or simply right; each such place is listed in `OURS`.

@@ -128,7 +128,7 @@ def operands(group: Group) -> dict[str, np.ndarray]:
 
 
 def flat(case: Case) -> bool:
-    """Whether the operation passes no derivative on."""
+    """True if the operation passes no derivative on."""
     table = RULES if case in cases.TABLES["rules"] else COMPOSITES
     return not table[case.name].differentiable
 
@@ -264,7 +264,7 @@ def test_interpreted_text_gives_the_same(group: Group) -> None:
 
 
 def left_out() -> set[tuple[str, str]]:
-    """What no case covers."""
+    """Return the operations that no case covers."""
     return demanded() - checked()
 
 
@@ -275,7 +275,7 @@ def demanded() -> set[tuple[str, str]]:
 
 
 def checked() -> set[tuple[str, str]]:
-    """What the cases cover."""
+    """Return the operations that the cases cover."""
     return {(c.name, c.families) for table in cases.TABLES.values() for c in table}
 
 

@@ -20,7 +20,7 @@ class Inner:
 
 @wp.struct
 class State:
-    """What a simulation has."""
+    """The state of a simulation."""
 
     q: wp.array(dtype=wp.vec3)
     mass: float

@@ -1,4 +1,4 @@
-"""What is said beside the lines of cells, and that it is said of the text that was executed."""
+"""Marks beside the lines of cells, which belong to the text that was executed."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the side bar and the tab hear from the kernel, over a channel that is not a network."""
+"""Messages from the kernel to the side bar and the tab, over a channel that is not a network."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What each kind of front end gets of a tape."""
+"""Representations of a tape for each kind of front end."""
 
 import json
 

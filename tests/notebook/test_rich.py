@@ -182,7 +182,7 @@ CELL = """x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
 
 @pytest.fixture
 def published(front_end):
-    """What the front end is sent: the outputs of cells, in order."""
+    """Return the outputs of cells that the front end is sent, in order."""
     front_end.user_ns.update(gradcheck=gradcheck)
     publisher = front_end.display_pub
     sent = []

@@ -1,4 +1,4 @@
-"""What Python sets and observes of a panel beside its mask: selection, height, findings; what it refuses."""
+"""Traits of a panel besides its mask: selection, height, findings; and values that are refused."""
 
 import gc
 import weakref

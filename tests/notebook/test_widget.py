@@ -33,7 +33,7 @@ def panel(wrong):
 
 
 def press(panel, kind):
-    """What the front end sends when a button is pressed."""
+    """Send the message of a button that is pressed."""
     panel._handle_custom_msg({"type": kind}, [])
 
 

@@ -34,7 +34,7 @@ def clipped(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    """What other tests have checked is another test's."""
+    """Forget the results that other tests have cached."""
     fresh = result_cache.ResultCache()
     monkeypatch.setattr("tapedebug.panel.check_runner.result_cache", fresh)
     monkeypatch.setattr(jacobian_query, "result_cache", fresh)

@@ -291,7 +291,7 @@ def test_the_plugin_imports_nothing_of_tapedebug() -> None:
 
 
 def test_the_entry_point_of_the_package_works(pytester: pytest.Pytester) -> None:
-    """As an installed distribution has it: pytest finds the plugin by itself."""
+    """The plugin of an installed distribution is found by pytest itself."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     info = pytester.path / "site" / "tapedebug-99.dist-info"
     info.mkdir(parents=True)

@@ -231,7 +231,7 @@ def test_a_renamed_function_and_a_new_launch_each_round() -> None:
 
 
 def length(a: list[int], b: list[int]) -> int:
-    """Of a longest common subsequence, by the table that everybody knows."""
+    """Return the length of a longest common subsequence, by the textbook table."""
     row = [0] * (len(b) + 1)
     for x in a:
         above = row[:]

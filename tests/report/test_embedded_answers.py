@@ -1,4 +1,4 @@
-"""What a report carries of what is only computed when somebody looks."""
+"""Answers that a report embeds, because a panel would compute them only on demand."""
 
 from __future__ import annotations
 

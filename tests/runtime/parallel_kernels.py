@@ -153,7 +153,7 @@ def arrays_of(kernel: Any, args: list[Any]) -> list[Any]:
 
 
 def passes(kernel: Any, dim: Any, args: list[Any]) -> list[bytes]:
-    """What a launch and its reverse leave in arrays and gradients."""
+    """Return what a launch and its reverse leave in arrays and gradients."""
     given = arrays_of(kernel, args)
     tape = wp.Tape()
     with tape:

@@ -1,4 +1,4 @@
-"""Which memory cells share elements."""
+"""Memory cells that share elements."""
 
 from __future__ import annotations
 

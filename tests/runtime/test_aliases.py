@@ -131,7 +131,7 @@ def program(write: Callable[[Any, Any], Any], mode: str) -> tuple[Any, Any, Any,
 
 
 def through(name: str) -> np.ndarray[Any, Any]:
-    """What the gradient of Σ x after the write is of x before it."""
+    """Return the gradient of Σ x after the write, by x before it."""
     kept = np.ones(N)
     kept[WRITES[name][1]] = 0.0
     if name == "copy with offsets":

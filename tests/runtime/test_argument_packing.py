@@ -1,4 +1,4 @@
-"""How arguments become slots: what is found again of an earlier launch is what would be made anew."""
+"""Packing of arguments into slots: what is reused of an earlier launch equals what would be made anew."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scaled(factor: object) -> float:
 
 
 def test_equal_numbers_are_not_taken_for_each_other() -> None:
-    """What was packed is kept by value: 0.0 equals -0.0, and 1 equals True and 1.0."""
+    """Packed values are looked up by value: 0.0 equals -0.0, and 1 equals True and 1.0."""
     for _ in range(2):
         assert math.copysign(1.0, scaled(0.0)) == 1.0
         assert math.copysign(1.0, scaled(-0.0)) == -1.0

@@ -26,7 +26,7 @@ def warp() -> Any:
 
 
 def _facts(a: Any) -> Any:
-    """What can be compared of an array, or of anything else."""
+    """Return the comparable parts of an array, or of anything else."""
     if type(a).__name__ not in ("array", "array1d", "array2d"):
         return a
     dtype = a.numpy().dtype.name, tuple(getattr(a.dtype, "_shape_", getattr(a.dtype, "shape", ())))
@@ -183,7 +183,7 @@ def test_an_array_in_place(warp: Any) -> None:
 
 
 def test_the_adjoint_of_a_launch(warp: Any) -> None:
-    """What comes out of `adjoint=True`; an adjoint that the caller gives for an output stays as it is."""
+    """Results of `adjoint=True`; an adjoint that the caller passes for an output stays as it is."""
     found = []
     for w in (tapedebug, warp):
         kernel = scaled_squares(w)

@@ -128,7 +128,7 @@ def test_in_place_launches_are_reversed_each_from_its_own_values(length):
 @pytest.mark.parametrize("dtype", [wp.float32, wp.float64, wp.float16, wp.vec3, wp.mat22d])
 @pytest.mark.parametrize("length", [1, 4])
 def test_copies_and_fills_are_reversed_by_compiled_code(dtype, length):
-    """As by NumPy: a copy passes the gradient on, and adds; a fill ends it."""
+    """A copy passes the gradient on, and adds; a fill ends it."""
     x, y, z, part = (wp.zeros(6, dtype=dtype, requires_grad=True) for _ in range(4))
     with wp.Tape() as tape:
         for _ in range(length):
@@ -232,7 +232,7 @@ def test_a_kernel_without_an_adjoint_uses_none_up():
 
 
 def interrupted(tape: wp.Tape, out: wp.array, after: float) -> float:
-    """How long after Ctrl-C the pass ends."""
+    """Return the seconds from Ctrl-C to the end of the pass."""
     sent: list[float] = []
 
     def interrupt() -> None:

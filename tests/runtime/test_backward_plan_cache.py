@@ -72,7 +72,7 @@ class Fit:
 
 
 def is_shared(tape: wp.Tape, other: wp.Tape) -> bool:
-    """Whether two tapes call the same compiled calls."""
+    """True if two tapes call the same compiled calls."""
     return tape._prepared.calls is other._prepared.calls
 
 
@@ -96,7 +96,7 @@ def test_numbers_may_differ_from_step_to_step() -> None:
 
 
 def test_many_threads_are_looked_at_again_where_numbers_differ() -> None:
-    """Which machine code runs, and in which chunks, may follow from them."""
+    """Numbers may decide which machine code runs, and in which chunks."""
     fit = Fit(5000)
     for rate in (2.0, 3.0, 5.0, 7.0):
         fit.step(rate)

@@ -124,7 +124,7 @@ def test_what_is_not_lent() -> None:
 
 
 def test_gradients_are_kept_for_interrupts_where_a_pass_takes_long() -> None:
-    """How long a pass takes is known after the first; before, how long the launches took stands for it."""
+    """The first pass measures how long a pass takes; before it, the times of the launches are used."""
     tape, x, y = taped()
     x.grad.fill_(1.0)
     tape.records[0].elapsed = 10.0
@@ -139,7 +139,7 @@ def test_gradients_are_kept_for_interrupts_where_a_pass_takes_long() -> None:
 
 
 def gradient_memory(tape: wp.Tape) -> Any:
-    """What the pass reads through: the launches that find their adjoint in a seed."""
+    """Return the launches that find their adjoint in a seed."""
     return tape._prepared.lending._lent
 
 
@@ -247,7 +247,7 @@ def onward(y: wp.array(dtype=float), z: wp.array(dtype=float)):
 
 
 def test_where_seeds_are_copied() -> None:
-    """Where a pass leaves something of the seed, where others add to it, or where elements are used twice."""
+    """The seed is copied if a pass leaves some of it, if others add to it, or if elements are used twice."""
     g = wp.array(seed(), dtype=float)
     tape, _, y = taped()
     with tape:

@@ -74,7 +74,7 @@ def _both(run: Callable[..., None], other: Callable[..., None]) -> Callable[...,
 
 
 def test_a_long_pass_is_divided() -> None:
-    """By what its launches took: after about a hundredth of a second somebody may interrupt."""
+    """It pauses for interrupts about every hundredth of a second, by the times of its launches."""
     tape, _ = chain(40)
     for record in tape.records:
         record.elapsed = 0.0019
@@ -130,7 +130,7 @@ def test_each_launch_is_timed() -> None:
 def test_launches_of_many_threads_are_in_the_table_where_they_run_in_one_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Which entry runs them follows from their arguments; those that run in chunks are called."""
+    """Arguments decide which entry runs them; launches that run in chunks are called."""
     # Measured times are left out: on a busy machine a launch that was delayed counts as a long one.
     monkeypatch.setattr(CostModel, "alone", property(lambda model: 0.0, lambda model, seconds: None))
     monkeypatch.setattr(wp.config, "num_threads", 1)

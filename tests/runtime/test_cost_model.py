@@ -1,4 +1,4 @@
-"""When a launch wakes others: where it is long, or they are awake, and it was not in vain lately."""
+"""The cost model: a launch uses other threads if it is long, or if they are awake and helped lately."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def known(seconds: float) -> CostModel:
-    """Of launches that took so long twice."""
+    """Return the model of launches that took so long twice."""
     pace = CostModel()
     pace.ran_alone(seconds)
     pace.ran_alone(seconds)

@@ -242,7 +242,7 @@ def test_writes_by_others_between_recording_and_backward_are_found(share, opened
 
 
 def test_opening_another_view_hides_no_write():
-    """What an earlier view changed counts, also when a later one opens and closes in between."""
+    """A change through an earlier view counts, also if a later view is opened and closed in between."""
     x, y = wp.ones(4, requires_grad=True), wp.zeros(4, requires_grad=True)
     view = x.numpy()
     with wp.Tape() as tape:

@@ -27,7 +27,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def cleared(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each buffer that gets its memory late, whether it is cleared."""
+    """Return for each buffer that gets its memory late whether it is cleared."""
     found: list[bool] = []
     plain = lazy_zero.settle
 

@@ -42,7 +42,7 @@ EXACT = ("map", "loop", "prefix", "largest")
 
 
 def jobs_of(kernel: Any) -> list[Any]:
-    """How the launches so far were cut."""
+    """Return how the launches so far were divided into chunks."""
     plans = kernel.plans.values()
     larges = [run for plan in plans for run in (plan.large, *plan.adjoints.values())]
     return [c.jobs for run in larges if run.survey is not None for c in run.survey.launches.values()]

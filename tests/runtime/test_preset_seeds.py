@@ -348,7 +348,7 @@ def test_a_numpy_array_that_was_given_as_a_gradient_is_not_changed() -> None:
 
 
 def test_gradients_that_are_wanted_in_a_tensor_arrive_there() -> None:
-    """Of inputs, of states that are overwritten, and of arrays that retain theirs."""
+    """Gradients of inputs, of states that are overwritten, and of arrays that retain theirs."""
     torch: Any = pytest.importorskip("torch")
     x, u, y = inputs(), inputs(), zeros()
     held = {name: torch.zeros(N) for name in "xuy"}

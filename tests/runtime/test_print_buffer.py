@@ -1,4 +1,4 @@
-"""What kernels say: printed in thread order, once, bounded; assertions that undo their launch."""
+"""Output of kernels: printed in thread order, once, bounded; assertions undo their launch."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_backward_twice_accumulates_into_leaves_only():
 
 
 def test_backward_twice_with_values_accumulated_by_atomics():
-    """What an atomic leaves in a gradient belongs to the values before the tape, not to those after it."""
+    """The gradient that an atomic leaves belongs to the values before the tape, not to those after it."""
     x, s = vector(1, 2), wp.zeros(1, requires_grad=True)
     out = wp.zeros(1, requires_grad=True)
     with wp.Tape() as tape:

@@ -31,7 +31,7 @@ def _settings() -> Iterator[None]:
 
 
 def test_two_python_threads_at_once():
-    """Who finds the helpers at work runs alone: the same chunks, the same numbers."""
+    """A launch that finds the helpers busy runs alone: the same chunks, the same numbers."""
     wp.config.num_threads = 2
     kernel, dim, args = CASES["scatter"]
     expected = [a.tobytes() for a in passes(kernel, dim, args)]

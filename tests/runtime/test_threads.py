@@ -22,7 +22,7 @@ def vector(*values: float) -> wp.array:
 
 
 def elsewhere(work: Callable[[], Any]) -> Any:
-    """What something gives, or raises, in another thread."""
+    """Return what a call returns, or raises, in another thread."""
     found: list[Any] = []
 
     def run() -> None:

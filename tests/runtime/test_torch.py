@@ -115,7 +115,7 @@ def test_writes_through_a_tensor_are_found(shared):
 
 
 def test_coverage_says_what_was_written_behind_the_tape():
-    """Where nothing is preserved, the diagnosis measures the gradient and says what changed."""
+    """The diagnosis measures the gradient if nothing is preserved, and says what changed."""
     t = torch.tensor([1.0, 2.0, 3.0])
     x, y = wp.from_torch(t, requires_grad=True), wp.zeros(3, requires_grad=True)
     loss = wp.zeros(1, requires_grad=True)

@@ -1,4 +1,4 @@
-"""What is kept of overwritten memory, when, for whom; and the four modes."""
+"""Preserved versions of overwritten memory, and the four modes of `on_overwrite`."""
 
 from __future__ import annotations
 

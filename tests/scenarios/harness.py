@@ -48,7 +48,7 @@ class Expected:
     called: int | None = None
 
     def fits(self, finding: Finding, launched: list[int]) -> bool:
-        """Whether `finding`, with launches called on the lines `launched`, is it."""
+        """True if `finding`, with launches called on the lines `launched`, is the expected one."""
         places = [place.line for place in (finding.location, finding.call_site) if place is not None]
         return (
             finding.rule == self.rule
@@ -79,7 +79,7 @@ class Program:
 
 @dataclass
 class Outcome:
-    """What was said of a program."""
+    """The diagnosis of a program."""
 
     verdict: str
     findings: list[Finding]
@@ -89,7 +89,7 @@ class Outcome:
     """For each finding the lines of the script that called its launches."""
 
     def alarms(self) -> list[Finding]:
-        """What a user would have to look at."""
+        """Return the findings that a user would have to look at."""
         return [finding for finding in self.findings if finding.severity != "info"]
 
 

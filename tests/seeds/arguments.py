@@ -33,7 +33,7 @@ class Row:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is one, and not a promise."""
+        """True if it is a reason, and not a promise."""
         return self.name not in PROMISES
 
     @classmethod

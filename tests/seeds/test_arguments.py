@@ -42,7 +42,7 @@ def label(value: Any) -> str:
 
 
 def signature(function: Function) -> inspect.Signature:
-    """Of our function; of a method without its object."""
+    """Return the parameters of our function; those of a method without its object."""
     found = inspect.signature(functools.reduce(getattr, function.ours.split("."), wp))
     method = function.title.startswith("warp.Tape")
     return found.replace(parameters=list(found.parameters.values())[method:])
@@ -83,7 +83,7 @@ def test_the_test_of_a_row_exists(function: Function, row: Row) -> None:
 
 
 def shown(function: Function, row: Row) -> str:
-    """What ours is: its default where that says more than the document's."""
+    """Return our default if it says more than the document's."""
     if not row.is_argument:
         return row.remark or "The same."
     default = signature(function).parameters[row.ours].default

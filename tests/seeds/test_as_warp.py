@@ -1,4 +1,4 @@
-"""What `diagnose(…, as_warp=True)` says of the documents' programs: errors where Warp's gradient is wrong."""
+"""`diagnose(…, as_warp=True)` of the documents' programs: errors where Warp's gradient is wrong."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _value(variables: dict[str, Any], name: str) -> Any:
 
 
 def held(variables: dict[str, Any], name: str) -> np.ndarray[Any, Any]:
-    """What a variable, or the gradient of one, holds."""
+    """Return what a variable, or the gradient of one, holds."""
     value = _value(variables, name)
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value, dtype=np.float64)
 
@@ -100,7 +100,7 @@ def test_refused_programs_say_why(example: Example, folder: Path) -> None:
 @pytest.mark.peer
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if e.peer is not None], ids=lambda e: e.name)
 def test_warp_prints_what_the_documents_print(example: Example, folder: Path) -> None:
-    """Where it prints something else today, the table knows."""
+    """Programs that print something else today are in the table."""
     pytest.importorskip("warp")
     variables = run(example.source, example.name, folder)
     right, peer = example.right(), example.peer or {}

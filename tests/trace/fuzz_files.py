@@ -70,7 +70,7 @@ def miss(x: wp.array(dtype=wp.vec3), far: wp.array(dtype=float), loss: wp.array(
 
 @functools.cache
 def originals() -> list[tuple[str, dict[str, bytes]]]:
-    """What the files are made of: JSON and arrays, by member."""
+    """Return the contents of the files, JSON and arrays, by member."""
     body = Body()
     body.x = wp.zeros(5, dtype=wp.vec3, requires_grad=True)
     body.v = wp.full(5, wp.vec3(1.0, 0.0, 0.0), dtype=wp.vec3, requires_grad=True)
@@ -342,7 +342,7 @@ def show(trace: Trace, seed: int) -> None:
 
 
 def tried(path: Path, seed: int) -> str:
-    """What became of the file of a seed: `"read"`, `"refused"`, or an `AssertionError` of what is wrong."""
+    """Return `"read"` or `"refused"` for the file of a seed; raise `AssertionError` if something is wrong."""
     path.write_bytes(damaged(seed))
     started = time.process_time()
     try:

@@ -14,7 +14,7 @@ from tests.trace.make_fixtures import CASES, FOLDER, PACKED, packed, record
 
 
 def stable(data: dict[str, Any]) -> dict[str, Any]:
-    """What a reader of the fixture relies on: not times, digits, source or generated code."""
+    """Return the parts of a fixture that its readers rely on: no times, digits, source or generated code."""
 
     def chosen(items: list[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
         return [{key: item[key] for key in keys} for item in items]

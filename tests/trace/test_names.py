@@ -14,7 +14,7 @@ from tapedebug.trace.call_sites import argument_texts
 
 
 class Thing:
-    """What is looked for."""
+    """An object whose name is looked for."""
 
 
 class Trap:
@@ -96,7 +96,7 @@ def test_what_imports_a_module_gives_no_names(tmp_path: Any, monkeypatch: Any) -
 
 
 def texts(source: str, kind: str, tmp_path: Any, function: str) -> list[str | None]:
-    """What is found for the first call of `function` in a file with this source."""
+    """Return the names that are found for the first call of `function` in a file with this source."""
     import ast
     import linecache
 

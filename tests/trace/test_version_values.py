@@ -261,7 +261,7 @@ def test_arrays_survive_a_file_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_file_says_enough_to_be_read_without_us(tmp_path: Path) -> None:
-    """As the documentation describes it, for readers in other languages."""
+    """Read the file by its documentation alone, as a reader in another language would."""
     saved(tmp_path / "file")
     with zipfile.ZipFile(tmp_path / "file") as archive:
         data = json.loads(archive.read("trace.json"))

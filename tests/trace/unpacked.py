@@ -69,7 +69,7 @@ def _some(index: int) -> int | None:
 
 
 def _float(value: float) -> float | str | None:
-    """As JSON has it: None where there is none, text where it is infinite."""
+    """Return a number as JSON has it: None if there is none, text if it is infinite."""
     if value != value:
         return None
     return value if abs(value) != float("inf") else ("inf" if value > 0 else "-inf")

@@ -1,4 +1,4 @@
-"""What a drawing marks: gradients that end, findings, nested loops, launches that are too many."""
+"""Marks of a drawing: gradients that end, findings, nested loops, too many launches."""
 
 from __future__ import annotations
 

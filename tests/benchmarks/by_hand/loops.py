@@ -55,7 +55,7 @@ def product(x, a, y):
 @serial("product", "backward")
 @prange("product", "backward")
 def adj_product(x, a, y, adj_x, adj_a, adj_y):
-    """What each iteration began with is kept, for one thread at a time."""
+    """Keep the values that each iteration began with, for one thread at a time."""
     n, length = x.size, a.size
     sums = np.zeros((PARTS, length), np.float32)
     step = -(-n // PARTS)

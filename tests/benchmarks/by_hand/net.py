@@ -31,7 +31,7 @@ class Constants(NamedTuple):
 
 @numba.njit(nogil=True, error_model="numpy", inline="always")
 def between(row, col, down, right, side):
-    """Whether there is a neighbour there, and its number."""
+    """Return whether there is a neighbour, and its number."""
     r, c = row + down, col + right
     return 0 <= r < side and 0 <= c < side, np.uintp(r * side + c)
 

@@ -65,7 +65,7 @@ def forces(x, v, force, side, rest, stiffness, drag, weight):
 
 @inlined
 def adj_between(x, i, k, rest, stiffness, adj_force):
-    """What the spring between `i` and `k` adds to the adjoint of `x[i]`."""
+    """Return what the spring between `i` and `k` adds to the adjoint of `x[i]`."""
     gx = adj_force[k, 0] - adj_force[i, 0]
     gy = adj_force[k, 1] - adj_force[i, 1]
     gz = adj_force[k, 2] - adj_force[i, 2]

@@ -1,4 +1,4 @@
-"""How functions are compiled, and by what name they are found."""
+"""Compilation of functions, and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checker of the rule table knows of each operation: its spelling, value in NumPy, and domain.
+"""Cases of the rule table's checker: spelling, value in NumPy and domain of each operation.
 
 A rule or composite that is not listed here, or not for a kind of operands that it takes, fails
 `test_rules.py`: who adds one says what it is.

@@ -1,4 +1,4 @@
-"""What a case of the checker is: an operation's spelling, value in NumPy, and where it is defined."""
+"""A case of the checker: an operation's spelling, its value in NumPy, and its domain."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Case:
 
 
 def call(name: str, count: int) -> str:
-    """How a call of a function is written."""
+    """Return the text of a call of a function."""
     return f"wp.{name}({', '.join(f'{{{i}}}' for i in range(count))})"
 
 
@@ -104,7 +104,7 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def length(a: Any) -> Any:
-    """Of vectors on the last axis."""
+    """Return the norm of vectors on the last axis."""
     return np.sqrt(dot(a, a))
 
 

@@ -49,7 +49,7 @@ def _from_matrix(m: Any) -> Any:
 
 
 def _slerp(a: Any, b: Any, s: Any) -> Any:
-    """By angles in four dimensions; the operands are made unit quaternions first."""
+    """Interpolate by angles in four dimensions; the operands are made unit quaternions first."""
     a, b = (x / length(x)[..., None] for x in (a, b))
     angle = np.arccos(dot(a, b))
     one, two = np.sin((1 - s) * angle) / np.sin(angle), np.sin(s * angle) / np.sin(angle)

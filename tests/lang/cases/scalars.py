@@ -20,12 +20,12 @@ NORMAL = statistics.NormalDist(0.0, math.sqrt(0.5))
 
 
 def truth(spelling: str, number: str = "{0}") -> str:
-    """Whether a condition holds, as a number; `number` is an operand, or a component of one."""
+    """Return whether a condition holds, as a number; `number` is an operand, or a component of one."""
     return f"wp.where({spelling}, {number} * 0.0 + 1.0, {number} * 0.0)"
 
 
 def round_away(x: Any) -> Any:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return np.sign(x) * np.floor(np.abs(x) + 0.5)
 
 

@@ -17,7 +17,7 @@ PAIRS = ("ss>s", "vv>v", "rr>r", "qq>q", "xx>x")
 
 
 def _of(kind: str, spelling: str) -> str:
-    """Whether a condition on the first operand holds, as a number."""
+    """Return whether a condition on the first operand holds, as a number."""
     entry = {"s": "{0}", "r": "{0}[0, 0]"}.get(kind, "{0}[0]")
     return truth(spelling, entry)
 

@@ -1,4 +1,4 @@
-"""Which mixture explains a histogram? One bin of the model is empty, and its logarithm is not finite."""
+"""Fit a mixture to a histogram. One bin of the model is empty, and its logarithm is not finite."""
 
 # VERDICT WRONG
 import numpy as np

@@ -1,4 +1,4 @@
-"""What the last step left is logged and cleared before each pass; the step reads what the pass wrote."""
+"""Gradients of the last step are logged and cleared before each pass; the step reads the pass's own."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How stiff was the spring? The cart moves by its new velocity, and the time step is too large for the spring."""
+"""Find the stiffness of a spring. The cart moves by its new velocity, and the time step is too large."""
 
 import tapedebug as wp
 

@@ -1,4 +1,4 @@
-"""Which initial temperature gives a wanted profile? The time step is beyond the limit of stability."""
+"""Find the initial temperature for a wanted profile. The time step is beyond the limit of stability."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How far a camera has turned, by the real part of a quaternion: |angle|, which has a kink at rest."""
+"""Find how far a camera has turned by the real part of a quaternion: |angle|, which has a kink at rest."""
 
 import tapedebug as wp
 

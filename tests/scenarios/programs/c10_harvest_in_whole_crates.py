@@ -1,4 +1,4 @@
-"""How much to water a field? Crates are counted in whole numbers, and the income is computed of the count."""
+"""Find how much to water a field. Crates are counted in whole numbers, and the income follows from the count."""
 
 # VERDICT AGREE
 import numpy as np

@@ -1,4 +1,4 @@
-"""Where to put goods so that they earn most? The price is that of the shelf, an index made of the place."""
+"""Find where goods earn most. The price is that of the shelf, an index computed from the place."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Of 300 valves one is nearly shut; only there the gradient by hand is 2 % off, and the loss hardly shows it."""
+"""One of 300 valves is nearly shut; only there the custom gradient is 2 % off, which the loss hardly shows."""
 
 # VERDICT WRONG
 import numpy as np

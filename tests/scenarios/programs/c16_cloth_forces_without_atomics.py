@@ -1,4 +1,4 @@
-"""How stiff is a cloth that was seen to fall? Each spring adds its force to both of its ends, by hand."""
+"""Find the stiffness of a falling cloth. Each spring adds its force to both of its ends, by hand."""
 
 import numpy as np
 

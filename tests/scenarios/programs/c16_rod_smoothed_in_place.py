@@ -1,4 +1,4 @@
-"""Which initial temperatures leave a rod as it was measured? Each step reads its neighbours' new values.
+"""Find the initial temperatures of a measured rod. Each step reads its neighbours' new values.
 
 The step was written for two arrays; somebody saved one of them.
 """

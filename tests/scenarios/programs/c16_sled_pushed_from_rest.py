@@ -1,4 +1,4 @@
-"""Which pushes bring a sled to its goal? Every step is a thread, and each reads where the one before left it.
+"""Find the pushes that bring a sled to its goal. Every step is a thread, and reads the previous position.
 
 The first guess is not to push at all: then every order of steps leaves the sled where it is.
 """

@@ -1,4 +1,4 @@
-"""How hard do people in a crowd push? Neighbours are counted in an array that nobody set to zero."""
+"""Find how hard people in a crowd push. Neighbours are counted in an array that was never set to zero."""
 
 import numpy as np
 

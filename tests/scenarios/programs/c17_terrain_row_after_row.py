@@ -1,4 +1,4 @@
-"""How steep is a hillside? At its eastern edge the slope is taken to the first cell of the next row."""
+"""Find how steep a hillside is. At its eastern edge the slope is taken to the first cell of the next row."""
 
 import numpy as np
 

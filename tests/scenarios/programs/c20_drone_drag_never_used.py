@@ -1,4 +1,4 @@
-"""Which drag makes the drones land on the pad? The kernel takes it, and computes with a constant of its own."""
+"""Find the drag that makes the drones land on the pad. The kernel takes it, and uses a constant instead."""
 
 # VERDICT AGREE
 import numpy as np

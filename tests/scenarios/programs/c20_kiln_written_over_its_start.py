@@ -1,4 +1,4 @@
-"""Which temperatures does a kiln start from? The launch has its input and its output the wrong way round."""
+"""Find the temperatures that a kiln starts from. The launch has its input and its output swapped."""
 
 # VERDICT AGREE
 import numpy as np

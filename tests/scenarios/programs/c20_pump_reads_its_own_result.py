@@ -1,4 +1,4 @@
-"""How must a pump be driven? Its kernel reads the pressures, which nothing has computed, and overwrites the strokes."""
+"""Drive a pump. Its kernel reads the pressures, which nothing has computed, and overwrites the strokes."""
 
 # VERDICT AGREE
 import numpy as np

@@ -1,4 +1,4 @@
-"""Where to blow into a room so that the air stands still? Its pressure is solved for by Jacobi, too briefly."""
+"""Find where to blow into a room so that the air stands still. Jacobi solves for its pressure, too briefly."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How long must lights be green? Cars are counted in whole numbers, and gradients are never zeroed."""
+"""Find how long lights must be green. Cars are counted in whole numbers, and gradients are never zeroed."""
 
 # VERDICT AGREE
 import numpy as np
