@@ -46,6 +46,8 @@ const NOISE = [
 ];
 
 const WAIT = 60_000;
+/** Servers and kernels start within seconds; on two processors beside other tests they may take longer. */
+const START = 180_000;
 
 /** Every browser of this file, for the case that no test is there to close it. */
 const browsers = [];
@@ -215,10 +217,14 @@ export function command(page, id, args = {}) {
 
 /** The kernel of the open notebook is there and has nothing to do. */
 export async function kernelIdle(page) {
-  await page.waitForFunction(() => {
-    const panel = globalThis.jupyterapp.shell.currentWidget;
-    return panel?.sessionContext?.session?.kernel?.status === "idle";
-  });
+  await page.waitForFunction(
+    () => {
+      const panel = globalThis.jupyterapp.shell.currentWidget;
+      return panel?.sessionContext?.session?.kernel?.status === "idle";
+    },
+    undefined,
+    { timeout: START },
+  );
 }
 
 export async function runAll(page, timeout = 180_000) {
@@ -288,7 +294,7 @@ async function freePort() {
 async function ready(url, server, title, log) {
   let failure;
   server.once("error", (error) => (failure = error));
-  const until = Date.now() + WAIT;
+  const until = Date.now() + START;
   while (Date.now() < until) {
     if (failure !== undefined) throw new Error(`${title} cannot be started: ${failure.message}`);
     if (server.exitCode !== null) throw new Error(`${title} ended at once (${server.exitCode}):\n${log()}`);
@@ -296,7 +302,7 @@ async function ready(url, server, title, log) {
     if (response?.ok) return;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  throw new Error(`${title} did not start within ${WAIT / 1000} s:\n${log()}`);
+  throw new Error(`${title} did not start within ${START / 1000} s:\n${log()}`);
 }
 
 /** Brings an element to the middle of the view and waits until the notebook has stopped moving. */
