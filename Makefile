@@ -151,7 +151,7 @@ fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs (FUZZ_ARGS='--count 5
 	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) -m sweep tests --ignore tests/gallery
 
 compilers: $(PY_STAMP)  ## every test of the language with what Numba compiles (config.compiler = "numba"); an hour and more
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --compiler numba tests/lang tests/compiler tests/seeds $(PYTEST_ARGS)
+	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --compiler numba tests/lang tests/compiler tests/seeds $(PYTEST_ARGS)
 
 docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs

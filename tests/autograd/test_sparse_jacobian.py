@@ -33,6 +33,7 @@ def same(one: Any, other: Any, tolerance: float = 2e-6) -> None:
         np.testing.assert_allclose(first, second, rtol=0, atol=tolerance * scale)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["adjoint", "tangent", "fewest"])
 @pytest.mark.parametrize("name", k.CASES)
 def test_coloured_as_dense(name: str, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 
 from tapedebug.cli import main
@@ -16,6 +15,14 @@ from tapedebug.formats.sarif import WRONG
 from tapedebug.trace import Coverage, Finding, Location, TapeInfo, Trace
 from tests.cli.test_run import HEAD
 from tests.processes import ROOT
+
+
+def validate(instance: Any, schema: dict[str, Any]) -> None:
+    """Check data by its schema; the library takes seconds to load, and is loaded here."""
+    import jsonschema
+
+    jsonschema.validate(instance, schema)
+
 
 JSON_SCHEMA = json.loads((ROOT / "docs" / "_static" / "tapedebug-run.schema.json").read_text("utf-8"))
 
@@ -189,8 +196,10 @@ def data(path: Path) -> Any:
 
 
 def test_the_json_file_fits_its_published_schema(written: Path) -> None:
+    import jsonschema
+
     jsonschema.Draft202012Validator.check_schema(JSON_SCHEMA)
-    jsonschema.validate(data(written / "out.json"), JSON_SCHEMA)
+    validate(data(written / "out.json"), JSON_SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -208,13 +217,15 @@ def test_the_published_schema_can_be_broken(written: Path, path: list[Any], valu
     for step in path[:-1]:
         inner = inner[step]
     inner[path[-1]] = value
+    import jsonschema
+
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(broken, JSON_SCHEMA)
+        validate(broken, JSON_SCHEMA)
 
 
 def test_sarif_has_a_finding_at_its_line_with_the_call_and_the_read_beside_it(written: Path) -> None:
     log = data(written / "out.sarif")
-    jsonschema.validate(log, SARIF)
+    validate(log, SARIF)
     (run,) = log["runs"]
     assert run["tool"]["driver"]["name"] == "tapedebug"
     assert run["tool"]["driver"]["rules"] == [
@@ -315,7 +326,7 @@ def test_a_wrong_gradient_without_a_finding_is_a_result(tmp_path: Path) -> None:
     program.write_text("", encoding="utf-8")
     run = Run(name="p.py", file=program, root=tmp_path, traces=[trace("warning", verdict="WRONG")])
     log = sarif(run)
-    jsonschema.validate(log, SARIF)
+    validate(log, SARIF)
     assert [(result["ruleId"], result["level"]) for result in log["runs"][0]["results"]] == [
         ("race", "warning"),
         (WRONG, "error"),
@@ -328,7 +339,7 @@ def test_places_in_cells_are_named_and_belong_to_the_notebook(tmp_path: Path) ->
     notebook.parent.mkdir()
     notebook.write_text("{}", encoding="utf-8")
     log = sarif(Run(name="study.ipynb", file=notebook, root=tmp_path, traces=[trace("error")]))
-    jsonschema.validate(log, SARIF)
+    validate(log, SARIF)
     assert log["runs"][0]["results"][0]["locations"] == [
         {
             "physicalLocation": {
@@ -356,7 +367,7 @@ def test_a_program_that_failed(tmp_path: Path) -> None:
     more = {"failed": True, "reason": "ValueError", "message": "Traceback\x1b[0m", "status": 2}
     run = run_of(notes=["no tape was recorded: nothing to check"], **more)
     log = sarif(run)
-    jsonschema.validate(log, SARIF)
+    validate(log, SARIF)
     assert log["runs"][0]["invocations"] == [
         {
             "executionSuccessful": False,

@@ -464,6 +464,7 @@ def test_tapes_of_many_kinds_do_not_fill_memory(tmp_path: Path) -> None:
     assert "They have more than 8 different sequences of launches" in done.stdout
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("options", [(), ("--check-bounds",), ("--as-warp",)])
 @pytest.mark.parametrize("threads", [4, 1_000, 100_000])
 def test_a_wrong_dim_ends_a_script_with_its_place(

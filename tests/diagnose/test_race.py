@@ -271,6 +271,7 @@ def error_of(found: list[Any]) -> Any:
 # ---------------------------------------------------------------------- races
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", list(DATA))
 @pytest.mark.parametrize(("kernel", "start"), [(nearest, 1e6), (largest, 0.0), (which, 1e6)])
 def test_a_running_extreme_is_a_race_whatever_the_data(kernel: Any, start: float, name: str) -> None:

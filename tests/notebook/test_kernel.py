@@ -181,6 +181,7 @@ print(len(live_tapes()), len(_instances))
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("cells", "tapes", "panels"),
     [

@@ -166,6 +166,7 @@ def test_an_error_reaches_the_user_and_leaves_no_tape_recording(shell):
     assert len(shell.user_ns["again"].records) == 2
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("magic", ["%%tape --loss loss", "%%gradcheck", "%%jacobian"])
 @pytest.mark.parametrize("threads", [4, 1_000, 100_000])
 def test_a_wrong_dim_is_an_error_that_names_it(magic, threads, shell):

@@ -91,6 +91,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("budget", [None, 64], ids=["whole", "budget"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].key}-{case[1][0]}")
 @pytest.mark.filterwarnings("ignore::tapedebug.TapedebugWarning")
