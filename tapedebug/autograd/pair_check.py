@@ -16,8 +16,15 @@ from tapedebug.autograd.finite_diff.compared_entries import MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.pair_result import Gradient, Layout
+from tapedebug.autograd.subjects.engine_kernels import kernel_of
 from tapedebug.autograd.subjects.entry_names import value_type
-from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values, not_a_kernel
+from tapedebug.autograd.subjects.launches import (
+    LaunchCopy,
+    copy_of,
+    launch_values,
+    not_a_kernel,
+    why_not_alone,
+)
 from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.probes import flat_index
 from tapedebug.autograd.subjects.program import IN_PLACE, Port
@@ -169,7 +176,9 @@ def pair_script(tape: RecordedTape, pair: PairResult, **options: float) -> str:
             hint="look at the launches one by one: gradcheck_tape(tape) has scripts of those that fail",
         )
     record = tape.operations[pair.launch]
-    if not isinstance(record, Record) or record.kernel is None:
+    if not isinstance(record, Record):
+        raise GradcheckError(f"no script can be written for operations of {tape.engine.name}")
+    if record.kernel is None:
         raise GradcheckError(f"no script can be written for launch {record.index}: {not_a_kernel(record)}")
     [(_, values)] = launch_values(tape, [record])
     scene = LaunchCopy.of(record, values, [(pair.input, pair.output)]).subject().writer.scene()
@@ -228,7 +237,7 @@ def _check_launches(
         possible = [key for key in wanted if key not in found]
         if possible:
             mask = [(source, target) for _, source, target in possible]
-            subject = LaunchCopy.of(record, values, mask).subject()
+            subject = copy_of(tape, record, values, mask).subject()
             ports = [*subject.pairs.inputs(), *subject.pairs.outputs()]
             limited = _limited(plan, subject.pairs.chosen)
             most = limited.max_inputs if limited.max_inputs > 0 else max(p.size for p in ports)
@@ -248,9 +257,7 @@ def _check_launches(
 
 def _not_alone(tape: RecordedTape, operation: Operation) -> str:
     """Return why an operation cannot be checked alone; empty if it can be."""
-    if not isinstance(operation, Record):
-        return f"operations of {tape.engine.name} are checked with the whole tape, not alone"
-    return "" if operation.kernel is not None else not_a_kernel(operation)
+    return not_a_kernel(operation) if operation.kind != "kernel" else why_not_alone(tape)
 
 
 def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:
@@ -270,9 +277,11 @@ def _limited(plan: CheckPlan, pairs: Sequence[tuple[Any, Any]]) -> CheckPlan:
     return replace(plan, max_inputs=MORE, max_outputs=MORE)
 
 
-def _impossible(record: Record, wanted: Sequence[Key]) -> dict[Key, str]:
+def _impossible(record: Operation, wanted: Sequence[Key]) -> dict[Key, str]:
     """Why pairs of a launch have no derivative to check."""
-    names = list(record.names)
+    names = [record.param_name(p) for p in range(len(record.args))]
+    kernel = kernel_of(record)
+    disabled = kernel is not None and not kernel.enable_backward
     reasons = {}
     for key in wanted:
         source, target = names.index(key[1]), names.index(key[2])
@@ -280,7 +289,7 @@ def _impossible(record: Record, wanted: Sequence[Key]) -> dict[Key, str]:
         scalar = next(
             (n for n, p in ((key[1], source), (key[2], target)) if not is_array(record.args[p])), None
         )
-        if not record.kernel.enable_backward:
+        if disabled:
             reason = "the kernel has enable_backward=False"
         elif scalar is not None:
             reason = f"{scalar} is no array"

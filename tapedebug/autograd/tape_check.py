@@ -23,9 +23,11 @@ from tapedebug.autograd.subjects.launches import (
     LaunchCopy,
     LaunchSelection,
     Masks,
+    copy_of,
     launch_values,
     recording_of,
     spelled,
+    why_not_alone,
 )
 from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.repro_script import ReproScript, Scene, Writer
@@ -38,8 +40,8 @@ from tapedebug.autograd.tapes.launch_check import (
     not_reached,
 )
 from tapedebug.autograd.tapes.whole_check import WholeCheck
-from tapedebug.contract import Recording
-from tapedebug.runtime.tape.tape import Tape
+from tapedebug.contract import RecordedTape, Recording, is_recorded_tape
+from tapedebug.runtime.tape.record import Record
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 @preserve_process_state
 def gradcheck_tape(
-    tape: Tape,
+    tape: RecordedTape,
     *,
     eps: float = 1e-4,
     atol: float = 1e-3,
@@ -91,7 +93,8 @@ def gradcheck_tape(
     goes wrong between launches (an overwritten array, a severed chain) shows with `end_to_end=True` only.
 
     Args:
-        tape: The tape.
+        tape: The tape, of any engine that replays operations alone (`contract.LocalReplays`). The coverage
+            says what could not be tested with another engine.
         eps: See `gradcheck`.
         atol: See `gradcheck`.
         rtol: See `gradcheck`.
@@ -164,14 +167,19 @@ def gradcheck_tape(
     plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
     require_executor(executor, "gradcheck_tape")
     choice = LaunchSelection(
-        input_output_masks, blacklist_kernels, whitelist_kernels, reverse_launches, skip_to_launch_index
-    ).checked(tape.records)
+        input_output_masks,
+        blacklist_kernels,
+        whitelist_kernels,
+        reverse_launches,
+        skip_to_launch_index,
+        alone="" if end_to_end else why_not_alone(tape),
+    ).checked(tape.operations)
     _require_fitting(end_to_end, {"loss": loss, "inputs": inputs}, input_output_masks)
     plots = {"relative": plot_relative_error, "absolute": plot_absolute_error}
     with Progress(progress, max_seconds, caller="gradcheck_tape", doing="checking") as pace:
         check = _TapeCheck(tape, choice, plan, pace)
         if end_to_end:
-            records, notes = replace(choice, python=True).split(tape.records)
+            records, notes = replace(choice, python=True).split(tape.operations)
             result = WholeCheck(tape, loss, inputs, plan, pace).run(records, notes, check.script)
         else:
             check.run(None if any(plots.values()) else executor, plots)
@@ -184,7 +192,7 @@ def gradcheck_tape(
 
 
 def _require_tape(tape: object) -> None:
-    if not isinstance(tape, Tape):
+    if not is_recorded_tape(tape):
         raise GradcheckError(
             f"gradcheck_tape: a tape is needed; got {tape!r} ({type(tape).__name__})",
             hint="record launches inside `with wp.Tape() as tape:`, or use gradcheck for a kernel",
@@ -215,7 +223,7 @@ def _require_fitting(whole: bool, given: Mapping[str, Any], masks: Masks) -> Non
 class _TapeCheck:
     """The launches of one tape, and what was found of them."""
 
-    tape: Tape
+    tape: RecordedTape
     choice: LaunchSelection
     check_plan: CheckPlan
     pace: Progress
@@ -225,7 +233,7 @@ class _TapeCheck:
 
     def run(self, executor: Executor | None, plots: Mapping[str, bool]) -> None:
         """Check the launches that were chosen."""
-        records, self.notes = self.choice.split(self.tape.records)
+        records, self.notes = self.choice.split(self.tape.operations)
         try:
             if executor is None:
                 for work in self._works(records):
@@ -250,9 +258,10 @@ class _TapeCheck:
         again = replace(self.check_plan, options=replace(self.check_plan.options, check_undefined_grad=False))
         values = launch_values(self.tape, records, self.pace.pulse, self.unmatched)
         for record, held in values:
-            plan = again if id(record.plan) in seen else self.check_plan
-            seen.add(id(record.plan))
-            yield LaunchWork(LaunchCopy.of(record, held, self.choice.mask(record)), plan)
+            shared = id(record.plan if isinstance(record, Record) else record)
+            plan = again if shared in seen else self.check_plan
+            seen.add(shared)
+            yield LaunchWork(copy_of(self.tape, record, held, self.choice.mask(record)), plan)
 
     def _check(self, work: LaunchWork, plots: Mapping[str, bool]) -> None:
         kept: list[Comparison] | None = [] if any(plots.values()) else None
@@ -280,7 +289,7 @@ class _TapeCheck:
             notes += [check.dot.message] if check.dot is not None and check.dot.message else []
             notes += [f"launch {check.index} ({check.kernel}): {note}" for note in check.notes]
         summary, covered = self._summary(pairs)
-        launches = len(self.tape.records)
+        launches = len(self.tape.operations)
         return GradcheckResult(
             subject=f"tape of {launches} launch{'es' * (launches != 1)}",
             verdict=worst(pair.verdict for pair in pairs),
@@ -292,7 +301,7 @@ class _TapeCheck:
         )
 
     def _summary(self, pairs: Sequence[PairResult]) -> tuple[str, int]:
-        launches = len(self.tape.records)
+        launches = len(self.tape.operations)
         if not launches:
             return "nothing was checked: the tape is empty", 0
         if not pairs:
@@ -310,9 +319,9 @@ class _TapeCheck:
         return ReproScript.of(self._writer(index), pair, self.check_plan.settings())
 
     def _writer(self, index: int) -> Writer:
-        """Writes what the scripts of a launch share from the tape, also when it has been reset since."""
-        record = self.tape.records[index]
-        return Writer(_LaunchScene(recording_of(self.tape), index, self.choice.mask(record), self.check_plan))
+        """Return what writes the scripts of a launch from the tape, also after the tape is reset."""
+        mask, engine = self.choice.mask(self.tape.operations[index]), self.tape.engine.name
+        return Writer(_LaunchScene(recording_of(self.tape), index, mask, engine, self.check_plan))
 
 
 @dataclass(frozen=True)
@@ -323,16 +332,21 @@ class _LaunchScene:
         recording: Of the tape, with the values that the launch ran on.
         index: The index of the launch.
         mask: The pairs of it that are checked.
+        engine: The name of the engine.
         check_plan: The settings of the check.
     """
 
     recording: Recording
     index: int
     mask: Mask
+    engine: str
     check_plan: CheckPlan
 
     def __call__(self) -> Scene:
-        [(record, values)] = launch_values(self.recording, [self.recording.operations[self.index]])
+        operation = self.recording.operations[self.index]
+        if not isinstance(operation, Record):
+            raise GradcheckError(f"no script can be written for operations of {self.engine}")
+        [(record, values)] = launch_values(self.recording, [operation])
         return LaunchWork(LaunchCopy.of(record, values, self.mask), self.check_plan).subject().writer.scene()
 
     def released(self) -> Callable[[], Scene]:
@@ -342,6 +356,7 @@ class _LaunchScene:
             GradcheckError: When it is called, and the tape is gone.
         """
         known, index, mask, plan = self.recording.weak(), self.index, self.mask, self.check_plan
+        engine = self.engine
 
         def scene() -> Scene:
             recording = known()
@@ -350,6 +365,6 @@ class _LaunchScene:
                     "no script can be written: the tape with the values of this launch is gone; "
                     "keep it in a variable (%%gradcheck --name VAR)"
                 )
-            return _LaunchScene(recording, index, mask, plan)()
+            return _LaunchScene(recording, index, mask, engine, plan)()
 
         return scene

@@ -72,6 +72,7 @@ from tapedebug.contract.replay_variants import Confinement as Confinement
 from tapedebug.contract.replay_variants import Copy as Copy
 from tapedebug.contract.replay_variants import Float64 as Float64
 from tapedebug.contract.replay_variants import Irreplayable as Irreplayable
+from tapedebug.contract.replay_variants import LocalReplays as LocalReplays
 from tapedebug.contract.replay_variants import NoTangents as NoTangents
 from tapedebug.contract.replay_variants import Recording as Recording
 from tapedebug.contract.replay_variants import Rerecording as Rerecording

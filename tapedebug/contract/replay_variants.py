@@ -69,6 +69,19 @@ class SingleReplay(Protocol):
         """
 
 
+class LocalReplays(Protocol):
+    """Replays of single operations of a tape, from any values."""
+
+    def new_replay(self, index: int, values: Mapping[A, Values], /, *, float64: bool = False) -> Replay:
+        """Return a replay of one operation, which is operation 0 there, on the tape's own arrays.
+
+        Args:
+            index: The index of the operation on the tape.
+            values: The values that it starts from, of each array that it accesses.
+            float64: Compute in float64; raises if that is not possible.
+        """
+
+
 class Recording(Protocol):
     """The operations of a tape up to now, which can be replayed also after the program resets the tape."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from tapedebug._display import renderer
 from tapedebug._errors import TapeError
 from tapedebug._names import find_names
 from tapedebug._tape_observers import enrol, notify
-from tapedebug.contract import Array, Engine, Float64, History, Place, Values, memory_key
+from tapedebug.contract import A, Array, Engine, Float64, History, LocalReplays, Place, Values, memory_key
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
 from tapedebug.operations.pass_history import PassHistory
@@ -145,10 +146,16 @@ class OperationTape:
         arrays: The arrays that exist when recording begins. What they hold then is what the tape finds,
             also if something that is not recorded writes them before an operation uses them.
         preserves_values: The program's reverse pass reads the values that each operation had.
+        listed: The tape is one of the program's, and lists of live tapes show it.
     """
 
     def __init__(
-        self, engine: Engine, arrays: Collection[Array] = (), preserves_values: bool = False
+        self,
+        engine: Engine,
+        arrays: Collection[Array] = (),
+        preserves_values: bool = False,
+        *,
+        listed: bool = True,
     ) -> None:
         self.engine = engine
         self.preserves_values = preserves_values
@@ -169,7 +176,8 @@ class OperationTape:
         self._scope: int | None = None
         for array in arrays:
             self.watch(array)
-        enrol(self)
+        if listed:
+            enrol(self)
 
     def __repr__(self) -> str:
         return f"<{self.engine.name} tape {self.id}: {len(self.operations)} operations>"
@@ -408,6 +416,8 @@ class OperationTape:
         """Return the implementation of a capability protocol, or None."""
         if kind is Float64:
             return cast("T", _InFloat64(self))
+        if kind is LocalReplays:
+            return cast("T", _LocalReplays(self))
         if kind is History:
             return cast("T", self.history)
         return cast("T | None", self.capabilities.get(kind))
@@ -441,6 +451,43 @@ class _InFloat64:
     def obstacle(self) -> str:
         """Return why a float64 replay is not possible; empty if it is."""
         return self.tape.float64_obstacle()
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalReplays:
+    """The capability `contract.LocalReplays` of a tape."""
+
+    tape: OperationTape
+
+    def new_replay(
+        self, index: int, values: Mapping[A, Values], /, *, float64: bool = False
+    ) -> OperationReplay:
+        """Return a replay of one operation, from these values.
+
+        Raises:
+            TapeError: The operation has no float64 form.
+        """
+        return _OneOperation(self.tape, index, values).new_replay(float64=float64)
+
+
+class _OneOperation(OperationTape):
+    """A tape of one operation of another tape, as if it had found given values."""
+
+    def __init__(self, tape: OperationTape, index: int, values: Mapping[A, Values]) -> None:
+        super().__init__(tape.engine, listed=False)
+        operation: Any = copy.copy(tape.operations[index])
+        operation.index, operation.scope = 0, None
+        self.operations.append(operation)
+        for access in operation.accesses:
+            self.regions.setdefault(_region(access.array), {})[access.array] = None
+        found = Memory({region: region.values.copy() for region in self.regions})
+        for array, content in values.items():
+            if array.region in found.bytes:
+                found.view(array)[...] = content
+        self._seen = {region: _Seen(found.bytes[region]) for region in self.regions}
+
+    def look(self) -> None:
+        """Do nothing: what the program has written since is not seen here."""
 
 
 def _same_seeds(some: Mapping[Array, Values], others: Mapping[Array, Values]) -> bool:

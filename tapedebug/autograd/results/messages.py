@@ -127,8 +127,8 @@ def evidence_of(pair: Comparison, compared: ComparedEntries) -> WrongEntries:
         source.shape,
         target.name,
         source.name,
-        target.array.dtype,
-        source.array.dtype,
+        target.value_type,
+        source.value_type,
     )
 
 
@@ -202,8 +202,8 @@ def _entry(pair: Comparison, ad: Floats, slot: Slot) -> Entry | None:
         bar=float(reference.bar[slot]),
         left=float(reference.left[slot]),
         right=float(reference.right[slot]),
-        output=entry_name(pair.target.name, output, pair.target.array.dtype),
-        input=entry_name(pair.source.name, input, pair.source.array.dtype),
+        output=entry_name(pair.target.name, output, pair.target.value_type),
+        input=entry_name(pair.source.name, input, pair.source.value_type),
     )
 
 
@@ -285,7 +285,7 @@ def _spoiled(pair: Comparison, slot: Slot) -> str:
         values = pair.program.values(source)
         if not np.isfinite(values).all():
             at = int(np.flatnonzero(~np.isfinite(values))[0])
-            place = entry_name(source.name, shape_index(at, source.shape), source.array.dtype)
+            place = entry_name(source.name, shape_index(at, source.shape), source.value_type)
             return f"; {place} is {values[at]} to begin with"
     return ""
 

@@ -118,7 +118,7 @@ def traced(program: Program, *, fresh: bool = False) -> Patterns | None:
         The pattern of every pair of an input and an output; None where it is unknown (functions of
         `record_func`, native functions) or so dense that it would be of no use.
     """
-    if not isinstance(program, ShadowProgram):
+    if not isinstance(program, ShadowProgram) or program.engine:
         return None
     shadow = program.standing()
     try:

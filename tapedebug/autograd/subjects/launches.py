@@ -15,16 +15,26 @@ from tapedebug._source import Span
 from tapedebug.autograd.array_types import Checkpoint, Values
 from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.shadow_program import UNMATCHED
-from tapedebug.autograd.subjects.subject import Subject, kernel_subject
+from tapedebug.autograd.subjects.subject import Subject, kernel_subject, operation_subject
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.contract import Operation, RecordedTape, Recording, Replay, is_array
+from tapedebug.contract import (
+    Irreplayable,
+    LocalReplays,
+    Operation,
+    RecordedTape,
+    Recording,
+    Replay,
+    is_array,
+)
 from tapedebug.lang.types import numpy_dtype, value_shape
 from tapedebug.runtime.memory.array import array, make
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer
 from tapedebug.runtime.memory.convert import contiguous_strides
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tape import Tape
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.tape.record import Record
+    pass
 
 
 Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None
@@ -45,6 +55,7 @@ class LaunchSelection:
         backwards: Begin with the last launch.
         skip: How many launches to leave out at the beginning of that order.
         python: Python operations are checked, too.
+        alone: Why no operation can be replayed alone; empty if they can be.
     """
 
     masks: Masks = None
@@ -53,6 +64,7 @@ class LaunchSelection:
     backwards: bool = False
     skip: int = 0
     python: bool = False
+    alone: str = ""
 
     def checked(self, records: Sequence[Any]) -> LaunchSelection:
         """Itself.
@@ -92,10 +104,10 @@ class LaunchSelection:
             )
         return self
 
-    def mask(self, record: Record) -> Mask:
-        """The pairs that were asked for of a launch; None for all."""
+    def mask(self, operation: Operation) -> Mask:
+        """Return the pairs that were asked for of a launch; None for all."""
         masks = self.masks or {}
-        return masks.get(record.index, masks.get(record.kernel.key))
+        return masks.get(operation.index, masks.get(operation.name))
 
     def split(self, records: Sequence[Any]) -> tuple[list[Any], list[str]]:
         """The records to check, in the order of the check, and why others are not."""
@@ -112,9 +124,13 @@ class LaunchSelection:
                 left.setdefault(reason, []).append(record.index)
         return chosen, [f"not checked: {spelled(indices)}: {reason}" for reason, indices in left.items()]
 
-    def _exclusion(self, record: Record) -> str | None:
-        if record.kernel is None and not (self.python and record.kind == "python"):
+    def _exclusion(self, record: Operation) -> str | None:
+        if record.kind != "kernel" and not (self.python and record.kind == "python"):
             return not_a_kernel(record)
+        if self.alone:
+            return self.alone
+        if (unknown := record.capability(Irreplayable)) is not None:
+            return unknown.reason()
         if record.name in (self.black or ()):
             return f"{record.name} is on the blacklist"
         if self.white and record.name not in self.white:
@@ -132,7 +148,7 @@ def not_a_kernel(operation: Operation) -> str:
 
 
 def _require_key(records: Sequence[Any], argument: str, key: object) -> None:
-    known = list(dict.fromkeys(r.name for r in records if r.kernel is not None or r.kind == "python"))
+    known = list(dict.fromkeys(r.name for r in records if r.kind in {"kernel", "python"}))
     if key not in known:
         raise GradcheckError(
             f"gradcheck_tape: {argument} names the kernel {key!r}; "
@@ -142,7 +158,7 @@ def _require_key(records: Sequence[Any], argument: str, key: object) -> None:
 
 
 def _require_launch(records: Sequence[Any], index: int) -> None:
-    if not 0 <= index < len(records) or records[index].kernel is None:
+    if not 0 <= index < len(records) or records[index].kind != "kernel":
         what = (
             f"is a {records[index].kind}, not a kernel" if 0 <= index < len(records) else "is not on the tape"
         )
@@ -242,6 +258,16 @@ class LaunchCopy:
             _named_arrays(mask, record), record.call_site,
         )  # fmt: skip
 
+    @property
+    def name(self) -> str:
+        """The kernel's key."""
+        return self.kernel.key
+
+    def named_arguments(self) -> list[tuple[str, object]]:
+        """Return the arguments with the names of their parameters."""
+        names = (param.name for param in self.kernel.params)
+        return list(zip(names, self.arguments(), strict=True))
+
     def subject(self, *, adjoint: bool = True) -> Subject:
         """The launch as something to check; what it reads are its inputs, what it writes its outputs.
 
@@ -266,6 +292,57 @@ class LaunchCopy:
             a.requires_grad = slot.grad
             arrays.append(a)
         return [arrays[value.number] if isinstance(value, MemoryPlace) else value for value in self.args]
+
+
+@dataclass(frozen=True, eq=False)
+class OperationCopy:
+    """One operation of another engine's tape with the values that it ran on: what a check takes.
+
+    Attributes:
+        tape: The tape.
+        operation: The operation.
+        values: The values of its arrays before it ran.
+        mask: The pairs to check; None for all.
+    """
+
+    tape: RecordedTape
+    operation: Operation
+    values: Mapping[Any, Values]
+    mask: Mask = None
+
+    @property
+    def index(self) -> int:
+        """The index of the operation."""
+        return self.operation.index
+
+    @property
+    def name(self) -> str:
+        """The name of the operation."""
+        return self.operation.name
+
+    def named_arguments(self) -> list[tuple[str, object]]:
+        """Return the arguments with the names of their parameters."""
+        return [(self.operation.param_name(p), value) for p, value in enumerate(self.operation.args)]
+
+    def subject(self, *, adjoint: bool = True) -> Subject:
+        """Return the operation as something to check."""
+        return operation_subject(self.tape, self.operation, self.values, self.mask, adjoint=adjoint)
+
+
+def copy_of(
+    tape: RecordedTape, operation: Operation, values: Mapping[Any, Values], mask: Mask = None
+) -> LaunchCopy | OperationCopy:
+    """Return a launch with the values that it ran on."""
+    if isinstance(operation, Record):
+        return LaunchCopy.of(operation, values, mask)
+    return OperationCopy(tape, operation, values, mask)
+
+
+def why_not_alone(tape: RecordedTape) -> str:
+    """Return why single operations of a tape cannot be checked; empty if they can be."""
+    if isinstance(tape, Tape) or tape.capability(LocalReplays) is not None:
+        return ""
+    return f"{tape.engine.name} cannot replay an operation alone"
 
 
 def _named_arrays(mask: Mask, record: Record) -> Mask:

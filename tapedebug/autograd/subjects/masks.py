@@ -20,7 +20,7 @@ from tapedebug._syntax import parsed
 from tapedebug.autograd.subjects.pairs import Mask
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
 from tapedebug.contract import is_array
-from tapedebug.lang.types import Compound, canonical, type_name, value_shape
+from tapedebug.lang.types import Compound, canonical
 
 FORMS = '"x", 0, "state.q", "x[3:5]", "x[2].y" or ("x", slice(3, 5))'
 LONG = 24  # indices up to which a chosen list of them is part of a label
@@ -228,7 +228,7 @@ class MaskSide:
         if not steps:
             return port
         positions = np.arange(port.size).reshape(port.shape)
-        inside = len(value_shape(port.array.dtype))
+        inside = len(port.array.element_shape)
         label = port.name
         for step in steps:
             index = step.index if isinstance(step.index, tuple) else (step.index,)
@@ -252,8 +252,8 @@ class MaskSide:
         return self._views.setdefault(same, replace(port, only=only, label=label))
 
     def _no_such_entries(self, port: Port, key: object, why: str) -> GradcheckError:
-        inner = "".join(f" × {n}" for n in value_shape(port.array.dtype))
-        shape = f"shape {port.array.shape}" + (f" of {type_name(port.array.dtype)}" if inner else "")
+        inner = "".join(f" × {n}" for n in port.array.element_shape)
+        shape = f"shape {port.array.shape}" + (f" of {port.array.dtype_name}" if inner else "")
         return GradcheckError(
             f"{self.subject}: the input-output mask asks for {key_text(key)}, "
             f"but {port.name} has {shape}: {why}",

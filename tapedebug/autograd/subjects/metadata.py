@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.autograd.array_types import ValueType
+from tapedebug.autograd.subjects.entry_names import value_type
 from tapedebug.autograd.subjects.program import Place
 from tapedebug.contract import is_array
 from tapedebug.lang.types import ArrayType, float32, is_generic
@@ -128,7 +129,7 @@ class _Side:
         """A value, taken apart."""
         for part, inner in named_parts(name, value):
             known = is_array(inner)
-            self.put(place, part, inner.dtype if known else None, inner.strides if known else None)
+            self.put(place, part, value_type(inner) if known else None, inner.strides if known else None)
 
     def put(self, place: int, name: str, dtype: ValueType | None, strides: Strides) -> None:
         """One argument, or a field of one."""

@@ -8,6 +8,7 @@ written through one changes the other, while its gradient knows nothing of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import EngineArray
 from tapedebug.autograd.subjects.program import Pairs, Port
-from tapedebug.lang.types import type_name
+from tapedebug.runtime.memory.array import array as engine_array
 
 SEARCH = 1 << 20  # steps of the search for an element that two blocks share; past it they count as sharing
 
@@ -56,13 +57,14 @@ def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], 
 def _within(port: Port) -> Problem | None:
     """Two indices of one array are the same memory, in whole or in part."""
     array = port.array
-    met = _meeting(array.shape, array.strides, array.item_size)
+    item = array.scalar_dtype.itemsize * math.prod(array.element_shape)
+    met = _meeting(array.shape, array.strides, item)
     if met is None:
         return None
     first, second = (f"{port.name}[{', '.join(map(str, index))}]" for index in met)
     told = (
         f"{port.name} overlaps itself: {first} and {second} lie in the same memory (shape {array.shape}, "
-        f"strides {array.strides}, {array.item_size} bytes for each {type_name(array.dtype)}): neither can "
+        f"strides {array.strides}, {item} bytes for each {array.dtype_name}): neither can "
         "be displaced alone, so no derivative by it exists"
     )
     return told, "pass a copy with elements of its own, such as wp.clone(array)"
@@ -95,8 +97,12 @@ def _meeting(
 def _between(port: Port, arrays: list[tuple[str, Any]]) -> Problem | None:
     """Another block of memory, with a gradient of its own, shares elements with the array."""
     mine = port.array
+    if not isinstance(mine, engine_array):
+        return None  # regions of other engines have no addresses to compare
     low, high = _range(mine)
     for name, other in arrays:
+        if not isinstance(other, engine_array):
+            continue
         start, stop = _range(other)
         if other.region is mine.region or stop <= low or high <= start or not _share(mine, other):
             continue

@@ -70,6 +70,12 @@ class Port:
         return np.arange(self.size) if self.only is None else self.only
 
     @property
+    def value_type(self) -> type:
+        """The class of its elements in the kernel language; `float` for arrays of other engines."""
+        found: type = getattr(self.array, "dtype", float)
+        return found
+
+    @property
     def rounding(self) -> float:
         """The relative spacing of its floating-point numbers."""
         return float(np.finfo(self.array.scalar_dtype).eps)

@@ -38,6 +38,7 @@ class ShadowProgram:
     Attributes:
         pulse: Called before each record of every run; may raise to cancel.
         has_tangents: `push` is possible.
+        engine: The name of the engine, if it is not this project's own.
         one_by_one: Of the runs that can not run several rows at once, "forward", "backward" or "push", why.
     """
 
@@ -66,6 +67,7 @@ class ShadowProgram:
         self._rounded: Replay | None = None
         self.one_by_one: dict[str, str] = {}
         self.has_tangents = True
+        self.engine = ""
         self.pulse: Callable[[], None] | None = None
 
     def values(self, port: Port) -> Floats:

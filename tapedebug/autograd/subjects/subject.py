@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug._errors import GradcheckError
+from tapedebug._errors import GradcheckError, TapeError
 from tapedebug._source import Span
-from tapedebug.autograd.array_types import DeviceLike, LaunchDim
+from tapedebug.autograd.array_types import DeviceLike, LaunchDim, Values
 from tapedebug.autograd.subjects.functions import FunctionCall, Unrepeatable, require_faithful
 from tapedebug.autograd.subjects.masks import Argument, choose_pairs
 from tapedebug.autograd.subjects.metadata import FunctionMetadata, Named, input_names
@@ -19,13 +19,13 @@ from tapedebug.autograd.subjects.numerical import differences_in, differences_on
 from tapedebug.autograd.subjects.overlaps import refuse_overlaps
 from tapedebug.autograd.subjects.pairs import Mask, differentiable, port
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
-from tapedebug.autograd.subjects.repro_script import ReproScript, Writer, function_scene, launch_scene
+from tapedebug.autograd.subjects.repro_script import ReproScript, Scene, Writer, function_scene, launch_scene
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, launch_shadow, tape_replay
 from tapedebug.autograd.subjects.struct_fields import flat_call, listed
-from tapedebug.autograd.subjects.write_sites import placed, placed_by_tape
+from tapedebug.autograd.subjects.write_sites import WriteSite, placed, placed_by_tape
 from tapedebug.compiler.diagnostics import ASSERT
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.contract import is_array
+from tapedebug.contract import LocalReplays, Operation, RecordedTape, Replay, is_array
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.launch import launch_dims
 from tapedebug.runtime.launch.overloads import concrete
@@ -184,6 +184,71 @@ def kernel_subject(
         lambda: _writer(kernel, dim, args, split, values),
         arguments=[(p.name, a) for p, a in zip(kernel.params, args, strict=True)],
     )
+
+
+def operation_subject(
+    tape: RecordedTape,
+    operation: Operation,
+    values: Mapping[Any, Values],
+    mask: Mask,
+    *,
+    adjoint: bool = True,
+) -> Subject:
+    """Return the subject of one operation of another engine, with the values that it ran on.
+
+    Raises:
+        GradcheckError: The mask names what there is not.
+    """
+    replays = tape.capability(LocalReplays)
+    assert replays is not None, "asked for before"
+    index, engine = operation.index, tape.engine.name
+    name = f"launch {index} ({operation.name})"
+    named_in, named_out = operation_ports(operation)
+    notes: list[str] = []
+    sources = differentiable(named_in, notes, integers=False)
+    targets = differentiable(named_out, notes, integers=False)
+    if isinstance(operation.call_site, Span):
+        targets = [replace(target, written=WriteSite(called=operation.call_site)) for target in targets]
+    if adjoint and not operation.has_adjoint:
+        notes.append(f"not checked: {name} has no adjoint")
+        sources = []
+
+    def make(double: bool) -> Replay:
+        return replays.new_replay(index, values, float64=double)
+
+    try:
+        make(True)
+    except TapeError as error:
+        notes.append(f"not checked: {error.message}")
+        sources = []
+    pairs = choose_pairs(name, _arguments(named_in, sources), _arguments(named_out, targets), mask)
+    if pairs.chosen and adjoint:
+        notes.append(f"not checked: the dot product of tangents and adjoints: {engine} has no tangents")
+    pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
+    arrays = [(label, a) for _, label, a in [*named_in, *named_out] if is_array(a)]
+    refuse_overlaps(name, pairs, arrays, launch=True)
+    inputs, outputs = _restricted(sources, pairs.inputs()), _restricted(targets, pairs.outputs())
+    program = ShadowProgram(name, make, inputs, outputs, launch=index)
+    program.has_tangents, program.engine = False, engine
+
+    def refuse() -> Scene:
+        raise GradcheckError(f"no script can be written for operations of {engine}")
+
+    return Subject(
+        program,
+        pairs,
+        lambda: FunctionMetadata.of_call(operation.name, named_in, named_out),
+        lambda: Writer(refuse),
+        arguments=[(operation.param_name(p), value) for p, value in enumerate(operation.args)],
+    )
+
+
+def operation_ports(operation: Operation) -> tuple[list[Named], list[Named]]:
+    """Return what an operation reads, and the arrays that it writes, as (index, name, value)."""
+    only_written = {p for p in operation.writes if p not in operation.reads}
+    named = [(operation.param_name(p), value) for p, value in enumerate(operation.args)]
+    inputs = [(p, *entry) for p, entry in enumerate(named) if p not in only_written]
+    return inputs, [(place, *named[p]) for place, p in enumerate(operation.written)]
 
 
 def _writer(

@@ -12,15 +12,16 @@ import numpy as np
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.subjects.engine_kernels import kernel_of
 from tapedebug.autograd.subjects.launches import launch_values
 from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf, CustomGradientCall, PartialDerivative
 from tapedebug.compiler.passes.custom import calls_with_gradient
 from tapedebug.contract import CannotFollow, RecordedTape, is_array
 from tapedebug.runtime.replay.thread_interpreter import thread_of
+from tapedebug.runtime.tape.record import Record
 
 if TYPE_CHECKING:
     from tapedebug.compiler.kernel import Kernel
-    from tapedebug.runtime.tape.record import Record
 
 
 CHECK = "func_grad alone"
@@ -119,8 +120,9 @@ def _chosen(records: Sequence[Any], notes: list[str]) -> list[Any]:
     """Some launches of each kernel that calls such functions, in recorded order."""
     kernels: dict[int, list[Any]] = {}
     for record in records:
-        if record.kernel is not None and record.active and _functions(record.kernel):
-            kernels.setdefault(id(record.kernel), []).append(record)
+        kernel = kernel_of(record)
+        if kernel is not None and record.active and _functions(kernel):
+            kernels.setdefault(id(kernel), []).append(record)
     chosen: dict[int, Any] = {}
     for several in kernels.values():
         several = sorted(several, key=lambda record: record.index)

@@ -155,7 +155,7 @@ def judge_input(
 
 def _refuted(port: Port, probe: Probe) -> str:
     """Which entry differences refute, in a clause."""
-    name = entry_name(port.name, probe.entry or (), port.array.dtype)
+    name = entry_name(port.name, probe.entry or (), port.value_type)
     ad, fd, bar = (number / probe.unit for number in (probe.exact, probe.fd, probe.bar))
     return (
         f"the adjoint disagrees with differences of the loss at {name}: AD {ad:.6g}, FD {fd:.6g} ± {bar:.1g}"

@@ -12,27 +12,28 @@ from tapedebug.autograd.checks.run_checks import run_checks
 from tapedebug.autograd.finite_diff.comparison import Comparison
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct
 from tapedebug.autograd.results.gradcheck_result import PairResult
-from tapedebug.autograd.subjects.launches import LaunchCopy, spelled
+from tapedebug.autograd.subjects.launches import LaunchCopy, OperationCopy, spelled
 from tapedebug.autograd.subjects.numerical import is_of_differences
 from tapedebug.autograd.subjects.pairs import differentiable, obstacle
-from tapedebug.autograd.subjects.subject import Subject, named_ports
-from tapedebug.contract import is_array
+from tapedebug.autograd.subjects.subject import Subject, named_ports, operation_ports
+from tapedebug.contract import Operation, is_array
+from tapedebug.runtime.tape.record import Record
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.tape.record import Record
+    pass
 
 
 @dataclass(frozen=True)
 class LaunchWork:
     """One launch to check, and how: a unit of work for an executor."""
 
-    copy: LaunchCopy
+    copy: LaunchCopy | OperationCopy
     check_plan: CheckPlan
 
     @property
     def name(self) -> str:
         """What messages call the launch."""
-        return f"launch {self.copy.index} ({self.copy.kernel.key})"
+        return f"launch {self.copy.index} ({self.copy.name})"
 
     def subject(self) -> Subject:
         """What is checked."""
@@ -81,10 +82,10 @@ def check_in_sight(
     notes = dict.fromkeys(note for pair in pairs for note in pair.notes)
     notes |= dict.fromkeys(filter(is_of_differences, subject.pairs.notes))
     left = tuple(_left(copy, subject))
-    return LaunchCheck(copy.index, copy.kernel.key, tuple(pairs), dot, tuple(notes), left)
+    return LaunchCheck(copy.index, copy.name, tuple(pairs), dot, tuple(notes), left)
 
 
-def _left(copy: LaunchCopy, subject: Subject) -> list[str]:
+def _left(copy: LaunchCopy | OperationCopy, subject: Subject) -> list[str]:
     """Why arrays or pairs of a launch were not checked."""
     program, pairs = subject.program, subject.pairs
     reasons = [
@@ -104,25 +105,27 @@ def _left(copy: LaunchCopy, subject: Subject) -> list[str]:
     return _obstacles(copy) or ["it has no differentiable input and output"]
 
 
-def _obstacles(copy: LaunchCopy) -> list[str]:
-    values = zip(copy.kernel.params, copy.arguments(), strict=True)
-    found = (obstacle(param.name, value) for param, value in values if is_array(value))
+def _obstacles(copy: LaunchCopy | OperationCopy) -> list[str]:
+    found = (obstacle(name, value) for name, value in copy.named_arguments() if is_array(value))
     reasons = [reason for reason in found if reason is not None]
     return ["; ".join(reasons)] if reasons else []
 
 
-def not_reached(record: Record, reason: str) -> LaunchCheck:
-    """The check of a launch that there was no time for."""
-    named_in, named_out = named_ports(record.kernel, record.args, [])
+def not_reached(record: Operation, reason: str) -> LaunchCheck:
+    """Return the check of a launch that there was no time for."""
+    if isinstance(record, Record):
+        named_in, named_out = named_ports(record.kernel, record.args, [])
+    else:
+        named_in, named_out = operation_ports(record)
     results = [
         PairResult(
-            record.index, f"launch {record.index} ({record.kernel.key})", source.name, target.name,
+            record.index, f"launch {record.index} ({record.name})", source.name, target.name,
             verdict="UNDECIDABLE", message=f"not checked: {reason}", entries=source.size * target.size,
         )
         for source in differentiable(named_in, [])
         for target in differentiable(named_out, [])
     ]  # fmt: skip
-    return LaunchCheck(record.index, record.kernel.key, tuple(results))
+    return LaunchCheck(record.index, record.name, tuple(results))
 
 
 def left_notes(checks: Sequence[LaunchCheck]) -> list[str]:

@@ -72,7 +72,7 @@ class Departure:
 
     def entry(self, flat: int) -> str:
         """The name of an entry."""
-        return entry_name(self.port.name, shape_index(flat, self.port.shape), self.port.array.dtype)
+        return entry_name(self.port.name, shape_index(flat, self.port.shape), self.port.value_type)
 
     @property
     def numbers(self) -> str:

@@ -20,6 +20,7 @@ from tapedebug.autograd.results.gradcheck_result import (
     PairResult,
     PairResults,
 )
+from tapedebug.autograd.subjects.engine_kernels import kernel_of
 from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.launches import spelled
 from tapedebug.autograd.subjects.whole_tape import Names, WholeTape, whole_tape
@@ -29,11 +30,12 @@ from tapedebug.autograd.tapes.end_to_end import EndToEnd, end_to_end
 from tapedebug.autograd.tapes.input_check import InputCheck
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.autograd.tapes.single_launch import Argument, WrongEntry
-from tapedebug.contract import Array
+from tapedebug.contract import Array, RecordedTape, overwrite_mode
+from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tape import Tape
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.tape.record import Record
+    pass
 
 
 WHOLE = "the whole tape"
@@ -53,7 +55,7 @@ class WholeCheck:
         pace: Of the whole check.
     """
 
-    tape: Tape
+    tape: RecordedTape
     loss: Loss | None
     inputs: Iterable[Array] | Array | None
     check_plan: CheckPlan
@@ -85,7 +87,7 @@ class WholeCheck:
             self._lockstep(program, steps, [record.index for record in wanted])
         for pair in self._arguments(steps):
             launch = pair.launch or 0
-            if pair.is_compared and self.tape.records[launch].kernel is not None:
+            if pair.is_compared and kernel_of(self.tape.operations[launch]) is not None:
                 single = replace(pair, output=pair.output.split(", ")[0], check="adjoint")
                 self.scripts[len(self.pairs)] = script(launch, single)
             self.pairs.append(pair)
@@ -126,6 +128,9 @@ class WholeCheck:
     # -------------------------------------------------------------- launches
 
     def _can_step(self, program: WholeTape, whole: EndToEnd) -> bool:
+        if not isinstance(self.tape, Tape):
+            self.notes.append(f"not checked in lockstep: operations of {self.tape.engine.name}")
+            return False
         if program.blind:
             self.notes.append(f"not checked in lockstep: {program.blind}")
         elif whole.verdict == "NONDETERMINISTIC":
@@ -133,7 +138,8 @@ class WholeCheck:
         return not program.blind and whole.verdict != "NONDETERMINISTIC"
 
     def _lockstep(self, program: WholeTape, steps: Steps, wanted: Collection[int]) -> None:
-        total = len(self.tape.records)
+        assert isinstance(self.tape, Tape), "see _can_step"
+        total = len(self.tape.operations)
 
         def begin(record: Record) -> None:
             self.pace.subject = f"launch {record.index} ({record.name}) of {total}"
@@ -147,8 +153,8 @@ class WholeCheck:
             known = {a.launch for a in steps.arguments} | {i for at in steps.left.values() for i in at}
             for index in sorted(set(wanted) - known, reverse=True):
                 steps.leave(index, str(error))
-                record = self.tape.records[index]
-                for p in sorted(record.active & record.reads):
+                record = self.tape.operations[index]
+                for p in sorted(set(record.active) & set(record.reads)):
                     steps.arguments.append(Argument(index, p, "UNDECIDABLE"))
         self.stepped = len({a.launch for a in steps.arguments if a.size})
 
@@ -169,7 +175,8 @@ class WholeCheck:
         ]
 
     def _argument(self, argument: Argument, late: str) -> PairResult:
-        record = self.tape.records[argument.launch]
+        record = self.tape.operations[argument.launch]
+        assert isinstance(record, Record), "see _can_step"
         name = record.param_name(argument.param)
         outputs = [record.param_name(p) for p in sorted(record.writes)]
         entry, wrong = None, argument.wrong
@@ -205,7 +212,7 @@ class WholeCheck:
             return ""
         numbers = told(wrong, name, record.args[argument.param].dtype, argument.size)
         if argument.cause == "overwritten":
-            mode = f"on_overwrite={self.tape.on_overwrite!r}"
+            mode = f"on_overwrite={overwrite_mode(self.tape)!r}"
             return (
                 "alone the launch is right; in the reverse pass of the tape it is not, as "
                 f"{self._by(argument)} overwrote values that its adjoint needs ({mode}): {numbers}"
@@ -224,7 +231,7 @@ class WholeCheck:
     def _by(self, argument: Argument) -> str:
         if argument.clobber < 0:
             return "something outside the tape"
-        return f"launch {argument.clobber} ({self.tape.records[argument.clobber].name})"
+        return f"launch {argument.clobber} ({self.tape.operations[argument.clobber].name})"
 
     # -------------------------------------------------------------- together
 
@@ -246,7 +253,7 @@ class WholeCheck:
             self.notes.append(f"{end}, and no launch that was checked in lockstep is to blame")
 
     def _result(self, whole: EndToEnd | None) -> GradcheckResult:
-        launches = len(self.tape.records)
+        launches = len(self.tape.operations)
         verdict = worst(pair.verdict for pair in self.pairs)
         summary = "nothing was checked" if whole is None else whole.coverage.summary
         checked = 0 if whole is None else whole.coverage.checked

@@ -98,7 +98,7 @@ def _steps(replay: Replay, rounds: Loop, extra: int) -> list[Operation | Copy]:
     ends = {first + rounds.length * rounds.count: first for first in rounds.occurrences}
     for index in range(len(replay.records) + 1):
         if index in ends:
-            once_more = [
+            once_more: list[Operation | Copy] = [
                 *_copies(replay, rounds, ends[index]),
                 *replay.records[index - rounds.length : index],
             ]

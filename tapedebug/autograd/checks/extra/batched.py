@@ -92,7 +92,7 @@ def _result(
     tolerance = plan.options.nondet_tol
     message = ""
     if apart > tolerance:
-        place = entry_name(where.name, shape_index(i, where.shape), where.array.dtype)
+        place = entry_name(where.name, shape_index(i, where.shape), where.value_type)
         kind = check.removeprefix("batched ")
         message = (
             f"with {COUNT} {kind}s at once the {kind} of {place} is {together:.9g} for the one "

@@ -55,6 +55,8 @@ def check_tangents(
 
 def _lost(program: ShadowProgram, source: Port) -> str | None:
     """The function that a tangent of this input goes into and does not come out of."""
+    if not program.has_tangents:
+        return f"{program.engine or 'the engine'} has no tangents"
     shadow = program.shadow(double=False)
     shadow.push({source.array: random_directions(source.size, 1)[0].reshape(source.shape)})
     return shadow.lost[0] if shadow.lost else None

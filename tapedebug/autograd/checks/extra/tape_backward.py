@@ -101,6 +101,8 @@ class TapeBackward:
 
 def obstacle_to_backward(program: ShadowProgram) -> str | None:
     """Why the records can not run again as they did; None where they can."""
+    if program.engine:
+        return f"{program.engine} runs its reverse pass on the program's own arrays only"
     shadow = program.standing()
     if shadow.uncovered:
         return shadow.uncovered[0]

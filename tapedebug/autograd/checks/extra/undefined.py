@@ -117,7 +117,7 @@ class _Test:
         self, source: Port, target: Port, worst: int, expected: Vectors, given: Vectors, what: str
     ) -> PairResult:
         index = shape_index(worst, source.shape)
-        place = entry_name(source.name, index, source.array.dtype)
+        place = entry_name(source.name, index, source.value_type)
         right, got = float(expected[source][worst]), float(given[source][worst])
         wanted = "zero" if right == 0 else f"{right:.9g}, as with an adjoint of zeros"
         return PairResult(
