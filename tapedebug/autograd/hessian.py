@@ -35,7 +35,7 @@ EPS = 1e-3  # the largest step, relative to the size of the inputs
 
 
 class HessianProduct(NamedTuple):
-    """What `hvp` gives for each input: its gradient, and its part of the product of the Hessian with `v`."""
+    """The gradient of each input, and its part of the product of the Hessian with `v`."""
 
     gradient: dict[Any, Values]
     product: dict[Any, Values]

@@ -48,7 +48,7 @@ def whole_number(caller: str, name: str, value: int) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a real number."""
+    """True if a value is a real number."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -119,7 +119,7 @@ class Options:
 
 
 def masked_of(masked: bool | None, check_sparse_nnz: bool | None) -> bool:
-    """What `masked` is, of which `check_sparse_nnz` is the old name.
+    """Return `masked`, also if it is given by its old name, `check_sparse_nnz`.
 
     Raises:
         GradcheckError: Both were given, and differ.

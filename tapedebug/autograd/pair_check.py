@@ -271,7 +271,7 @@ def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:
 
 
 def _limited(plan: CheckPlan, pairs: Sequence[tuple[Any, Any]]) -> CheckPlan:
-    """How many entries of each variable to evaluate one by one: small Jacobians are looked at whole."""
+    """Return the plan for pairs: small Jacobians are evaluated whole, of larger ones some entries."""
     if plan.max_inputs < 0 or any(source.size * target.size > SMALL for source, target in pairs):
         return plan
     return replace(plan, max_inputs=MORE, max_outputs=MORE)

@@ -38,7 +38,7 @@ Route = Literal["grid", "sparse", "large"]
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """How to check: see `gradcheck`.
+    """The steps, tolerances, samples and options of a check; see `gradcheck`.
 
     Attributes:
         eps: The largest step.
@@ -142,7 +142,7 @@ class _Check:
             )
 
     def _patterns(self) -> dict[Pair, Pattern]:
-        """Where entries can be, of pairs for which it matters."""
+        """Return the sparsity patterns of the pairs for which they matter."""
         options = self.check_plan.options
         if options.fast_mode or not (options.masked or any(self._is_big(p) for p in self.pairs.chosen)):
             return {}
@@ -157,7 +157,7 @@ class _Check:
 
     @property
     def _is_limited(self) -> bool:
-        """Whether some entries were asked for, and no combinations of all."""
+        """True if some entries were asked for, and no combinations of all."""
         return not self.check_plan.dense and (
             self.check_plan.max_inputs > 0 or self.check_plan.max_outputs > 0
         )

@@ -126,7 +126,7 @@ def _entries(
 
 
 def _missed(pair: EntryGrid) -> Bools:
-    """Where AD misses FD by more than entries that are all within tolerance can add up to."""
+    """Return where AD misses FD by more than entries that are all within tolerance can add up to."""
     left = _weights(pair.rows)[:, None]
     with np.errstate(all="ignore"):
         error = np.abs(pair.ad - pair.reference.value) - pair.reference.bar

@@ -37,7 +37,7 @@ def check_against_function(adjoint: AdjointProgram, plan: CheckPlan) -> list[Pai
 
 
 def _apart(ports: Sequence[Port]) -> list[Port]:
-    """Those that share no memory with ones before them: a displacement of one is none of another."""
+    """Return the ports that share no memory with earlier ones: displacing one moves no other."""
     found: list[Port] = []
     for port in ports:
         a = port.array

@@ -135,7 +135,7 @@ class RandomProjection:
 
     @cached_property
     def error(self) -> Floats:
-        """How far ⟨seed, J direction⟩ by the twin is off differences, (seeds, directions)."""
+        """The error of ⟨seed, J direction⟩ by the twin against differences, (seeds, directions)."""
         values = np.where(self.smooth & self.mine, self.slopes.value, 0.0)
         with np.errstate(all="ignore"):
             error: Floats = np.abs(self.exact @ self.directions.T - self.seeds @ values.T)
@@ -143,7 +143,7 @@ class RandomProjection:
 
     @cached_property
     def allowed(self) -> Floats:
-        """How far it may be."""
+        """The largest error that is allowed, (seeds, directions)."""
         bars = np.where(self.smooth & self.mine, self.slopes.bar, 0.0)
         with np.errstate(all="ignore"):
             terms = np.abs(self.exact) @ np.abs(self.directions).T
@@ -189,7 +189,7 @@ class RandomProjection:
         return int(seed), int(column)
 
     def _rounding(self, pulled: Floats) -> Floats:
-        """What float32 rounding may do to the adjoints of `seeds`."""
+        """Return the error that float32 rounding may cause in the adjoints of `seeds`."""
         found = np.zeros(pulled.shape)
         moved = moved_inputs(self.program)
         for line, seed in enumerate(self.seeds):

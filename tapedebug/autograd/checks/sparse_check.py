@@ -71,7 +71,7 @@ class JudgedEntries:
 
 
 def compressible(patterns: Patterns, pairs: Sequence[Pair]) -> list[Pair]:
-    """Those pairs of which few groups of rows, and of columns, show all entries."""
+    """Return the pairs all of whose entries are shown by few groups of rows and of columns."""
     return [pair for pair in pairs if _is_cheap(patterns[pair])]
 
 

@@ -35,7 +35,7 @@ LOOKS = 3  # columns that are looked into
 def sparse_result(
     judged: JudgedEntries, plan: CheckPlan, checkpoint: Checkpoint | None, unsteady: str
 ) -> tuple[SparseEntries, PairResult]:
-    """What was compared of one pair in the end, and the result."""
+    """Return the comparison of one pair, and its result."""
     work = _Closer(judged, plan, checkpoint)
     if not unsteady:
         work.doubts()
@@ -100,7 +100,7 @@ class _Closer:
         self.codes[(self.codes != AGREE) & ~seen] = UNDECIDABLE
 
     def _as_among_all(self, chosen: Indices, before: Codes, gradients: Floats) -> None:
-        """What rounding, or chaos, does to all entries says more than one of them alone."""
+        """Judge rounding and chaos by all entries together, which say more than one of them alone."""
         same = np.isclose(self.pair.ad[chosen], gradients, rtol=1e-3, atol=0.0)
         self.codes[chosen[same & (before == UNDECIDABLE) & (self.codes[chosen] == WRONG)]] = UNDECIDABLE
 
@@ -221,7 +221,7 @@ class _Closer:
     def _excess(
         pair: SparseEntries, seed: Floats, pulled: Floats, entries: Floats, margin: Floats, stray: float
     ) -> Floats:
-        """How far, in each column, the adjoint of a seed is off what `entries` and their margins allow."""
+        """Return for each column how far a seed's adjoint exceeds what `entries` and margins allow."""
         size = pair.source.size
         weights = seed[pair.rows]
         with np.errstate(all="ignore"):

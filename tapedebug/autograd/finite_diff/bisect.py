@@ -89,7 +89,7 @@ class EntryBisection:
         return bisect_entry(direction, badness)
 
     def slopes(self, directions: Floats) -> DerivativeEstimate:
-        """Of the output along each direction, (k, rows)."""
+        """Return the derivatives of the output along each direction, (k, rows)."""
         return along(
             self.program, {self.source: directions}, [self.target], self.start,
             eps=self.eps, pulse=self.checkpoint,

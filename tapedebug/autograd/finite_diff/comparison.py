@@ -20,7 +20,7 @@ class Comparison(Protocol):
 
     @property
     def program(self) -> Program:
-        """What is differentiated."""
+        """The program that is differentiated."""
         ...
 
     @property
@@ -40,22 +40,22 @@ class Comparison(Protocol):
 
     @property
     def reference(self) -> Reference:
-        """What it is compared with."""
+        """The finite differences that it is compared with."""
         ...
 
     @property
     def tolerance(self) -> Tolerance:
-        """What was given."""
+        """The tolerances that were given."""
         ...
 
     @property
     def kind(self) -> str:
-        """What `ad` is of: "adjoint" or "tangent"."""
+        """The kind of `ad`: "adjoint" or "tangent"."""
         ...
 
     @property
     def singles(self) -> Bools:
-        """Which are single entries of the Jacobian; the others are combinations of several."""
+        """True for single entries of the Jacobian; the others are combinations of several."""
         ...
 
     def place(self, slot: tuple[int, ...]) -> tuple[int, int]:
@@ -96,7 +96,7 @@ class EntryGrid:
 
     @cached_property
     def singles(self) -> Bools:
-        """Which are single entries; see `Comparison`."""
+        """True for single entries; see `Comparison`."""
         single = np.zeros(self.ad.shape, dtype=bool)
         single[: len(self.rows.units), : len(self.columns.units)] = True
         return single

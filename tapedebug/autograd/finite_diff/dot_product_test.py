@@ -49,7 +49,7 @@ class DotProduct:
 
     @property
     def agrees(self) -> bool:
-        """Whether they are the same but for rounding."""
+        """True if the two products are the same but for rounding."""
         return bool(self.mismatch <= self.rounding)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class _Test:
         return DotProduct(forward, reverse, mismatch, rounding, launch, message)
 
     def _rounding(self, forward: float, reverse: float) -> float:
-        """How far both products move when tangents and adjoints are rounded otherwise."""
+        """Return how far both products move when tangents and adjoints are rounded otherwise."""
         ends = [(self.last, forward), (0, reverse)]
         return max(abs(self.inner(cut, scale)[0] - value) for scale in SCALES for cut, value in ends)
 

@@ -102,7 +102,7 @@ class _Bisection:
         return Divergence(low, after, before, self._by_param(low))
 
     def _imprecision(self, steps: tuple[float, float]) -> float:
-        """Of differences of the loss: small steps suffer from rounding, large ones from curvature."""
+        """Return the relative error of differences of the loss with these steps: rounding, or curvature."""
         self.steps = steps
         found = self._inner(self.length)
         return found.error / found.size if found.size and np.isfinite(found.error) else np.inf

@@ -48,7 +48,7 @@ SCALES = (3.0, 0.7, 1.3)  # no powers of two: those round the same
 
 @dataclass(frozen=True)
 class RoundingEvidence:
-    """What the float64 twin says of some entries; all arrays of their shape (s, …) or (…).
+    """The evidence of the float64 twin on some entries; all arrays have their shape, (s, …) or (…).
 
     Attributes:
         exact: The twin's adjoint.
@@ -78,7 +78,7 @@ class RoundingEvidence:
 
 
 def minor_of(tolerance: Tolerance, scale: float) -> float:
-    """What float32 rounding may do to an entry of a gradient that agrees, given the largest entry.
+    """Return the error that rounding may cause in an entry that agrees, given the largest entry.
 
     A sum of entries, which is all that an optimiser sees of a Jacobian, is as exact as its largest ones: an
     entry that is much smaller need not be so exact itself. So rounding may do what the tolerance forgives the
@@ -135,7 +135,7 @@ def classify(
 
 
 def _chaotic(exact: Floats, off: Floats, moved: Floats, among: Bools) -> Bools:
-    """Where the derivative changes altogether within one rounding, so that no difference can follow it."""
+    """Return where the derivative changes altogether within one rounding: no difference can follow it."""
     chaotic: Bools = among & (moved > 0.1 * exact) & (off <= 20 * moved)
     if 2 * chaotic.sum() > among.sum():  # the others are so by chance: there is one map
         chaotic |= among & (moved > 0.001 * exact)

@@ -44,7 +44,7 @@ def nondeterministic_pairs(
 
 
 def _differ(a: Floats, b: Floats, tolerance: float) -> str:
-    """How far two runs are apart in words, relative to the largest value; empty where they are not."""
+    """Return how far two runs differ, in words, relative to the largest value; empty if they do not."""
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= tolerance)
         if same.all():

@@ -260,7 +260,7 @@ class _Sweep:
             self.settled = np.logical_not(np.logical_or(open_kink, unsure).any(axis=1))
 
     def _grain(self, up: Floats, down: Floats, size: Floats) -> Floats:
-        """How far the function's own rounding moves it, as where large terms cancel in it.
+        """Return how far the function's own rounding moves it, as when large terms cancel in it.
 
         The second difference of a smooth function shrinks with the square of the step, until it is rounding.
         """

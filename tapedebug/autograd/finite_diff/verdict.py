@@ -31,7 +31,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What finite differences say of the entries of one Jacobian; all arrays have its shape (m, n), float64.
+    """Finite differences of the entries of one Jacobian; all arrays have its shape (m, n), float64.
 
     Attributes:
         value, bar: The derivative and its error bar; NaN where the entry was not evaluated.

@@ -30,7 +30,7 @@ PAIRED = 16  # places among which pairs are looked for
 
 @dataclass(frozen=True)
 class ErrorPattern:
-    """What all wrong entries have in common.
+    """A pattern that all wrong entries have in common.
 
     Attributes:
         name: "severed", "sign", "doubled", "repeated", "mean", "factor", "transposed", "shifted", "swapped",
@@ -48,7 +48,7 @@ Predicate = Callable[[WrongEntries], ErrorPattern | None]
 
 
 def error_patterns(evidence: WrongEntries) -> Iterator[ErrorPattern]:
-    """What holds for all wrong entries, the plainest first."""
+    """Return the patterns that hold for all wrong entries, the plainest first."""
     if not evidence.wrong.any():
         return
     for predicate in PREDICATES:
@@ -304,7 +304,7 @@ def _stepped(positions: Indices, shape: Sequence[int], axis: int, by: int) -> tu
 def _moved(
     evidence: WrongEntries, rows: Indices, columns: Indices, *, all_known: bool, inside: Bools | None = None
 ) -> bool:
-    """Whether AD at each wrong entry is FD at another place, and not merely zero."""
+    """True if AD at each wrong entry is FD at another place, and not merely zero."""
     if not evidence.finite or len(evidence.ad) < 2:
         return False
     values, known = evidence.lookup(rows, columns)
@@ -324,7 +324,7 @@ def _moved(
 
 
 def _explained(evidence: WrongEntries, values: Floats, known: Bools) -> bool:
-    """Whether AD is `values`, and they are not FD at the same places to begin with."""
+    """True if AD equals `values`, and these are not FD at the same places to begin with."""
     ad, bar = evidence.ad[known], evidence.bar[known]
     nearer = np.abs(ad - values[known]) <= 0.5 * np.abs(ad - evidence.fd[known]) + bar
     return bool(nearer.all()) and evidence.all_close(ad, values[known], bar)
@@ -374,7 +374,7 @@ PREDICATES: tuple[Predicate, ...] = (
 
 
 def where(evidence: WrongEntries) -> str:
-    """What the places of the wrong entries have in common, a clause; empty where it is nothing."""
+    """Return what the places of the wrong entries have in common, as a clause; empty if nothing."""
     right = ~evidence.wrong & (np.abs(evidence.compared.fd) > evidence.floor)
     if not right.any() or not evidence.wrong.any():
         return ""
@@ -407,6 +407,6 @@ def _somewhere(side: Side, wrong: Indices, right: Indices) -> str:
 
 
 def _only(wrong: Indices, right: Indices) -> bool:
-    """Whether all wrong entries are at one place, and right ones at others."""
+    """True if all wrong entries are at one place, and right ones at others."""
     one = wrong[:, :1]
     return bool(len(wrong) and (wrong == one).all() and (right != one).any())

@@ -29,7 +29,7 @@ from tapedebug.autograd.subjects.pairs import why_nothing
 
 @dataclass(frozen=True, repr=False)
 class GradcheckResult:
-    """What `gradcheck` and `gradcheck_tape` return: true only where every pair agrees, and there was one.
+    """The result of `gradcheck` and `gradcheck_tape`: true only if every pair agrees, and there was one.
 
     Attributes:
         subject: What was checked: "kernel square", "tape of 3 launches".
@@ -206,7 +206,7 @@ class GradcheckFailure(GradcheckError):
 
 
 def _undecided(message: str) -> str:
-    """What helps where nothing could be shown."""
+    """Return the hint for a check that could show nothing."""
     if "record_func" in message:
         return "compute in kernels what record_func stands for, or check launches one by one"
     if "time was up" in message:

@@ -79,12 +79,12 @@ class Blocks:
 
     @property
     def broken(self) -> bool:
-        """Whether an entry is not finite."""
+        """True if an entry is not finite."""
         return bool((self.known & ~np.isfinite(self.error)).any())
 
     @property
     def reduced(self) -> bool:
-        """Whether a cell stands for several entries."""
+        """True if a cell stands for several entries."""
         return bool(self.ad.shape != self.shape)
 
     def largest(self) -> float:

@@ -36,7 +36,7 @@ SIGNS: dict[Verdict, str] = {
 
 
 def fragment(result: GradcheckResult) -> str:
-    """What a notebook shows of a result."""
+    """Return the HTML that a notebook shows of a result."""
     return f"<style>{STYLE}</style>\n{_section(result, scripts=False)}"
 
 

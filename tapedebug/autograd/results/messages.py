@@ -137,7 +137,7 @@ BRANCHES = {"severed", "sign", "repeated", "factor"}
 
 
 def tell(pair: Comparison, evidence: WrongEntries, *, bent: bool = False) -> tuple[ErrorPattern | None, str]:
-    """What all wrong entries have in common, and where they are: the plainest signature, and the words.
+    """Return the plainest pattern of all wrong entries, with their places, and its words.
 
     Args:
         pair: What was compared.
@@ -158,7 +158,7 @@ def tell(pair: Comparison, evidence: WrongEntries, *, bent: bool = False) -> tup
 
 
 def _other_side(pair: Comparison, evidence: WrongEntries) -> ErrorPattern | None:
-    """Whether the gradient is that of another branch; costs some forward runs."""
+    """Return a pattern if the gradient is that of another branch; costs some forward runs."""
     if not evidence.finite or not evidence.wrong.any():
         return None
     slopes = one_sided_slopes(
@@ -214,7 +214,7 @@ def _largest_entry(pair: Comparison, ad: Floats, error: Floats) -> Entry | None:
 
 
 def _worst_slot(pair: Comparison, error: Floats, among: Bools) -> Slot | None:
-    """Where the error is largest among entries marked.
+    """Return the place of the largest error among the marked entries.
 
     Single entries come before combinations, what is not finite before numbers: of it, where the derivative is
     largest (a NaN in one factor spoils entries that are zero, too).
@@ -278,7 +278,7 @@ def _wrong(pair: Comparison, ad: Floats, text: str, count: str, slot: Slot) -> s
 
 
 def _spoiled(pair: Comparison, slot: Slot) -> str:
-    """Which value of the inputs is not finite, where nothing else can be; a clause."""
+    """Return the value of the inputs that is not finite, if nothing else can be to blame; a clause."""
     if np.isfinite(pair.reference.value[slot]):
         return ""
     for source in pair.program.inputs:
@@ -303,7 +303,7 @@ def _undecidable(pair: Comparison, ad: Floats, slot: Slot) -> str:
 
 
 def kink_words(left: float, right: float) -> str:
-    """What a kink, or a jump, with these slopes on both sides is."""
+    """Return the description of a kink, or a jump, with these slopes on both sides."""
     low, high = sorted((abs(left), abs(right)))
     if high > 1e9 * max(1.0, low) or (left == right and low > 1e9):
         return "the function jumps here: no derivative exists"

@@ -28,7 +28,7 @@ def plain(value: object) -> Any:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much a verdict rests on.
+    """The launches that a verdict rests on, and what was not covered.
 
     Attributes:
         summary: One sentence with the numbers.
@@ -75,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows and columns of a Jacobian are elements and components.
+    """The shapes and components of the two arrays that rows and columns of a Jacobian belong to.
 
     Attributes:
         output_shape, input_shape: Shapes, components last.
@@ -253,7 +253,7 @@ class PairResults(tuple[PairResult, ...]):
         verdict: Verdict | Collection[Verdict] = ANY,
         check: str | Collection[str] = ANY,
     ) -> PairResults:
-        """Those that have the given values, or one of several for each.
+        """Return the results that have the given values, or one of several for each.
 
         Args:
             launch: Index of the launch; None for what is no launch of a tape.

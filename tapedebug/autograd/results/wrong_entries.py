@@ -25,7 +25,7 @@ class Side:
 
     @cached_property
     def axes(self) -> int:
-        """How many axes count elements; the others count components."""
+        """The number of axes that count elements; the others count components."""
         return len(self.shape) - len(value_shape(self.type))
 
     @cached_property
@@ -79,7 +79,7 @@ class WrongEntries:
 
     @cached_property
     def fd(self) -> Floats:
-        """What they should be."""
+        """The right values of the wrong entries."""
         return self.compared.fd[self.wrong]
 
     @cached_property
@@ -99,17 +99,17 @@ class WrongEntries:
 
     @cached_property
     def floor(self) -> float:
-        """What counts as zero beside these entries."""
+        """The magnitude that counts as zero beside these entries."""
         sizes = np.abs(np.concatenate([self.ad, self.fd]))
         return ENTRY_IS_ZERO * float(sizes[np.isfinite(sizes)].max(initial=0.0))
 
     @cached_property
     def finite(self) -> bool:
-        """Whether both sides of all wrong entries are numbers."""
+        """True if both sides of all wrong entries are finite."""
         return bool(np.isfinite(self.ad).all() and np.isfinite(self.fd).all())
 
     def all_close(self, found: Floats, expected: Floats, bar: Floats | float = 0.0) -> bool:
-        """Whether two lists of numbers are the same."""
+        """True if two lists of numbers are the same, up to rounding."""
         with np.errstate(all="ignore"):
             return bool(
                 (np.abs(found - expected) <= NUMBERS_EQUAL * np.abs(expected) + bar + self.floor).all()

@@ -31,7 +31,7 @@ AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class JacobianRequest:
-    """What is asked for.
+    """The arguments of one call: the program, its pairs, and how to compute their Jacobians.
 
     Attributes:
         program: What is differentiated.
@@ -81,7 +81,7 @@ class Part:
 
 @dataclass
 class _Count:
-    """What is told beside the Jacobians."""
+    """The notes and the number of runs that are returned beside the Jacobians."""
 
     runs: int = 0
     notes: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ def _columns(request: JacobianRequest, source: Port) -> Indices:
 
 
 def _wanted(request: JacobianRequest) -> dict[Port, Indices]:
-    """What is evaluated: rows of each target, or columns of each source; one port for each array."""
+    """Return the rows of each target, or columns of each source, to evaluate; one port for each array."""
     back = request.mode in ("adjoint", "fewest")
     ports = request.pairs.outputs() if back else request.pairs.inputs()
     one = {id(port.array): port for port in distinct(ports)}
@@ -162,7 +162,7 @@ def _wanted(request: JacobianRequest) -> dict[Port, Indices]:
 
 
 def _fill_coloured(request: JacobianRequest, parts: dict[Key, Part], count: _Count) -> bool:
-    """By few runs; False where they would not be few, or where the sparsity is unknown."""
+    """Compute the Jacobians by compressed runs; False if these are not few, or if the sparsity is unknown."""
     pairs, wanted = request.pairs, _wanted(request)
     if sum(map(len, wanted.values())) < 4:
         return False
@@ -185,7 +185,7 @@ def _fill_coloured(request: JacobianRequest, parts: dict[Key, Part], count: _Cou
 
 
 def _one_way(request: JacobianRequest) -> JacobianRequest:
-    """Where single runs are needed: by whichever of adjoints and tangents are fewer."""
+    """Return the request with the mode that takes fewer single runs: adjoints, or tangents."""
     if request.mode != "fewest":
         return request
     columns = sum(source.size for source in distinct(request.pairs.inputs()))
@@ -215,7 +215,7 @@ def _fill_blocks(request: JacobianRequest, parts: dict[Key, Part], count: _Count
 
 
 def _tell_sparsity(request: JacobianRequest, parts: dict[Key, Part]) -> None:
-    """Of sparse matrices with entries that were not evaluated: which of those may be other than zero."""
+    """Give sparse matrices with entries that were not evaluated the pattern of those that may not be zero."""
     lacking = [p.made for p in parts.values() if isinstance(p.made, SparseJacobian) and p.made.unknown]
     patterns = traced(request.program) if lacking else None
     if patterns is None:

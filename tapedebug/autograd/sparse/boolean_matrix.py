@@ -44,7 +44,7 @@ def joined(parts: list[BooleanMatrix]) -> BooleanMatrix:
 
 
 def sorted_once(entries: BooleanMatrix, width: int) -> BooleanMatrix:
-    """By rows, then by columns, each once.
+    """Return the entries sorted by rows, then by columns, each once.
 
     Args:
         entries: Entries of a matrix.

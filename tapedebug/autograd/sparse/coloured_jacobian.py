@@ -174,7 +174,7 @@ class _Job:
         self.ports, self.size = ports, size
 
     def pays(self) -> bool:
-        """Whether these are fewer runs than one for each row or column."""
+        """True if these are fewer runs than one for each row or column."""
         return len(self.compression) + 1 <= COMPRESSION_PAYS * len(self.wanted)
 
     def spread(self, values: Floats) -> Floats:
@@ -233,7 +233,7 @@ class _Job:
         return c.values(found[:-1], self._pushed(c.directions, double=double) if c.columns else None)
 
     def _agrees(self, values: Floats, probe: Floats, product: Floats, relative: float, least: float) -> bool:
-        """Whether the entries give the random product that was run."""
+        """True if the entries give the random product that was run."""
         expected = self._product(values, probe)
         with np.errstate(invalid="ignore"):
             off = np.abs(product - expected)

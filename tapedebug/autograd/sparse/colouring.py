@@ -33,7 +33,7 @@ WIDEST = 32
 
 @dataclass(frozen=True, eq=False)
 class Compression:
-    """Which runs give all entries of a Jacobian, and how.
+    """The runs that give all entries of a Jacobian, and the place of each entry in their results.
 
     Attributes:
         pattern: Where entries may be.
@@ -49,12 +49,12 @@ class Compression:
 
     @cached_property
     def rows(self) -> int:
-        """How many adjoint runs there are."""
+        """The number of adjoint runs."""
         return int(self.row_colours.max(initial=-1)) + 1
 
     @cached_property
     def columns(self) -> int:
-        """How many tangent runs, or differences, there are."""
+        """The number of tangent runs, or of differences."""
         return int(self.column_colours.max(initial=-1)) + 1
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class Compression:
 
     @cached_property
     def _picks(self) -> tuple[Bools, Indices, Indices]:
-        """Where in what the runs gave each entry is found: those by rows, and those by columns."""
+        """Return the place of each entry in the results of the runs: those by rows, and those by columns."""
         p, mine = self.pattern, self.by_row
         in_pulled = self.row_colours[p.rows[mine]] * p.shape[1] + p.columns[mine]
         return mine, in_pulled, self.column_colours[p.columns[~mine]] * p.shape[0] + p.rows[~mine]
@@ -151,7 +151,7 @@ def _compressed(pattern: Pattern, by: By) -> Compression:
 
 
 def _best_cut(counts: Indices) -> tuple[Indices, int]:
-    """Which rows (or columns) are so dense that they get runs of their own, and the least that it takes."""
+    """Return the rows (or columns) so dense that each gets its own run, and the smallest number of runs."""
     order = np.argsort(-counts, kind="stable")
     left = np.append(counts[order], 0)
     total = np.arange(len(left)) + left

@@ -59,7 +59,7 @@ class DenseJacobian:
         self.rectangles = rectangles
 
     def zeros(self) -> None:
-        """What is evaluated is zero until something else is said, all else is not a number."""
+        """Set the evaluated entries to zero and all others to NaN."""
         if not self.whole:
             self.unset()
             for rows, columns in self.rectangles:
@@ -187,7 +187,7 @@ class SparseJacobian:
         return sparse.csr_array((stored, places.copy(), starts.copy()), shape=self.shape)
 
     def _structure(self, rows: Indices, columns: Indices) -> tuple[Any, Any]:
-        """Where the rows begin, and the columns."""
+        """Return the offsets at which the rows begin, and the columns of the entries."""
         small: Any = np.int32 if max(*self.shape, len(rows)) < 2**31 else np.int64
         starts = np.zeros(self.shape[0] + 1, small)
         np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=starts[1:])

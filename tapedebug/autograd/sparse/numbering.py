@@ -45,7 +45,7 @@ class ScalarNumbering:
         return int(self.first[a.region] + bytes_in // self.grain)
 
     def step(self, a: EngineArray) -> int:
-        """How far apart the numbers of two neighbouring scalars of an array are."""
+        """Return the distance between the numbers of two neighbouring scalars of an array."""
         return types.numpy_dtype(a.dtype).itemsize // self.grain
 
     def of(self, a: EngineArray, offsets: Indices) -> Indices:
@@ -76,7 +76,7 @@ class ScalarNumbering:
         return (self.start(a) + found.reshape(-1, 1) + inner).ravel()
 
     def flat(self, a: EngineArray, numbers: Indices) -> Indices:
-        """Which scalar of an array each number is, -1 where it is none of it.
+        """Return the position in an array of the scalar with each number; -1 if the array does not have it.
 
         Raises:
             Unknown: Two scalars of the array share memory.

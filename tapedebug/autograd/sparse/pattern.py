@@ -105,7 +105,7 @@ _kept: WeakKeyDictionary[Any, OrderedDict[Key | None, Found]] = WeakKeyDictionar
 
 
 def traced(program: Program, *, fresh: bool = False) -> Patterns | None:
-    """Where the Jacobians of a program can have entries other than zero.
+    """Return the entries of a program's Jacobians that can be other than zero.
 
     Patterns of single launches are kept, and found again for the same kernel, sizes, numbers and content of
     the arrays that decide which elements are accessed.
@@ -141,7 +141,7 @@ def forget(kernel: Kernel) -> None:
 
 
 def _recalled(kernel: Kernel | None, key: Key | None) -> Found | None:
-    """What is kept of a single launch."""
+    """Return the patterns that are kept of a single launch, or None."""
     with _lock:
         table = None if kernel is None else _kept.get(kernel)
         if table is None or key not in table:
@@ -196,7 +196,7 @@ class _Trace:
         )
 
     def key(self) -> Key | None:
-        """What the pattern of a single launch depends on; None of other programs."""
+        """Return all that the pattern of a single launch depends on; None for other programs."""
         if len(self.shadow.records) != 1 or self.shadow.records[0].kind != "kernel":
             return None
         (record,) = self.shadow.records
@@ -298,7 +298,7 @@ class _Trace:
                 return entries
 
     def _step(self, entries: BooleanMatrix, replaced: Indices) -> None:
-        """What was written depends on what was read, and no more on itself where it was replaced."""
+        """Let written scalars depend on what was read, and no longer on themselves if they were replaced."""
         size = self.numbering.size
         gone = np.zeros(size, bool)
         gone[replaced] = True
@@ -334,7 +334,7 @@ class _Trace:
 
 
 def _meet(write: Visits, written: Indices, read: Visits, numbers: Indices, threads: int) -> BooleanMatrix:
-    """What one site wrote depends on what the same thread read at another."""
+    """Return how the scalars that one site wrote depend on those that the same thread read at another."""
     if write.threads is None and read.threads is None:
         return BooleanMatrix(written, numbers)
     if write.threads is None and read.site.once:

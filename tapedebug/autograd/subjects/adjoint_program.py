@@ -59,7 +59,7 @@ class AdjointProgram:
 
     @property
     def kernels(self) -> Sequence[Any]:
-        """Those of the program whose reverse pass it is."""
+        """The kernels of the program whose reverse pass it is."""
         return self.first.kernels
 
     def values(self, port: Port) -> Floats:
@@ -113,7 +113,7 @@ class AdjointProgram:
     pull_rounded = pull
 
     def _split(self, given: Mapping[Port, Floats]) -> tuple[Vectors, Vectors]:
-        """What is of adjoints, by output of the program; and what is of its inputs."""
+        """Split values into those of adjoints, by output of the program, and those of its inputs."""
         seeds = {self.by_seed[port]: v for port, v in given.items() if port in self.by_seed}
         return seeds, {port: v for port, v in given.items() if port not in self.by_seed}
 

@@ -18,7 +18,7 @@ def value_type(array: Array) -> type:
 
 
 def component_name(dtype: type, component: Sequence[int]) -> str:
-    """What to write behind an element for one of its scalars: `.y`, `.q.w`, `[0, 1]`; empty for scalars."""
+    """Return the name of a scalar of an element: `.y`, `.q.w`, `[0, 1]`; empty for scalar elements."""
     if not component:
         return ""
     kind = canonical(dtype)

@@ -53,7 +53,7 @@ def handed_out(
     told: Callable[[Unit], str],
     pulse: Checkpoint,
 ) -> Generator[Found, None, None]:
-    """What `function` gives for each of `units`, in their order, computed by the workers of an executor.
+    """Yield the results of `function` for `units`, in their order, computed by the workers of an executor.
 
     Args:
         function: Of a module; it is given one unit.
@@ -124,7 +124,7 @@ def _run(
 
 
 def run_bytes(data: bytes) -> list[Any]:
-    """What a worker in another process does."""
+    """Run a chunk of units in another process."""
     settings, (function, chunk) = loads(data)
     with settings_of(settings):
         return _run(function, chunk)

@@ -77,7 +77,7 @@ class FunctionCall:
         return cls(name, function, inputs, outputs, given, returned, observed, tape, random)
 
     def again(self, changes: Mapping[Port, Floats]) -> list[Floats]:
-        """What it returns at other values of its inputs, with the random numbers of the first run."""
+        """Return its results at other values of its inputs, with the random numbers of the first run."""
         with isolated(_arrays(self.given)), self.random, contextlib.redirect_stdout(io.StringIO()):
             for source, values in changes.items():
                 source.array.assign(values.reshape(source.shape))
@@ -150,7 +150,7 @@ def _displaced(program: Program, source: Port) -> Floats:
 
 
 def _same(before: Floats, after: Floats, twin: Floats) -> bool:
-    """Whether two results are one, up to rounding: within a fraction of what the change of inputs makes."""
+    """True if two results are equal up to rounding: within a fraction of the effect of the changed inputs."""
     if before.shape != after.shape:
         return False
     with np.errstate(all="ignore"):
@@ -194,7 +194,7 @@ def returned_by(name: str, returned: object, outputs: Sequence[Any] | None) -> l
 
 
 def _is_top(entry: Named, named: Sequence[tuple[str, Any]]) -> bool:
-    """Whether an entry is no part of a struct."""
+    """True if an entry is not part of a struct."""
     return entry[1] == named[entry[0]][0]
 
 

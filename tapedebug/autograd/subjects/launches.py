@@ -46,7 +46,7 @@ Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None
 
 @dataclass(frozen=True)
 class LaunchSelection:
-    """Which launches of a tape to check, as `gradcheck_tape` was told.
+    """The launches of a tape to check, by the arguments of `gradcheck_tape`.
 
     Attributes:
         masks: Pairs, by kernel key or by launch.

@@ -262,7 +262,7 @@ class MaskSide:
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name is one, or several joined by dots."""
+    """True for a name, or several joined by dots."""
     return all(part.isidentifier() for part in name.split("."))
 
 

@@ -47,7 +47,7 @@ class FunctionMetadata:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known yet."""
+        """True if nothing is known yet."""
         return self.key is None
 
     def input(self, place: Place) -> tuple[str, Any]:

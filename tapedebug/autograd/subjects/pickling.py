@@ -113,7 +113,7 @@ def _needs_cloudpickle(name: str) -> GradcheckError:
 
 
 def _reduced(thing: object) -> Reduced | None:
-    """How to make `thing` again; None where pickle knows."""
+    """Return the function and arguments that make `thing` again; None for what pickle can do itself."""
     if isinstance(thing, Kernel):
         return _reduced_kernel(thing)
     if isinstance(thing, Function):
@@ -144,7 +144,7 @@ def _at(module: object, path: str) -> Any:
 
 
 def _found(module: str, path: str, text: str) -> Any:
-    """What is at an address, of the source that the sender has."""
+    """Return what is at an address, if it has the source that the sender has."""
     found = _at(importlib.import_module(module), path)
     if found is None or _digest(found) != text:
         raise GradcheckError(
@@ -196,7 +196,7 @@ def _complete_kernel(kernel: Kernel, state: dict[str, Any]) -> None:
 
 
 def _scope(python: Callable[..., Any]) -> dict[str, Any]:
-    """What names meant where a function was decorated, without itself and what is no constant."""
+    """Return the constants that names meant where a function was decorated."""
     kinds = (bool, int, float, str, tuple, type, ModuleType)
     return {name: value for name, value in decorated_scope(python).items() if isinstance(value, kinds)}
 

@@ -17,7 +17,7 @@ KEPT_SCALARS = 1 << 17  # scalars of random directions that are kept for the nex
 
 
 def choose(size: int, limit: int, sample: Sample = "random") -> Indices:
-    """Which of `size` entries to evaluate: all where `limit` <= 0, else a fixed sample of `limit` of them.
+    """Return the entries to evaluate of `size`: all if `limit` <= 0, else a fixed sample of `limit` of them.
 
     The first and the last are always in the sample (boundaries are where kernels go wrong), the others are
     drawn: the first N would all lie in one corner of an array, an even spacing would meet the same vector
@@ -113,7 +113,7 @@ def _drawn(size: int, count: int) -> Floats:
 
 
 def sizes_of(values: Floats) -> Floats:
-    """How far entries can be displaced: as far as they are large, and none by next to nothing."""
+    """Return displacements of entries: as large as they are, and none next to nothing."""
     size = np.abs(values)
     typical = float(np.sqrt(np.mean(size**2))) if size.size else 0.0
     found: Floats = np.maximum(size, 0.01 * (typical or 1.0))

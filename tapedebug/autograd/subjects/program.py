@@ -82,7 +82,7 @@ class Port:
 
     @property
     def size(self) -> int:
-        """How many scalars it holds."""
+        """The number of scalars that it holds."""
         return math.prod(self.shape)
 
 
@@ -91,7 +91,7 @@ class Program(Protocol):
 
     @property
     def subject(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         ...
 
     @property
@@ -101,12 +101,12 @@ class Program(Protocol):
 
     @property
     def inputs(self) -> Sequence[Port]:
-        """What derivatives can be taken by."""
+        """The ports by which derivatives can be taken."""
         ...
 
     @property
     def outputs(self) -> Sequence[Port]:
-        """What derivatives can be taken of."""
+        """The ports of which derivatives can be taken."""
         ...
 
     @property

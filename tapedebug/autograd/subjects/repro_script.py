@@ -34,7 +34,7 @@ if not result:
 
 @dataclass(frozen=True)
 class Scene:
-    """What the scripts of all pairs of a kernel, launch or function share.
+    """The part of a script that all pairs of a kernel, launch or function share.
 
     Attributes:
         text: Imports, definitions and arguments.

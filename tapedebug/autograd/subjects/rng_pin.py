@@ -64,7 +64,7 @@ def _generators(owners: Iterable[Any]) -> list[Any]:
 
 
 def _within(owner: object) -> list[Any]:
-    """What a function, method or object can reach by name."""
+    """Return what a function, method or object can reach by name."""
     held = list(getattr(getattr(owner, "__self__", owner), "__dict__", {}).values())
     function: Any = getattr(owner, "__func__", owner)
     if not hasattr(function, "__code__"):  # an object that is called, or a `functools.partial`

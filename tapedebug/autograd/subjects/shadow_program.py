@@ -178,7 +178,7 @@ class ShadowProgram:
         return _named(self.outputs, several.push(_by_array(tangents), _arrays(self.outputs), dtype))
 
     def _several_for(self, use: Use, given: Mapping[Port, Floats]) -> BatchedReplay | None:
-        """What runs all rows at once; None where they run one by one."""
+        """Return the replay that runs all rows at once; None if they run one by one."""
         if not given or len(next(iter(given.values()))) < 2:
             return None
         if use not in self._several:
@@ -235,7 +235,7 @@ class ShadowProgram:
         return shadow
 
     def matches_live(self) -> bool:
-        """Whether the last run in float32, with no input replaced, gave what the user's arrays hold."""
+        """True if the last run in float32, with no input replaced, gave what the user's arrays hold."""
         return self._run(("forward", False, "versions"), {}).matches_live()
 
     def forget(self) -> None:

@@ -84,7 +84,7 @@ class Sources:
                 self.add(companion)
 
     def _new(self, name: str, thing: object) -> bool:
-        """Whether a name is new; what it stands for already must be the same."""
+        """Return True if a name is new; if it is not, it must stand for the same."""
         if name not in self._known:
             self._known[name] = thing
             return True
@@ -98,7 +98,7 @@ class Sources:
         return False
 
     def _name(self, name: str, value: object, origin: Origin) -> None:
-        """What a name in a definition stands for."""
+        """Define what a name in a definition stands for."""
         if _is_package(value):
             if name != "wp" and self._new(name, value):
                 self._blocks.append([f"{name} = wp"])
@@ -195,7 +195,7 @@ def names_in(tree: ast.AST, python: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _means_something(value: object) -> bool:
-    """Whether a word in a string may be meant as a name: of types and of what types are made of."""
+    """True if a word in a string may be meant as a name: of types and of what types are made of."""
     return isinstance(value, type | ModuleType)
 
 
@@ -280,12 +280,12 @@ def _is_package(value: object) -> bool:
 
 
 def _is_plain(value: object) -> TypeGuard[FunctionType]:
-    """Whether it is a Python function of the user's."""
+    """True for a Python function of the user."""
     return isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "tapedebug"
 
 
 def _is_known_module(value: ModuleType) -> bool:
-    """Whether other people have a module, too: of Python, or installed."""
+    """True for a module of Python's library, or an installed one."""
     top = value.__name__.partition(".")[0]
     module = sys.modules.get(top)
     file = getattr(module, "__file__", None) or ""

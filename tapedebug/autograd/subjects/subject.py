@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Subject:
-    """What is differentiated: the program, the pairs that were asked for, and labels.
+    """A kernel, launch or function to differentiate: the program, the pairs that were asked for, and labels.
 
     `describe` gives the labels. `remember` gives what writes what scripts of its pairs share, with the values
     that arrays hold when it is called. `tape` is what a function recorded. `arguments` has all
@@ -284,7 +284,7 @@ NOWHERE = -1  # the place of what stands among the inputs by its name only
 
 
 def _arguments(named: Sequence[Named], ports: Sequence[Port]) -> list[Argument]:
-    """What a mask can name."""
+    """Return the arguments that a mask can name."""
     by_name = {p.name: p for p in ports}
     return [Argument(place, name, value, by_name.get(name)) for place, name, value in named]
 

@@ -120,7 +120,7 @@ class WholeTape(ShadowProgram):
         return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
     def scatter(self, scales: Sequence[float]) -> dict[Port, Floats]:
-        """How far the consumed gradient moves where its seeds, and so its rounding, are scaled.
+        """Return how far the consumed gradient moves when its seeds, and so its rounding, are scaled.
 
         Args:
             scales: Factors of the seeds, which are divided out again.
@@ -194,7 +194,7 @@ def whole_tape(
 
 
 def python_notes(tape: RecordedTape) -> list[str]:
-    """What is not known of the Python operations of a tape: float64, and tangents."""
+    """Return notes on the Python operations of a tape that have no float64 or no tangents."""
     operations = [record for record in tape.operations if record.kind == "python"]
     if not operations:
         return []
@@ -243,7 +243,7 @@ def outside_notes(tape: RecordedTape, names: Names) -> list[str]:
 
 
 def _place(event: OutsideWrite) -> str:
-    """Where a write off the tape stands in the user's source."""
+    """Return the place of a write off the tape in the user's source, in brackets."""
     if event.call_site is None:
         return " (through NumPy, or another library that shares its memory)"
     return _at(event.call_site)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WriteSite:
-    """Where a value comes from.
+    """The place in a kernel that writes a value, and the call of its launch.
 
     Attributes:
         line: The first place in the kernel that writes it; None where the kernel's source is not known.
@@ -34,7 +34,7 @@ class WriteSite:
     dead: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """What to print below a message: the line with a caret, and the call."""
+        """Return what is printed below a message: the line with a caret, and the call."""
         lines = []
         if self.line is not None:
             where = f"{display_file(self.line.file)}:{self.line.line}, in {self.line.function}"

@@ -58,7 +58,7 @@ class CustomGradientCall:
     partials: list[PartialDerivative] = field(default_factory=list)
 
     def is_off(self, partial: PartialDerivative) -> bool:
-        """Whether what is given for an argument is not its derivative."""
+        """True if the value given for an argument is not its derivative."""
         if partial.right is None or partial.thrown_away:
             return partial.thrown_away
         largest = max(abs(p.right or 0.0) for p in self.partials)

@@ -26,7 +26,7 @@ LEAST = 1e-12  # a step below which float64 differences of a run that trembles a
 
 @dataclass(frozen=True)
 class Effort:
-    """How many directions an input is displaced in: single entries (the largest), and random ones.
+    """The number of directions in which an input is displaced: its largest entries, and random ones.
 
     After `until` (as `time.perf_counter` counts) only the first of each kind is.
     """
@@ -37,7 +37,7 @@ class Effort:
 
     @classmethod
     def within(cls, runs: float, random: int) -> Effort:
-        """What `runs` forward runs suffice for, but at least one direction of each kind."""
+        """Return the directions that `runs` forward runs suffice for, at least one of each kind."""
         directions = int(runs / RUNS)
         if directions >= FEW_SCALARS + random:
             return cls(FEW_SCALARS, random)
@@ -107,7 +107,7 @@ class Gradients:
     scale: float = 0.0  # the loss, or the largest change that a gradient promises for an input's own size
 
     def floor(self, port: Port) -> Floats:
-        """How far one float32 rounding of the inputs moves each entry."""
+        """Return how far one float32 rounding of the inputs moves each entry."""
         if not self.moved:
             return np.zeros(port.size)
         spread: Floats = np.abs(np.stack([m[port] for m in self.moved]) - self.exact[port]).max(axis=0)

@@ -41,7 +41,7 @@ LISTED = 4  # inputs that the summary names
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """What `end_to_end` found; true only where every input agrees.
+    """The result of `end_to_end`; true only if every input agrees.
 
     Attributes:
         verdict: The worst of the inputs; UNDECIDABLE where nothing was covered.
@@ -160,7 +160,7 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck], dot: DotProduct 
 
 
 def _agrees(checks: Sequence[InputCheck], dot: DotProduct | None) -> str:
-    """How well gradients agree with what does not share the adjoint under test."""
+    """Return how well gradients agree with references that do not share the adjoint under test."""
     at_rest = [check for check in checks if check.stationary]
     others = [check for check in checks if not check.stationary]
     seen = [check for check in others if 0 < check.agreement < 1]
@@ -177,7 +177,7 @@ def _agrees(checks: Sequence[InputCheck], dot: DotProduct | None) -> str:
 
 
 def _error(check: InputCheck) -> float:
-    """How far a gradient is off; one that is not finite is the worst."""
+    """Return the error of a gradient; infinite if the gradient is not finite."""
     return check.rel_error if np.isfinite(check.rel_error) else np.inf
 
 

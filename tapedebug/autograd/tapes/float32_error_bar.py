@@ -26,7 +26,7 @@ NEARBY = 8  # inputs at which the gradient is rounded otherwise
 
 @dataclass(frozen=True, eq=False)
 class Float32ErrorBar:
-    """What rounding does to the gradient of one input.
+    """The effect of float32 rounding on the gradient of one input.
 
     Attributes:
         bar: For each entry, how far it may be off.
@@ -44,7 +44,7 @@ class Float32ErrorBar:
     scale: float
 
     def is_dust(self, probes: Sequence[Probe]) -> bool:
-        """Whether a gradient is off by rounding alone, and by nothing that the loss could show in float32.
+        """True if a gradient is off by rounding alone, and by nothing that the loss could show in float32.
 
         So it is with a gradient of 0 that is a sum of terms that cancel: no relative error says anything.
         """
@@ -57,7 +57,7 @@ class Float32ErrorBar:
         )
 
     def words(self) -> str:
-        """How well a gradient that is dust agrees."""
+        """Return how well a gradient at the level of rounding agrees."""
         return (
             f"off by {self.error.max(initial=0.0):.2g} from the float64 adjoint, which float32 rounding "
             f"explains: terms that cancel, to {self.share:.0e} of the loss"
@@ -65,7 +65,7 @@ class Float32ErrorBar:
 
 
 def _confirms(probe: Probe, least: float) -> bool:
-    """Whether a difference has the float64 adjoint within its bar, and a bar that says something."""
+    """True if a difference agrees with the float64 adjoint, and its error bar is fine enough to say so."""
     return (
         probe.verdict != "KINK"
         and probe.bar <= least
@@ -74,7 +74,7 @@ def _confirms(probe: Probe, least: float) -> bool:
 
 
 def scatter_nearby(program: WholeTape, port: Port) -> Floats:
-    """How far the error of the float32 gradient scatters among inputs that differ by one rounding.
+    """Return the scatter of the float32 gradient's error among inputs that differ by one rounding.
 
     Each of them is rounded otherwise, within the launches, too. A wrong factor is the same for all.
     """

@@ -154,7 +154,7 @@ def judge_input(
 
 
 def _refuted(port: Port, probe: Probe) -> str:
-    """Which entry differences refute, in a clause."""
+    """Return the entry that differences refute, in a clause."""
     name = entry_name(port.name, probe.entry or (), port.value_type)
     ad, fd, bar = (number / probe.unit for number in (probe.exact, probe.fd, probe.bar))
     return (
@@ -163,13 +163,13 @@ def _refuted(port: Port, probe: Probe) -> str:
 
 
 def _off_by(departure: Departure, least: float) -> float:
-    """How far a gradient is off: as a whole, or in the entry that is off most, whichever is more."""
+    """Return the relative error of a gradient: as a whole, or of its worst entry, whichever is larger."""
     whole = _relative(departure.given, np.nan_to_num(departure.reference), least)
     return max(whole, departure.error) if np.isfinite(departure.error) else whole
 
 
 def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], reference: Reference) -> float:
-    """How far a gradient may be off, of its size, by all that was measured; see `InputCheck`."""
+    """Return the relative error that the measurements leave possible; see `InputCheck`."""
     consumed, derived = gradients.consumed[port], reference.derived[port]
     right = derived if np.isfinite(derived).all() else gradients.exact[port]
     if not (consumed.any() or right.any()):
@@ -195,7 +195,7 @@ def unconfirmed(check: InputCheck, why: str) -> InputCheck:
 
 
 def confirmed(probes: Sequence[Probe]) -> bool:
-    """Whether differences of the loss confirm the float64 adjoint, wherever they can say anything."""
+    """True if differences of the loss confirm the float64 adjoint, wherever they can say anything."""
     sure = sure_of(probes)
     return bool(sure) and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure)
 
@@ -243,7 +243,7 @@ def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[V
 
 
 def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Float32ErrorBar) -> bool:
-    """Whether the float32 reverse pass does what its float64 twin does at the values of the float32 run."""
+    """True if the float32 reverse pass does what its float64 twin does at the values of the float32 run."""
     along = program.along[port]
     if not np.isfinite(along).all():
         return True
@@ -274,7 +274,7 @@ def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
 
 
 def _beside(program: WholeTape, port: Port, probes: Sequence[Probe]) -> str:
-    """What differences say along one entry, also in float32 as everybody takes them."""
+    """Return differences along one entry, also in float32, as they are usually taken."""
     probe = next((probe for probe in probes if probe.entry is not None), None)
     if probe is None:
         return ""
@@ -299,7 +299,7 @@ def _meant(program: WholeTape) -> str:
 
 
 def _kink(probes: Sequence[Probe]) -> str:
-    """What a kink is, in a clause."""
+    """Return what happens at a kink, in a clause."""
     worst = _worst_kink(probes)
     return f"the loss has a kink here: along {worst.along}, {kink_words(worst.left, worst.right)}"
 

@@ -132,7 +132,7 @@ class JointDirections:
 
 
 def _confirms(probe: Probe) -> bool:
-    """Whether a difference confirms the float64 adjoint of all inputs that were displaced."""
+    """True if a difference confirms the float64 adjoint of all inputs that were displaced."""
     return (
         probe.verdict != "KINK"
         and probe.bar <= probe.allowed

@@ -32,17 +32,17 @@ class LaunchWork:
 
     @property
     def name(self) -> str:
-        """What messages call the launch."""
+        """The name of the launch in messages."""
         return f"launch {self.copy.index} ({self.copy.name})"
 
     def subject(self) -> Subject:
-        """What is checked."""
+        """Return the launch as something to check."""
         return self.copy.subject(adjoint=self.check_plan.options.check_backward_ad)
 
 
 @dataclass(frozen=True)
 class LaunchCheck:
-    """What the check of one launch found.
+    """The result of the check of one launch.
 
     Attributes:
         index: Of the launch.
@@ -129,7 +129,7 @@ def not_reached(record: Operation, reason: str) -> LaunchCheck:
 
 
 def left_notes(checks: Sequence[LaunchCheck]) -> list[str]:
-    """What was not checked of these launches: one note for all launches of a kernel with the same reason."""
+    """Return notes on what was not checked: one for all launches of a kernel with the same reason."""
     groups: dict[tuple[bool, str, str], list[int]] = {}
     for check in checks:
         for reason in check.left:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Steps:
-    """What a reverse pass in lockstep found.
+    """The results of a reverse pass in lockstep.
 
     Attributes:
         arguments: One result for each argument of each launch that was checked, the last launch first.
@@ -227,7 +227,7 @@ class _Lockstep:
         return SingleLaunch(record.index, inside, own, outputs, self.rtol, self.checkpoint)
 
     def _users(self, record: Record, arriving: Mapping[Any, Floats]) -> dict[int, Floats] | None:
-        """What the user's reverse pass of a launch makes of the adjoints that arrive.
+        """Return what the user's reverse pass of a launch makes of the adjoints that arrive.
 
         None where some arrive at an array without a gradient: what reads that array is to blame.
         """

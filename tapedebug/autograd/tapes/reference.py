@@ -43,7 +43,7 @@ Right = Literal["reference", "own", "unknown"]
 
 @dataclass(frozen=True, eq=False)
 class Departure:
-    """Where the gradient of one input is not what the reference gives, and which of the two is right.
+    """The entries in which a gradient differs from the reference, and which of the two is right.
 
     Attributes:
         port: The input.
@@ -76,7 +76,7 @@ class Departure:
 
     @property
     def numbers(self) -> str:
-        """How many entries differ, and the one that differs most."""
+        """The number of entries that differ, and the one that differs most, in words."""
         worst, count = int(self.entries[0]), len(self.entries)
         return (
             f"{count} of {self.port.size} entries {'is' if count == 1 else 'are'} off, most "
@@ -159,7 +159,7 @@ class Reference:
         return any(found is not None and found.right == "own" for found in self._departures.values())
 
     def relative(self, port: Port) -> Floats:
-        """How far each entry of the float64 twin is off the reference, relative to the entry."""
+        """Return the error of each entry of the float64 twin against the reference, relative to the entry."""
         derived = self.derived[port]
         with np.errstate(all="ignore"):
             found = np.abs(self.gradients.same[port] - derived) / np.abs(derived)

@@ -61,7 +61,7 @@ Basis = Literal["", "here", "aside"]
 
 @dataclass(frozen=True)
 class Resolution:
-    """How far a float32 gradient is off that is as right as float32 lets it be, or why nothing can be said.
+    """The error of a float32 gradient that rounding explains, or why nothing can be said of it.
 
     Attributes:
         reason: Why it can not be said to be right, in a clause; empty where it can.
@@ -105,7 +105,7 @@ def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequen
 
 
 def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
-    """How far the float64 adjoint moves within the shortest step of a difference, an entry's size each."""
+    """Return how far the float64 adjoint moves within the shortest step of a difference, for each entry."""
     at = _displaced(program, LEAST)
     moved = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
     found: Floats = np.abs(moved - gradients.exact[port]) * sizes_of(program.values(port))
@@ -190,7 +190,7 @@ def _size(probe: Probe) -> float:
 
 
 def _miss(probe: Probe) -> float:
-    """How far a difference leaves the float64 adjoint from the derivative at most, relative to its size."""
+    """Return the largest relative error of the float64 adjoint that a difference leaves possible."""
     size, off = _size(probe), abs(probe.exact - probe.fd) + probe.bar
     if off <= probe.allowed and size <= probe.allowed:  # both are nothing beside the loss
         return 0.0
@@ -252,7 +252,7 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """How far a gradient is off in all, by rounding of the forward values and in the reverse pass."""
+    """The relative error of a gradient by rounding: forward, in reverse, and in all."""
 
     whole: float
     forward: float

@@ -47,7 +47,7 @@ class WrongEntry:
 
 @dataclass(frozen=True)
 class Argument:
-    """What one launch does to the adjoint of one of its arguments.
+    """The effect of one launch on the adjoint of one of its arguments.
 
     Attributes:
         launch: Index of the launch.

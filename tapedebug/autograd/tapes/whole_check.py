@@ -200,7 +200,7 @@ class WholeCheck:
         )  # fmt: skip
 
     def _message(self, record: Record, argument: Argument, name: str) -> str:
-        """What is wrong with the gradient of an argument, in words."""
+        """Return what is wrong with the gradient of an argument, in words."""
         if argument.cause == "not finite" and argument.wrong is None:
             return f"the adjoint of {name} that leaves is not finite, and differences can not decide"
         if argument.verdict == "KINK":

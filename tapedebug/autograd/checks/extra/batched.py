@@ -115,7 +115,7 @@ def _result(
 
 
 def _alone(program: ShadowProgram, check: str) -> tuple[str, ...]:
-    """Where several are run one by one anyway, there is nothing to compare."""
+    """Return the note that several rows run one by one, so that there is nothing to compare; else nothing."""
     reason = program.one_by_one.get("backward" if check == ADJOINT else "push")
     kind = check.removeprefix("batched ")
     return () if reason is None else (f"several {kind}s run one by one here: {reason}",)
