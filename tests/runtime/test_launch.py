@@ -308,3 +308,34 @@ def test_messages_show_the_declaration():
     assert "   | def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):\n   | ^^^^" in str(
         caught.value
     )
+
+
+@wp.kernel
+def weigh(
+    x: wp.array(dtype=wp.vec2),
+    k: wp.array(dtype=float),
+    n: wp.array(dtype=int),
+    f: wp.array(dtype=wp.vec2),
+):
+    i = wp.tid()
+    f[i] = x[i] * k[i] * float(n[i])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "missing"),
+    [(["x", "k"], "n"), (["x", "n"], "k"), (["x"], "k, n"), (["k", "n"], "x"), (["x", "k", "n", "f"], "")],
+)
+def test_an_argument_that_was_left_out_is_named_by_the_types_of_the_others(inputs, missing):
+    arrays = {
+        "x": wp.zeros(2, dtype=wp.vec2),
+        "k": wp.zeros(2),
+        "n": wp.zeros(2, dtype=int),
+        "f": wp.zeros(2, dtype=wp.vec2),
+    }
+    given = [arrays[name] for name in inputs]
+    if not missing:
+        wp.launch(weigh, 2, inputs=given)
+        return
+    with pytest.raises(wp.LaunchError) as caught:
+        wp.launch(weigh, 2, inputs=given, outputs=[arrays["f"]])
+    assert caught.value.hint == f"pass {missing} too"

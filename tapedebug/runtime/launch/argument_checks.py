@@ -135,7 +135,9 @@ def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
         return
     listed = ", ".join(f"{p.name}: {types.type_name(p.type)}" for p in params)
     if len(args) < len(params):
-        missing = ", ".join(p.name for p in params[len(args) :])
+        short = len(params) - len(args)
+        gap = _first_gap([p.type for p in params], args, short)
+        missing = ", ".join(p.name for p in params[gap : gap + short])
         defaults = kernel.origin.header.args.defaults
         hint = f"pass {missing} too" + (": kernels have no defaults of parameters" if defaults else "")
     else:
@@ -146,6 +148,15 @@ def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
         span=_span(kernel, None),
         hint=hint,
     )
+
+
+def _first_gap(wanted: list[Any], args: tuple[Any, ...], short: int) -> int:
+    """Return the position of the first of `short` parameters that got no argument, as far as types of arrays show it."""
+    for place, value in enumerate(args):
+        here, later = (getattr(wanted[at], "dtype", None) for at in (place, place + short))
+        if isinstance(value, array) and value.dtype is not here and value.dtype is later:
+            return place
+    return len(args)
 
 
 def _array_argument(kernel: Any, param: Any, value: Any) -> array:
