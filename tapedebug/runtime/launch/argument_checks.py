@@ -151,7 +151,7 @@ def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
 
 
 def _first_gap(wanted: list[Any], args: tuple[Any, ...], short: int) -> int:
-    """Return the position of the first of `short` parameters that got no argument, as far as types of arrays show it."""
+    """Return the position of the first of `short` parameters without an argument, by the types of arrays."""
     for place, value in enumerate(args):
         here, later = (getattr(wanted[at], "dtype", None) for at in (place, place + short))
         if isinstance(value, array) and value.dtype is not here and value.dtype is later:
