@@ -39,6 +39,7 @@ ADJOINTS: dict[str, dict[str, str]] = {
     "dot": {"qq": "rr", "vv": "rr"},
     "erf": {"s": "r"},
     "erfc": {"s": "r"},
+    "erfcinv": {"s": "r"},
     "erfinv": {"s": "r"},
     "exp": {"s": "r"},
     "floor": {"s": "r"},
