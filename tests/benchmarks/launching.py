@@ -15,6 +15,7 @@ FEW = 500
 LAUNCH, TAPED, RECORDED, FIRST, ALIKE, AGAIN = (
     "launch", "taped launch", "recording", "backward, first", "backward, like the last", "backward, again"
 )  # fmt: skip
+BESIDE, KEPT = "recording beside a kept tape", "backward of a kept tape"
 STEP = "step of a loop"
 STEPS = (2, 10, 100)
 """Launches of a step, each of which has a tape of its own."""
@@ -32,6 +33,7 @@ class Chain:
         self.wp, self.kernel, self.count = module.wp, module.relax, count
         self.seed = self.wp.ones(1, dtype=float)
         self.tape: Any = None
+        self.kept: Any = None
         self.held: list[Any] = []
         self.renew()
 
@@ -64,6 +66,23 @@ class Chain:
         tape.backward(grads=self.seeds)
         tape.zero()
 
+    def keep(self) -> None:
+        """Keep a tape that has run backward."""
+        self.release()
+        self.record()
+        self.backward()
+        self.kept, self.tape = self.tape, None
+
+    def keep_beside(self) -> None:
+        """Record the same again, and run it backward, beside a tape that is kept."""
+        self.keep()
+        self.record()
+        self.backward()
+
+    def backward_of_kept(self) -> None:
+        """The reverse pass of the tape that was kept."""
+        self.kept.backward(grads=self.seeds)
+
     def first(self) -> None:
         """A tape of which there was none like it, of arrays that have their gradients."""
         self.renew()
@@ -79,8 +98,8 @@ class Chain:
         return found
 
     def release(self) -> None:
-        """Let the tape go untimed."""
-        self.tape = None
+        """Let the tapes go untimed."""
+        self.tape = self.kept = None
 
 
 def timed(modules: dict[str, ModuleType], long: int = LONG, few: int = FEW) -> Iterator[Timed]:
@@ -108,4 +127,9 @@ def timed(modules: dict[str, ModuleType], long: int = LONG, few: int = FEW) -> I
     yield of(RECORDED, long, {e: Run(c.record, before=c.release, per=long) for e, c in chains.items()})
     yield of(FIRST, long, {e: Run(c.backward, before=c.first, per=long) for e, c in chains.items()})
     yield of(ALIKE, long, {e: Run(c.backward, before=c.record, per=long) for e, c in chains.items()})
+    yield of(BESIDE, long, {e: Run(c.record, before=c.keep, per=long) for e, c in chains.items()})
+    kept = {e: Run(c.backward_of_kept, before=c.keep_beside, per=long) for e, c in chains.items()}
+    yield of(KEPT, long, kept)
+    for chain in chains.values():
+        chain.kept = None
     yield of(AGAIN, long, {e: Run(c.backward, per=long) for e, c in chains.items()})

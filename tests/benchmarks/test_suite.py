@@ -182,6 +182,8 @@ def test_launches_are_recorded_and_reversed(engines: Engines) -> None:
         ("recording", "50 launches, each"),
         ("backward, first", "50 launches, each"),
         ("backward, like the last", "50 launches, each"),
+        ("recording beside a kept tape", "50 launches, each"),
+        ("backward of a kept tape", "50 launches, each"),
         ("backward, again", "50 launches, each"),
     ]
     assert all(min(thing.seconds[OURS]) < 0.01 for thing in things)

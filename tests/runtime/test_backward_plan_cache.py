@@ -115,6 +115,52 @@ def test_tapes_take_turns() -> None:
         assert all(t is not None and t > 0 for t in times)
 
 
+def test_a_tape_that_is_kept_goes_on_with_what_was_worked_out_for_it() -> None:
+    """Also while newer ones record and reverse the same, with other numbers."""
+    fit = Fit()
+    for rate in (2.0, 3.0):
+        fit.step(rate)
+    kept = fit.step(5.0)
+    prepared = kept._prepared
+    for rate in (5.0, 7.0):
+        fit.step(rate)
+        kept.zero()
+        kept.backward(fit.loss)
+        assert kept._prepared is prepared
+        assert fit.is_right(5.0)
+
+
+def test_a_lent_seed_takes_calls_away_from_other_tapes() -> None:
+    """Calls that read the caller's memory belong to one tape: the other one works out its own."""
+    fit = Fit()
+    for _ in range(3):
+        kept = fit.record()
+        kept.zero()
+        kept.backward(grads={fit.z: np.ones(N, np.float32)})
+    other = fit.record()
+    other.backward(grads={fit.z: np.ones(N, np.float32)})
+    assert is_shared(kept, other)
+    backward_pass.outlines.forget(kept._prepared.outline)
+    kept._prepared.outline = None
+    other.zero()
+    other.backward(grads={fit.z: np.ones(N, np.float32)})
+    assert not is_shared(kept, other)
+    assert fit.is_right()
+
+
+def test_a_tape_that_ran_late_shares_although_its_arrays_were_written_since() -> None:
+    """A write after the last record changes no adjoint, where no needed value was overwritten."""
+    fit = Fit()
+    tapes = [fit.record(rate) for rate in (2.0, 2.0, 2.0, 2.0)]
+    assert all(tape.outside for tape in tapes[:3])
+    for tape in tapes:
+        tape.zero()
+        tape.backward(fit.loss)
+        assert fit.is_right()
+    assert is_shared(tapes[1], tapes[2])
+    assert is_shared(tapes[1], tapes[3])
+
+
 def test_the_same_tape_may_record_again() -> None:
     fit, tape = Fit(), wp.Tape()
     for rate in (2.0, 3.0, 5.0, 7.0):

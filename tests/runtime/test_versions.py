@@ -515,3 +515,57 @@ def test_what_numpy_may_write_is_kept_for_each_buffer_apart():
     }
     assert guarded == {"x": True, "y": False, "z": False}
     assert seen.tolist() == [1, 1]
+
+
+# A tape that is kept while a newer one records -----------------------------------------------------------
+
+
+def test_writes_after_a_tape_are_listed_and_enter_its_versions_when_asked_for() -> None:
+    """The first write of a range is listed; a second changes nothing; live-ins are made on demand."""
+    x, y, z = (wp.array([1.0, 2.0], dtype=float, requires_grad=True) for _ in range(3))
+    tapes = []
+    for _ in range(3):
+        with wp.Tape() as tape:
+            wp.launch(scale, 2, [x, y, 2.0])
+            wp.launch(scale, 2, [y, z, 3.0])
+        tapes.append(tape)
+    kept = tapes[0].tracker
+    assert [(write.at, write.array, write.how) for write in kept.outside] == [
+        (2, y, "launch"),
+        (2, z, "launch"),
+    ]
+    assert [len(ledger.liveins) for ledger in kept._ledgers.values()] == [1, 0, 0]
+    assert [[live.injected for live in ledger.liveins] for ledger in kept.ledgers.values()] == [
+        [False],
+        [True],
+        [True],
+    ]
+
+
+def test_a_tape_that_goes_on_finds_what_another_one_wrote_meanwhile() -> None:
+    """Its replay loads these values where they were written."""
+    x, y, z = (wp.array([1.0, 2.0], dtype=float, requires_grad=True) for _ in range(3))
+    with wp.Tape() as tape:
+        wp.launch(scale, 2, [x, y, 2.0])
+    with wp.Tape():
+        wp.launch(scale, 2, [x, y, 5.0])
+    with tape:
+        wp.launch(scale, 2, [y, z, 3.0])
+    assert [live.at for live in tape.tracker.ledgers[y.buffer].liveins if live.injected] == [1]
+    assert tape.replay().values(z).tolist() == [15.0, 30.0]
+
+
+def test_values_that_a_reverse_pass_read_after_another_tape_are_kept() -> None:
+    """They are live-ins of the pass: the next write copies them."""
+    x, y = (wp.array([1.0, 2.0], dtype=float, requires_grad=True) for _ in range(2))
+    with wp.Tape() as tape:
+        wp.launch(scale, 2, [x, y, 2.0])
+    with wp.Tape():
+        wp.launch(scale, 2, [x, y, 5.0])
+    tape.backward(grads={y: wp.ones(2, dtype=float)})
+    with wp.Tape():
+        wp.launch(scale, 2, [x, y, 7.0])
+    assert [(write.at, write.settled) for write in tape.outside] == [(1, False), (1, True)]
+    live = tape.tracker.ledgers[y.buffer].liveins[0]
+    assert live.copy is not None
+    assert live.copy.view(np.float32).tolist() == [5.0, 10.0]

@@ -136,6 +136,6 @@ class _Watch:
     def looked_at(self, array: object, event: object) -> None:
         """Somebody reads the buffer."""
 
-    def overwritten_outside(self, ledger: object, array: object, site: object, how: str) -> None:
+    def overwritten_outside(self, buffer: object, array: object, site: object, how: str) -> None:
         """Something is about to write to the buffer."""
         self.guard.keep(self.buffer)

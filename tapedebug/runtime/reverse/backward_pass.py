@@ -224,8 +224,17 @@ class Prepared:
             and self.length == len(tracker.records)
             and self.kept == tracker.kept
             and self._memories_hold()
-            and (self.outline is None or self.outline.turn == self.turn)
+            and self._has_numbers(tracker)
         )
+
+    def _has_numbers(self, tracker: Tracker) -> bool:
+        """True if the packed numbers are those of this tape, or are so again after another tape's pass."""
+        outline = self.outline
+        if outline is not None and outline.turn != self.turn:
+            if not outline.take_numbers(tracker):
+                return False
+            self.turn = outline.turn
+        return True
 
     def lend(self, seeds: SeedMap) -> SeedMap:
         """Let launches read seeds where the caller has them; gives those that must be copied."""
@@ -363,8 +372,9 @@ def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
     kinds = {a._kind: has_gradient(a) for a in tracker.states}
     kept = {a.buffer for a in tracker.states if not kinds[a._kind]}
     found = set()
+    count = len(tracker.records)
     for buffer, ledger in tracker.ledgers.items():
-        if not ledger.liveins and len(ledger.states) == 1 and buffer not in kept:
+        if not (ledger.liveins and ledger.found(count)) and len(ledger.states) == 1 and buffer not in kept:
             state = ledger.states[0]
             if state.exact is None and state.stop - state.start == buffer.nbytes:
                 found.add(buffer)
@@ -373,9 +383,14 @@ def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
 
 def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
     """The arrays with a gradient that the tape found and never writes: parameters, mostly."""
-    changed = {(a.buffer, tracker.states[a].number) for a in written if tracker.ledgers[a.buffer].liveins}
+    count, ledgers = len(tracker.records), tracker.ledgers
+    changed = {
+        (a.buffer, tracker.states[a].number)
+        for a in written
+        if ledgers[a.buffer].liveins and ledgers[a.buffer].found(count)
+    }
     found: dict[Any, array] = {}
-    for buffer, ledger in tracker.ledgers.items():
+    for buffer, ledger in ledgers.items():
         for live in ledger.liveins:
             if live.injected or not has_gradient(live.array):
                 continue

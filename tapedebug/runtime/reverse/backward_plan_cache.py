@@ -42,8 +42,10 @@ def settings() -> tuple[Any, ...]:
 def key_of(tracker: Tracker) -> Key | None:
     """What tapes have in common that share an outline; None of one that has to be looked at closely."""
     records = tracker.records
-    if tracker.kept or tracker.outside or tracker.like_warp or tracker.budget is not None:
+    if tracker.kept or tracker.like_warp or tracker.budget is not None:
         return None
+    if tracker.outside_meanwhile or (tracker.outside and tracker.outside[0].at < len(records)):
+        return None  # other writes came after the last record: no adjoint reads them
     if len(records) > LONGEST or any([record.scratch for record in records]):
         return None
     arrays = tuple([(id(a), a._kind, a.retain_grad) for a in tracker.states])
@@ -61,7 +63,8 @@ class BackwardPlan:
         emptied: Those of them of `Prepared.emptied`.
         written: Those of `Prepared.written`.
         leaves: Those of `Prepared.leaves`.
-        turn: How many tapes have had it. The last one has it now: numbers are packed in one place.
+        turn: How many times the numbers were those of another tape: they are packed in one place.
+        lent: The calls are those of one tape alone.
     """
 
     def __init__(self, key: Key, tracker: Tracker, prepared: Prepared, gone: Callable[[Any], object]) -> None:
@@ -81,6 +84,7 @@ class BackwardPlan:
         self.written = [places[a] for a in prepared.written]
         self.leaves = [places[a] for leaves in prepared.leaves for a in leaves.arrays]
         self.turn = 0
+        self.lent = False
         self._addresses = [memory.address for memory in prepared.memories.values()]
         self._others = _others(tracker.records)
         self._packed = _packed(tracker.records)
@@ -89,26 +93,29 @@ class BackwardPlan:
         self._large = {n: call for n, call in enumerate(self.calls) if type(call[0]) is ParallelEntry}
 
     def fits(self, tracker: Tracker) -> bool:
-        """Whether it is that of a tape with its key; if so, the tape has it now, with its own numbers."""
+        """Whether it is that of a tape with its key; if so, it has the numbers of that tape now."""
         arrays = [*tracker.states]
         memories = [arrays[place].buffer.adjoint for place in self.buffers]
         if [memory and memory.address for memory in memories] != self._addresses:
             return False
         if self._others != _others(tracker.records):
             return False
-        packed = _packed(tracker.records)
-        if packed != self._packed and not (len(packed) == len(self._packed) and self._take_numbers(packed)):
-            return False
-        self.turn += 1
-        return True
+        return self.take_numbers(tracker)
 
-    def _take_numbers(self, packed: bytes) -> bool:
-        """Put other numbers into the packed arguments, if all else is the same."""
+    def take_numbers(self, tracker: Tracker) -> bool:
+        """Put the numbers of a tape into the packed arguments, if all else is the same."""
+        packed = _packed(tracker.records)
+        if packed == self._packed:
+            return not self.lent
+        return not self.lent and len(packed) == len(self._packed) and self._replace_numbers(packed)
+
+    def _replace_numbers(self, packed: bytes) -> bool:
         now, before = (np.frombuffer(each, np.uint64) for each in (packed, self._packed))
         changed = np.flatnonzero(now != before)
         if not self._loose[changed].all():
             return False
         self._packed = b""  # it fits nothing, should somebody interrupt
+        self.turn += 1
         self.table.memory[changed] = now[changed]
         for number, call in self._large.items():  # how these go may follow from numbers
             self.calls[number] = call
@@ -142,7 +149,9 @@ class BackwardPlanCache:
         return made
 
     def forget(self, outline: BackwardPlan) -> None:
-        """Let nobody else have an outline."""
+        """Leave an outline to the tape that has it: its calls will not be those of others any more."""
+        outline.lent = True
+        outline.turn += 1
         self._known.pop(outline.key, None)
 
 

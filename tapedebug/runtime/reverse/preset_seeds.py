@@ -222,7 +222,8 @@ def _gives_back(arrays: list[array], tracker: Tracker) -> bool:
 
 def is_computed(tracker: Tracker, a: array) -> bool:
     """Return whether an array held constants, or nothing of interest, before the tape wrote it."""
-    return all(live.fill is not None for live in tracker.ledgers[a.buffer].liveins)
+    found = tracker.ledgers[a.buffer].found(len(tracker.records))
+    return all(live.fill is not None for live in found)
 
 
 def _is_as_left(memory: Buffer) -> bool:

@@ -175,6 +175,8 @@ class RangeState:
         overlaps: Numbers of the ledger's other states that share bytes with this one.
         hot: A write of this range may have something to close.
         defined: Its content comes from the tape, or from a registered live-in.
+        outside: The number of records when a write from outside the tape was last entered, times 4, plus 1 if
+            that was before a reverse pass, and 2 if after one.
     """
 
     __slots__ = (
@@ -186,6 +188,7 @@ class RangeState:
         "livein",
         "need",
         "number",
+        "outside",
         "overlaps",
         "start",
         "stop",
@@ -203,6 +206,7 @@ class RangeState:
         self.livein: ExternalInput | None = None
         self.hot = False
         self.defined = False
+        self.outside = 0
 
     def meets(self, other: RangeState) -> bool:
         """Whether the two share a byte."""
@@ -260,11 +264,7 @@ class BufferVersions:
         self.opened: int | None = 0 if buffer.windows else None
         self.counts = buffer.writes << VIEWS | buffer.views
         if not tracker.dry:
-            known = buffer.watch
-            if len(known) > 1 or (known and known[0]() is not None):
-                buffer.watch = (*[ref for ref in known if ref() is not None], *tracker.watch)
-            else:
-                buffer.watch = tracker.watch
+            buffer.watch = tracker.watch_beside(buffer.watch) if buffer.watch else tracker.watch
 
     def state(self, a: array) -> RangeState:
         """The state of the range that `a` covers."""
@@ -320,6 +320,10 @@ class BufferVersions:
             self.liveins.append(live)
         else:
             self.liveins = [live]
+
+    def found(self, records: int) -> list[ExternalInput]:
+        """Return the live-ins that the first `records` can read: those written later are left out."""
+        return [live for live in self.liveins if not live.injected or live.at < records]
 
     def guard(self, number: int, copy: Bytes | None) -> None:
         """From now on NumPy can write to a state."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from tapedebug._clock import clock
 from tapedebug.contract import FrameValues
-from tapedebug.runtime.state import state
+from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.frame_values import frame_values
 from tapedebug.runtime.tape.record import Site, Stack, call_site, call_stack, site_of
 
@@ -225,12 +225,15 @@ def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> Non
     history, now = a.buffer.history, clock.tick()
     if history is None:
         return
-    if kind == "write" and history.of_gradient and how in ("zero", "fill_"):
-        kind = "zero"
-    if kind == "write" and not history.of_gradient and how != "numpy" and state.tape is None:
-        facts["glance"] = glance_at(a._look())
+    tape = here.thread.tape
+    if kind == "write":
+        if history.of_gradient:
+            kind = "zero" if how in ("zero", "fill_") else kind
+        elif tape is None and how != "numpy":
+            facts["glance"] = glance_at(a._look())
     if history.events or kind != "zero":  # what has no past needs no zero
-        history.add(Event(kind, now, a.start, a.stop, how, site, *recording(), **facts))
+        number, at = (0, 0) if tape is None else (tape.id, len(tape.records))
+        history.add(Event(kind, now, a.start, a.stop, how, site, number, at, **facts))
 
 
 def note_read(a: array, how: str) -> None:

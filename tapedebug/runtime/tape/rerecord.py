@@ -85,9 +85,8 @@ def _write_outside(tracker: Any, outside: list[Any], at: int) -> None:
     """Enter what something outside the tape wrote before a record."""
     while outside and outside[0].at <= at:
         event = outside.pop(0)
-        ledger = tracker.ledgers.get(event.array.region)
-        if ledger is not None:
-            tracker.overwritten_outside(ledger, event.array, event.site, event.how)
+        if event.array.region in tracker.ledgers:
+            tracker.overwritten_outside(event.array.region, event.array, event.site, event.how)
 
 
 class _Unkept(Tracker):

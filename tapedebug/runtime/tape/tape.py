@@ -118,13 +118,14 @@ class Tape(TapeQueries):
                 hint="give each thread a tape of its own",
             )
         refuse_at_another_time("cannot start recording")
-        self.tracker.settled = False
+        self.tracker.begin()
         self.began = self.began or clock.tick()
         state.tape = self  # last: who is interrupted before has not opened it
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         close(self)
+        self.tracker.end()
         while self.scope is not None:
             self.record_scope_end()
         if self.records and tape_observers.are_heard():
@@ -243,7 +244,9 @@ class Tape(TapeQueries):
         self.zero()
         forgotten = Event("reset", clock.tick(), 0, 0, "", call_site(), self.id, len(self.records))
         self.tracker.log.add(forgotten)  # somebody may have kept what this tape was
+        was_open = self.tracker.is_open
         self.tracker = self._tracker()
+        self.tracker.is_open = was_open
         self.tracker.log.add(forgotten)
         self.tracking = Tracking(self.tracker) if self.track else None
         self.records = self.tracker.records

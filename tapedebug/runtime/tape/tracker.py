@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 HOST_READS = 1000
 
+Watch = tuple[weakref.ref["Tracker"], ...]
+"""The trackers of the tapes that use a buffer."""
+
 __all__ = ["Tracker", "announce", "announced", "range_key"]
 
 
@@ -52,8 +55,10 @@ class Tracker:
         dry: Its one launch will not run: nothing may be told to others.
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         kept: How many times something was kept, or let go of.
+        is_open: Its tape is recording.
         outside: Writes that were not on the tape, in order; of those of one range between the same records
             the first.
+        outside_meanwhile: How many of them there were when the tape last ended.
         unseen: Memory that a launch with `record_tape=False` computed from something with a gradient before
             the tape used any of it, and where the launch was called.
         log: When it recorded, ran backward, zeroed its gradients.
@@ -79,11 +84,14 @@ class Tracker:
         self.budget = budget
         self.dry = dry
         self.settled = False
-        self.ledgers: dict[Buffer, BufferVersions] = {}
+        self._ledgers: dict[Buffer, BufferVersions] = {}
         self.states: dict[array, RangeState] = {}
         self.records: list[Record] = []
         self.kept = 0
+        self.is_open = False
         self.outside: list[UntrackedWrite] = []
+        self.outside_meanwhile = 0
+        self._entered = 0  # of `outside`, those whose values are live-ins already
         self.unseen: dict[tuple[weakref.ref[Buffer], int, int], Site] = {}
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
@@ -95,16 +103,41 @@ class Tracker:
         self.structs: dict[int, tuple[Any, ...]] = {}
         self.watch = (weakref.ref(self),)
         self.recording: EarlierRecording | None = None
+        self._known: Watch = ()
+        self._beside: Watch = self.watch
         self._warned: set[tuple[Any, ...]] = set()
-        self._told: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Note that the tape records from now on."""
+        if self._entered < len(self.outside):
+            self._enter_outside()
+        self.settled, self.is_open = False, True
+
+    def end(self) -> None:
+        """Note that the tape has ended to record."""
+        self.is_open, self.outside_meanwhile = False, len(self.outside)
+
+    def watch_beside(self, known: Watch) -> Watch:
+        """Return references to the live trackers of `known` and to this one; repeated calls share it."""
+        if known is not self._known:
+            self._known = known
+            self._beside = (*[ref for ref in known if ref() is not None], *self.watch)
+        return self._beside
+
+    @property
+    def ledgers(self) -> dict[Buffer, BufferVersions]:
+        """The versions of each buffer that the tape uses."""
+        if self._entered < len(self.outside):
+            self._enter_outside()
+        return self._ledgers
+
     def resolve(self, a: array) -> RangeState:
         """The state of an array that the tape has not seen yet."""
-        ledger = self.ledgers.get(a.buffer)
+        ledger = self._ledgers.get(a.buffer)
         if ledger is None:
-            ledger = self.ledgers[a.buffer] = BufferVersions(a.buffer, self)
+            ledger = self._ledgers[a.buffer] = BufferVersions(a.buffer, self)
             state = RangeState(0, a)
             ledger.states.append(state)
         else:
@@ -122,11 +155,11 @@ class Tracker:
     def livein_bytes(self) -> int:
         """Memory of values that are kept for replays only."""
         counted = self._for_adjoints()
-        copies = {id(x.copy): x.copy for ledger in self.ledgers.values() for x in ledger.liveins}
+        copies = {id(x.copy): x.copy for ledger in self._ledgers.values() for x in ledger.liveins}
         return sum(c.nbytes for key, c in copies.items() if c is not None and key not in counted)
 
     def _for_adjoints(self) -> dict[int, Bytes]:
-        copies = [need.copy for ledger in self.ledgers.values() for need in ledger.needs]
+        copies = [need.copy for ledger in self._ledgers.values() for need in ledger.needs]
         copies += [scratch.copy for record in self.records for scratch in record.scratch]
         return {id(copy): copy for copy in copies if copy is not None}
 
@@ -134,7 +167,7 @@ class Tracker:
         """Whether anything on the tape uses memory of `a`."""
         if a in self.states and a.size:
             return True
-        ledger = self.ledgers.get(a.buffer)
+        ledger = self._ledgers.get(a.buffer)
         probe = RangeState(-1, a)
         return ledger is not None and any(probe.meets(state) for state in ledger.within(a.start, a.stop))
 
@@ -152,6 +185,8 @@ class Tracker:
         Raises:
             OverwriteError: In `"error"` mode, before anything has changed.
         """
+        if self._entered < len(self.outside):
+            self._enter_outside()
         budget = self.budget
         if budget is not None and budget.full:
             budget.thin(self)
@@ -165,7 +200,7 @@ class Tracker:
 
     def catch_up_near(self, buffer: Buffer, state: RangeState) -> None:
         """Note what NumPy has changed in a range, and in those that overlap it."""
-        ledger = self.ledgers[buffer]
+        ledger = self._ledgers[buffer]
         self.catch_up(ledger, ledger.around(state))
 
     def tell_others(self, record: Record, a: array) -> None:
@@ -187,7 +222,7 @@ class Tracker:
             note_read(state.array, "tape")
         live = ExternalInput(state.array, len(self.records), buffer.fill, injected=False)
         state.defined = True
-        ledger = self.ledgers[buffer]
+        ledger = self._ledgers[buffer]
         ledger.add_livein(live)
         if live.fill is None:
             state.livein = live
@@ -209,7 +244,7 @@ class Tracker:
     ) -> SavedValue:
         """From now on the values of a range are needed, first of all by a parameter of a record."""
         need = state.need = SavedValue(state.start, state.stop, reader, param)
-        ledger = self.ledgers[buffer]
+        ledger = self._ledgers[buffer]
         ledger.add_need(need)
         ledger.heat(state)
         if buffer.windows and not late:
@@ -257,24 +292,65 @@ class Tracker:
         elif self.budget is not None and need is not None:
             self.budget.pinned.add(need)
 
-    def overwritten_outside(self, ledger: BufferVersions, a: array, site: Site | None, how: str) -> None:
-        """Something that is not on this tape is about to write `a`."""
-        state = ledger.state(a)
+    def overwritten_outside(self, buffer: Buffer, a: array, site: Site | None, how: str) -> None:
+        """Something that is not on this tape is about to write `a`.
+
+        A training loop that keeps its last tape comes here for each launch of the next one. So a write of
+        values that an ended tape has no use for is only listed; the live-in that a replay would find is made
+        when somebody looks at `ledgers`. A range that was written once since the last record has changed.
+        """
+        ledger = self._ledgers[buffer]
+        states = ledger.states
+        state = states[0] if states and states[0].array is a else ledger.state(a)
+        at, settled = len(self.records), self.settled
+        entered = state.outside if state.outside >> 2 == at else at << 2
+        now = 2 if settled else 1
+        if not (state.overlaps or ledger.guarded):
+            live = state.livein
+            if live is None:
+                if entered & now and not state.hot:
+                    return
+                if not (entered & 3 or state.hot or self.is_open):
+                    state.outside = entered | now
+                    self.outside.append(UntrackedWrite(at, a, site, how, settled))
+                    return
+            elif (
+                entered & now
+                and live.injected
+                and live.at == at
+                and live.copy is None
+                and (live.settled or not settled)
+                and state.need is None
+            ):
+                return
+        if self._entered < len(self.outside):
+            self._enter_outside()
         if ledger.guarded and how != "numpy":
             self.catch_up(ledger, ledger.around(state))
-        event = UntrackedWrite(len(self.records), a, site, how, self.settled)
+        event = UntrackedWrite(at, a, site, how, settled)
         if state.hot:
             self.close(ledger, state, event)
         # An announced write changes all of these; one through NumPy is looked for in each of them.
         for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
             ledger.guarded.pop(each.number, None)
-        told = (id(ledger), state.number, event.at, self.settled)
-        if told not in self._told:  # thousands of steps write the buffers of a tape that is over
-            self._told.add(told)
+        if not entered & now:
+            state.outside = entered | now
             self.outside.append(event)
+            self._entered += 1
+        self._inject(ledger, state, event)
+
+    def _enter_outside(self) -> None:
+        """Make live-ins of what was written since the tape ended."""
+        events, self._entered = self.outside[self._entered :], len(self.outside)
+        for event in events:
+            ledger = self._ledgers[event.array.buffer]
+            self._inject(ledger, ledger.state(event.array), event)
+
+    def _inject(self, ledger: BufferVersions, state: RangeState, event: UntrackedWrite) -> None:
         if state.livein is None:
-            state.livein = ExternalInput(state.array, event.at, None, injected=True, settled=self.settled)
-            ledger.add_livein(state.livein)
+            live = ExternalInput(state.array, event.at, None, injected=True, settled=event.settled)
+            state.livein = live
+            ledger.add_livein(live)
         state.defined = True
         ledger.heat(state)
 
@@ -284,7 +360,7 @@ class Tracker:
             return
         for p in plan.written:
             a = args[p]
-            if a.requires_grad and a.buffer not in self.ledgers:
+            if a.requires_grad and a.buffer not in self._ledgers:
                 self.unseen.setdefault((weakref.ref(a.buffer), a.start, a.stop), site)
 
     def constants_computed(self) -> list[tuple[array, Site]]:
@@ -292,7 +368,7 @@ class Tracker:
         found = []
         for (memory, start, stop), site in self.unseen.items():
             buffer = memory()
-            ledger = None if buffer is None else self.ledgers.get(buffer)
+            ledger = None if buffer is None else self._ledgers.get(buffer)
             states = [] if ledger is None else ledger.within(start, stop)
             found += [(state.array, site) for state in states[:1]]
         return found
@@ -364,13 +440,13 @@ class Tracker:
 
     def catch_up_everywhere(self) -> None:
         """Note what NumPy has changed anywhere, before somebody relies on what the tape knows."""
-        for ledger in self.ledgers.values():
+        for ledger in self._ledgers.values():
             if ledger.guarded:
                 self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
 
     def _note_numpy(self, ledger: BufferVersions, state: RangeState) -> None:
         note("write", state.array, "numpy", None)
-        self.overwritten_outside(ledger, state.array, None, "numpy")
+        self.overwritten_outside(ledger.buffer, state.array, None, "numpy")
 
     def looked_at(self, a: array, event: Event) -> None:
         """Somebody reads an array outside of kernels: the last time while a tape recorded, and afterwards."""
@@ -393,7 +469,7 @@ class Tracker:
         for p in record.plan.written:
             a = record.args[p]
             if a.buffer.windows:
-                self.written(self.ledgers[a.buffer], a)
+                self.written(self._ledgers[a.buffer], a)
 
     def written(self, ledger: BufferVersions, a: array) -> None:
         """An announced write is over, with a NumPy window open."""
@@ -419,7 +495,7 @@ class Tracker:
             OverwriteError: It would.
         """
         for p in record.plan.written:
-            ledger = self.ledgers[record.args[p].buffer]
+            ledger = self._ledgers[record.args[p].buffer]
             for each in ledger.around(own[p]) if own[p].hot else ():
                 if each.need is not None:
                     raise messages.overwrite(self.records, each.need, record, p)
@@ -448,12 +524,15 @@ def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None)
     buffer.writes += 1
     if how not in ("backward", "zero"):  # which are noted where they happen
         note("write", a, how, site)
-    watchers = buffer.watchers()
-    if not watchers and buffer.history is None:
+    gone = True
+    for reference in buffer.watch:
+        tracker = reference()
+        if tracker is not None:
+            gone = False
+            if tracker is not skip:
+                tracker.overwritten_outside(buffer, a, site, how)
+    if gone and buffer.history is None:
         buffer.watch = ()  # the tapes are gone, and nobody asks who writes
-    for ledger, tracker in watchers:
-        if tracker is not skip:
-            tracker.overwritten_outside(ledger, a, site, how)
 
 
 def announced(a: array) -> None:
