@@ -1,6 +1,7 @@
 /**
  * Photographs the panel for the documentation: `node scripts/pictures.mjs FOLDER`, which `scripts/pictures.py` calls. Every
- * `FOLDER/NAME.html` becomes `NAME.png`; JupyterLab runs the first bug, which makes `panel.png` and the frames `bug-NN-MS.png`.
+ * `FOLDER/NAME.html` becomes `NAME.png`; JupyterLab runs the first bug, which makes `panel.png` and the frames `bug-NN-MS.png`
+ * (not after `FOLDER reports`).
  */
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,7 +16,7 @@ import {
   startLab,
 } from "../tests/browser/harness.mjs";
 
-const [folder] = process.argv.slice(2);
+const [folder, only] = process.argv.slice(2);
 const KERNELS = `import tapedebug as wp
 %load_ext tapedebug
 
@@ -168,7 +169,7 @@ for (const name of (await readdir(folder)).filter((name) => name.endsWith(".png"
 const browser = await startBrowser();
 try {
   await reports(browser);
-  await film(browser);
+  if (only !== "reports") await film(browser);
 } finally {
   await browser.close();
 }

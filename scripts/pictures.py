@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation anew: `python scripts/pictures.py`.
+"""Make the pictures of the documentation anew: `python scripts/pictures.py`, with codes of rules only theirs.
 
 Programs of `docs/findings/` and of `docs/start/` run, Chromium opens their reports, JupyterLab runs the first
 bug (`scripts/pictures.mjs`), and the pictures become WebP files that the pages show.
@@ -47,21 +47,34 @@ result.to_html("check.html")
 """
 
 
-def write_reports(folder: Path) -> None:
-    """Write what Chromium opens: a report of each program, of the net, and of a check that fails."""
+def write_reports(folder: Path, rules: list[str]) -> None:
+    """Write the reports that Chromium opens: of each program, of the net, and of a check that fails.
+
+    Args:
+        folder: Where to.
+        rules: Codes of rules whose pages are wanted alone; empty for everything.
+    """
     python = [sys.executable]
     run = [*python, "-m", "tapedebug", "run"]
-    for page in finding_pages.pages():
+    for page in wanted(rules):
         parts = finding_pages.parts_of(finding_pages.text_of(page))
         *flags, name = parts["arguments"].split()
         (folder / name).write_text(parts["program"], encoding="utf-8")
         _in(folder, [*run, *flags, "--report", f"{page.stem}.html", name])
+    if rules:
+        return
     shutil.copy(ROOT / "notebooks" / "net.py", folder)
     _in(folder, [*run, "--on-overwrite", "ignore", "--report", "net.html", "net.py"])
     (folder / "check.py").write_text(CHECK, encoding="utf-8")
     _in(folder, [*python, "check.py"])
     check = folder / "check.html"
     check.write_text(check.read_text(encoding="utf-8").replace(f"{folder}/", ""), encoding="utf-8")
+
+
+def wanted(rules: list[str]) -> list[Path]:
+    """Return the pages of some rules; all pages if none is named."""
+    pages = finding_pages.pages()
+    return [page for page in pages if page.stem in rules] if rules else pages
 
 
 def _in(folder: Path, command: list[str]) -> None:
@@ -77,13 +90,15 @@ def small(path: Path) -> Image.Image:
     return image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
 
 
-def convert(folder: Path) -> None:
+def convert(folder: Path, rules: list[str]) -> None:
     """Write the pictures of the pages."""
     (DOCS / "findings" / "pictures").mkdir(exist_ok=True)
-    for page in finding_pages.pages():
+    for page in wanted(rules):
         start = page == finding_pages.FIRST
         target = DOCS / "start" if start else DOCS / "findings" / "pictures"
         small(folder / f"{page.stem}.png").save(target / f"{page.stem}.webp", quality=82, method=6)
+    if rules:
+        return
     for name in ("panel", "check"):
         small(folder / f"{name}.png").save(DOCS / "start" / f"{name}.webp", quality=82, method=6)
     frames = sorted(folder.glob("bug-*.png"))
@@ -104,12 +119,13 @@ def convert(folder: Path) -> None:
 
 
 def main() -> int:
-    """Make all pictures; return the exit status."""
+    """Make the pictures; return the exit status."""
+    rules = sys.argv[1:]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_reports(folder)
-        _in(ROOT, ["node", "scripts/pictures.mjs", str(folder)])
-        convert(folder)
+        write_reports(folder, rules)
+        _in(ROOT, ["node", "scripts/pictures.mjs", str(folder), *(["reports"] if rules else [])])
+        convert(folder, rules)
     return 0
 
 
