@@ -164,6 +164,19 @@ ASIDE_AGREES = 1e-3
 """The relative error to which the adjoint at displaced inputs agrees with differences."""
 
 
+ADDITION_SMALL = 4.0
+"""An addition below so many units in the last place of a sum may be lost."""
+
+ADDITION_LOST = 0.1
+"""Of what is added to an element: the part that must be lost, and by which the loss must move otherwise."""
+
+ADDITION_LOST_UNITS = 8.0
+"""Units in the last place by which an element must be short in the end: rounding to and fro is less."""
+
+LOSS_MOVED = 1e-3
+"""A loss that lost additions change by less, relatively, does not depend on them."""
+
+
 # ------------------------------------------------------------------ finite differences
 
 FUNCTION_ROUNDING = 1e-9

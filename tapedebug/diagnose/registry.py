@@ -25,6 +25,7 @@ from tapedebug.diagnose.rules.overwrite import Overwrite
 from tapedebug.diagnose.rules.race import Race
 from tapedebug.diagnose.rules.replayed_counter import ReplayedCounter
 from tapedebug.diagnose.rules.seed import Seed
+from tapedebug.diagnose.rules.stagnation import Stagnation
 from tapedebug.diagnose.rules.stale_gradient import StaleGradient
 from tapedebug.diagnose.rules.stale_value import StaleValue
 from tapedebug.diagnose.rules.truncated import Truncated
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     Vanishing(),
     Exploding(),
     Unconverged(),
+    Stagnation(),
     Overwrite(),
     AfterLoss(),
     DuplicateLaunch(),

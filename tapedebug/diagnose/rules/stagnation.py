@@ -1,0 +1,308 @@
+"""Rule `stagnation`: additions that rounding loses, so that the program does not follow its gradient.
+
+`x + dt * v` leaves `x` as it is if `dt * v` is less than half the distance between `x` and the next number of
+its type, and a sum of ones in float16 stops at 2048. Gradients do not see that: they are those of the same
+program without rounding. Each suspected launch is run in float64 from the values that it had, and the tape
+once more with the lost parts kept, which says what they do to the loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import TapeError
+from tapedebug.autograd.thresholds import (
+    ADDITION_LOST,
+    ADDITION_LOST_UNITS,
+    ADDITION_SMALL,
+    LOSS_MOVED,
+    LOSS_ROUNDING_FLOAT32,
+)
+from tapedebug.contract import Operation
+from tapedebug.contract import Replay as TapeReplay
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.experiments.replay import Replay
+from tapedebug.diagnose.rule import RuleFinding, TapeRule
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
+from tapedebug.trace import Finding
+
+SAMPLES = 3
+"""Launches of a kernel that are run in float64 to see if it is suspect: the first, the last, one between."""
+DISPLACED = 1e-2
+"""Relative displacement of an input, to compare the program with its gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The launches of one kernel that may add to an array.
+
+    Attributes:
+        param: The parameter through which the array is written.
+        before: The parameter that the sum is read through: the same, or another array of the same shape.
+        launches: All launches of the kernel with these parameters.
+    """
+
+    param: int
+    before: int
+    launches: list[int]
+
+
+@dataclass(slots=True)
+class Total:
+    """What the launches of a `Sum` added to each element, and should have added."""
+
+    dtype: np.dtype[Any]
+    added: Values
+    exact: Values
+    unit: Values
+
+    @property
+    def lost(self) -> Values:
+        """True for elements that should have moved, and did not as far."""
+        missing = np.abs(self.exact - self.added)
+        short = np.abs(self.added) <= (1 - ADDITION_LOST) * np.abs(self.exact)
+        found: Values = short & (missing > ADDITION_LOST_UNITS * self.unit)
+        return found
+
+    @property
+    def systematic(self) -> bool:
+        """True if elements lose what is added; rounding to and fro moves as many of them too far."""
+        further = np.abs(self.added) >= (1 + ADDITION_LOST) * np.abs(self.exact)
+        too_far = further & (np.abs(self.exact - self.added) > ADDITION_LOST_UNITS * self.unit)
+        return bool(self.lost.any()) and int(too_far.sum()) < ADDITION_LOST * int(self.lost.sum())
+
+
+class Stagnation(TapeRule):
+    """Additions that rounding loses, so that the program does not follow its gradient."""
+
+    code = "stagnation"
+    title = "Additions are lost to rounding, and the program does not follow its gradient"
+    severity = "error"
+
+    def check(self, context: RuleContext) -> list[Finding]:
+        """Return a finding for each array whose additions are lost, if that changes the loss."""
+        replay = context.replay
+        if replay is None:
+            return []
+        sums = list(_sums(context, replay))
+        if not sums:
+            return []
+        try:
+            with np.errstate(all="ignore"):  # numbers that are not finite belong to another rule
+                totals = [(each, _total(replay, each)) for each in _suspects(context, replay, sums)]
+                short = [(each, total) for each, total in totals if total is not None and total.systematic]
+                findings = [_finding(context, replay, each, total) for each, total in short]
+        except TapeError as error:
+            context.skipped(f"{self.code} was not looked for: {error.message}")
+            return []
+        return [finding for finding in findings if finding is not None]
+
+
+# ------------------------------------------------------------------------------------------ which launches
+
+
+def _sums(context: RuleContext, replay: Replay) -> Iterator[Sum]:
+    """Yield the kernels that write an array of floats which they read, or add to with atomics."""
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    for record in replay.records:
+        kernel = context.trace.launches[record.index].kernel
+        for param in record.written if kernel is not None else ():
+            for before in _before(context, record, param):
+                groups.setdefault((kernel or 0, param, before), []).append(record.index)
+    for (_, param, before), launches in groups.items():
+        yield Sum(param, before, launches)
+
+
+def _before(context: RuleContext, record: Operation, param: int) -> list[int]:
+    """Return the parameters that hold what a launch may add to."""
+    written = record.args[param]
+    if np.dtype(written.scalar_dtype).kind != "f" or np.dtype(written.scalar_dtype).itemsize == 8:
+        return []
+    if param in record.reads or _is_atomic(context, record.index, param):
+        return [param]
+    return [other for other in record.reads if _kind(context, record, other) == _kind(context, record, param)]
+
+
+def _kind(context: RuleContext, record: Operation, param: int) -> tuple[object, ...]:
+    """Return the type and the shape of an argument."""
+    array = context.trace.launches[record.index].args[param].array
+    if array is None:
+        return ()
+    info = context.trace.arrays[array]
+    return info.dtype, tuple(info.shape)
+
+
+def _is_atomic(context: RuleContext, launch: int, param: int) -> bool:
+    return "atomic" in words.access_kinds(context.trace, context.trace.launches[launch], param)
+
+
+def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list[Sum]:
+    """Return the kernels that lose additions in a few of their launches."""
+    wanted: dict[int, list[Sum]] = {}
+    for each in sums:
+        for place in sampled(len(each.launches), SAMPLES):
+            wanted.setdefault(each.launches[place], []).append(each)
+    found: list[Sum] = []
+    single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
+    for index in sorted(wanted):
+        single.forward(start=single.position, stop=index)
+        for each, (before, added, exact) in zip(
+            wanted[index], _additions(replay.records[index], single, double, wanted[index]), strict=True
+        ):
+            atomic = _is_atomic(context, index, each.param)
+            threads = math.prod(replay.records[index].dim) if atomic else 1
+            small = (exact != 0) & (np.abs(exact) / threads < ADDITION_SMALL * _unit(before, added))
+            lost = small & (np.abs(added) <= (1 - ADDITION_LOST) * np.abs(exact))
+            if each not in found and bool(lost.any()):
+                found.append(each)
+    return found
+
+
+def _additions(
+    record: Operation, single: TapeReplay, double: TapeReplay, sums: Sequence[Sum]
+) -> list[tuple[Values, Values, Values]]:
+    """Run a launch, and once more in float64 from the same values.
+
+    Returns:
+        For each sum what it was before, what was added to it, and what float64 adds.
+    """
+    double.forward(start=double.position, stop=record.index)
+    for p in record.touched:
+        double.set(record.args[p], single.values(record.args[p]))
+    before = [single.values(record.args[each.before]) for each in sums]
+    single.forward(start=record.index, stop=record.index + 1)
+    double.forward(start=record.index, stop=record.index + 1)
+    found = []
+    for each, old in zip(sums, before, strict=True):
+        a, start = record.args[each.param], old.astype(np.float64)
+        found.append((old, single.values(a).astype(np.float64) - start, double.values(a) - start))
+    return found
+
+
+def _unit(before: Values, added: Values) -> Values:
+    """Return the distance of each element to the next number of its type, before or after the launch."""
+    after = (before.astype(np.float64) + added).astype(before.dtype)
+    found: Values = np.spacing(np.maximum(np.abs(before), np.abs(after))).astype(np.float64)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ measured
+
+
+def _total(replay: Replay, each: Sum) -> Total | None:
+    """Return what all launches of a sum added; None if they add to arrays of several shapes."""
+    total: Total | None = None
+    single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
+    for index in each.launches:
+        single.forward(start=single.position, stop=index)
+        [(before, added, exact)] = _additions(replay.records[index], single, double, [each])
+        unit = _unit(before, added)
+        if total is None:
+            total = Total(before.dtype, added, exact, unit)
+        elif total.added.shape != added.shape:
+            return None
+        else:
+            total.added, total.exact = total.added + added, total.exact + exact
+            total.unit = np.maximum(total.unit, unit)
+    return total
+
+
+def _loss(replay: Replay, shadow: TapeReplay) -> float:
+    return replay._weighted(shadow)[0]
+
+
+def _loss_kept(replay: Replay, each: Sum) -> float:
+    """Return the loss with the lost parts of a sum kept beside it, and added as soon as they count."""
+    launches, kept = set(each.launches), dict[int, Values]()
+    single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
+    numbers = {a: number for number, a in enumerate(replay.arrays)}
+    for record in replay.records:
+        if record.index not in launches:
+            single.forward(start=record.index, stop=record.index + 1)
+            for p in record.written:
+                kept.pop(numbers[record.args[p]], None)
+            continue
+        [(before, _, exact)] = _additions(record, single, double, [each])
+        source, target = (numbers[record.args[p]] for p in (each.before, each.param))
+        right = before.astype(np.float64) + exact + kept.get(source, 0.0)
+        rounded = right.astype(before.dtype)
+        single.set(record.args[each.param], rounded)
+        kept[target] = right - rounded
+    return _loss(replay, single)
+
+
+def _changes(replay: Replay, leaf: int) -> tuple[float, float]:
+    """Return how much displacing an input changes the loss: in float64, and in the program."""
+    found = []
+    for shadow in (replay.twin(), replay._shadow()):
+        plain = _loss(replay, shadow.forward())
+        values = shadow.forward(stop=0).values(replay.arrays[leaf])
+        shadow.set(replay.arrays[leaf], (values * (1 + DISPLACED)).astype(values.dtype))
+        found.append(_loss(replay, shadow.forward(start=0)) - plain)
+    return found[0], found[1]
+
+
+# ---------------------------------------------------------------------------------------------------- words
+
+
+def _finding(context: RuleContext, replay: Replay, each: Sum, total: Total) -> Finding | None:
+    trace, launch = context.trace, context.trace.launches[each.launches[0]]
+    context.progress(f"running the tape with the additions that {launch.name} loses")
+    loss, kept = _loss(replay, replay._shadow().forward()), _loss_kept(replay, each)
+    size = max(abs(loss), abs(kept))
+    if not abs(kept - loss) > LOSS_MOVED * size:
+        return None
+    follows = {
+        leaf: changes
+        for leaf in replay.leaves
+        if abs((changes := _changes(replay, leaf))[0]) > LOSS_ROUNDING_FLOAT32 * size
+        and abs(changes[0] - changes[1]) > ADDITION_LOST * abs(changes[0])
+    }
+    if not follows:
+        return None
+    leaf = max(follows, key=lambda number: abs(follows[number][0] - follows[number][1]))
+    right, measured = follows[leaf]
+    label, name = words.label_of(trace, launch, each.param), trace.arrays[leaf].label
+    at = int(np.argmax(np.where(total.lost, np.abs(total.exact - total.added), -1.0)))
+    exact, added, unit = (float(values.flat[at]) for values in (total.exact, total.added, total.unit))
+    count, affected = len(each.launches), int(total.lost.sum())
+    location = words.access_location(trace, launch, each.param, ("atomic", "write"))
+    rounds = f"In {count} launches" if count > 1 else "In this launch"
+    wide = "wp.float64" if total.dtype.itemsize == 4 else "float"
+    return RuleFinding(
+        rule=Stagnation.code,
+        severity="error" if replay.wrong & follows.keys() else "warning",
+        message=(
+            f"L{words.launch_words(launch)[1:]} adds to {label} at {words.place(location)} what rounding "
+            f"loses: numbers of {total.dtype} are {words.number(unit)} apart there. {rounds} an element "
+            f"should change by {words.number(exact)}, and changes by {words.number(added)}; {affected} of "
+            f"{total.lost.size} are short. With the lost parts kept, the loss is {kept:.6g} instead of "
+            f"{loss:.6g}. The gradient does not see rounding: displacing {name} by {DISPLACED:.0%} changes "
+            f"the loss by {words.number(right)} in float64, and by {words.number(measured)} in the program."
+        ),
+        launches=each.launches,
+        arrays=list(dict.fromkeys([label, name])),
+        location=location,
+        call_site=launch.call_site,
+        inputs=[trace.arrays[number].label for number in follows],
+        evidence={
+            "dtype": str(total.dtype),
+            "spacing": unit,
+            "added": added,
+            "exact": exact,
+            "short": affected,
+            "loss": loss,
+            "loss_if_kept": kept,
+            "displacement": DISPLACED,
+            "loss_moves": measured,
+            "loss_moves_in_float64": right,
+        },
+        fix=f"give {label} the dtype {wide}, or add up the changes in an array of its own that starts at 0",
+    )
