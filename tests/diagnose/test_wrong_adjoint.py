@@ -10,7 +10,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._progress import Progress
-from tapedebug.diagnose._diagnose import _case
+from tapedebug.diagnose._diagnose import _context
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.runtime.launch.plan import KernelPlan
 
@@ -80,9 +80,9 @@ def chain(kernel: Any, at: int, length: int = 20) -> tuple[Any, Any]:
 
 def blamed(tape: Any) -> list[Any]:
     """Return the findings of the rule alone: other rules look at custom gradients before it."""
-    case = _case(tape, None, None, Progress(False))
-    findings = wrong_adjoint.find(case)
-    assert case.trace.verdict == "WRONG" or not findings
+    context = _context(tape, None, None, Progress(False))
+    findings = wrong_adjoint.WrongAdjoint().check(context)
+    assert context.trace.verdict == "WRONG" or not findings
     return findings
 
 
