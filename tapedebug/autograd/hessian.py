@@ -22,12 +22,12 @@ from tapedebug.autograd.subjects.subject import function_subject
 from tapedebug.autograd.subjects.whole_tape import Names, leaves, not_an_input
 from tapedebug.autograd.thresholds import HESSIAN_AGREES, HESSIAN_ASYMMETRY
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.contract import is_array
+from tapedebug.contract import RecordedTape, SecondOrder, SecondOrderReplay, is_array, is_recorded_tape
 from tapedebug.lang.types import float64
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.replay.second_order import SecondShadow
-from tapedebug.runtime.tape.tape import Tape
+from tapedebug.runtime.replay.shadow_memory import is_double
 
 Arrays = Mapping[Any, Any]
 
@@ -72,7 +72,7 @@ class HessianCheck:
 
 @preserve_process_state
 def hvp(
-    function: Tape | Kernel | Callable[..., Any],
+    function: RecordedTape | Kernel | Callable[..., Any],
     dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
@@ -125,7 +125,7 @@ def hvp(
 
 @preserve_process_state
 def hvp_check(
-    function: Tape | Kernel | Callable[..., Any],
+    function: RecordedTape | Kernel | Callable[..., Any],
     dim: LaunchDim | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
@@ -168,10 +168,10 @@ class _Program:
     def __init__(
         self,
         name: str,
-        make: Callable[[Any], SecondShadow],
+        make: Callable[[Any], SecondOrderReplay],
         seeds: Arrays,
         inputs: Sequence[Any],
-        tape: Tape | None = None,
+        tape: RecordedTape | None = None,
     ) -> None:
         self.name, self.make, self.tape = name, make, tape
         self.seeds, self.inputs = dict(seeds), list(inputs)
@@ -193,10 +193,11 @@ class _Program:
             if reason is not None:
                 raise GradcheckError(f"{self.name}: {reason}", hint="pass inputs with requires_grad=True")
 
-    def product(self, shadow: SecondShadow, tangents: Arrays, targets: Sequence[Any]) -> HessianProduct:
-        """Gradient and product, of the targets."""
+    def product(self, shadow: SecondOrderReplay, tangents: Arrays, targets: Sequence[Any]) -> HessianProduct:
+        """Return the gradient and the product, for the targets."""
         with np.errstate(all="ignore"):
-            shadow.push(tangents, detached=True).pull(self.seeds)
+            shadow.push(tangents, detached=True)
+            shadow.pull(self.seeds)
         return HessianProduct(
             {a: shadow.gradient(a) for a in targets}, {a: shadow.gradient_tangent(a) for a in targets}
         )
@@ -213,9 +214,9 @@ def _program(
 ) -> _Program:
     get_device(device)
     given = list(inputs or ())
-    if isinstance(function, Tape):
+    if is_recorded_tape(function):
         chosen = given or (leaves(function) if name == "hvp_check" else [])
-        return _Program(name, _of_tape(function), _seeds(name, loss), chosen, function)
+        return _Program(name, _of_tape(name, function), _seeds(name, loss), chosen, function)
     if isinstance(function, Kernel):
         if dim is None:
             raise GradcheckError(
@@ -244,19 +245,21 @@ def _program(
             hint="let it return the loss, an array of one element with requires_grad=True",
         )
     assert subject.tape is not None, "a function records one"
-    return _Program(name, _of_tape(subject.tape), _seeds(name, losses[0]), _with_gradient(given))
+    return _Program(name, _of_tape(name, subject.tape), _seeds(name, losses[0]), _with_gradient(given))
 
 
 def _with_gradient(given: Sequence[Any]) -> list[Any]:
     return [a for a in arrays_in(list(given)) if is_array(a) and obstacle("", a) is None]
 
 
-def _of_tape(tape: Tape) -> Callable[[Any], SecondShadow]:
-    def make(dtype: type | None) -> SecondShadow:
-        tape.tracker.catch_up_everywhere()
-        return SecondShadow(tape.tracker, dtype)
-
-    return make
+def _of_tape(name: str, tape: RecordedTape) -> Callable[[Any], SecondOrderReplay]:
+    second = tape.capability(SecondOrder)
+    if second is None:
+        raise GradcheckError(
+            f"{name}: {tape.engine.name} has no second derivatives",
+            hint="check its first derivatives: end_to_end(tape)",
+        )
+    return lambda dtype: second.second_order_replay(float64=is_double(dtype))
 
 
 def _seeds(name: str, loss: Loss | None) -> Arrays:

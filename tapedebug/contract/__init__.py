@@ -77,6 +77,8 @@ from tapedebug.contract.replay_variants import NoTangents as NoTangents
 from tapedebug.contract.replay_variants import Recording as Recording
 from tapedebug.contract.replay_variants import Rerecording as Rerecording
 from tapedebug.contract.replay_variants import Resequencing as Resequencing
+from tapedebug.contract.replay_variants import SecondOrder as SecondOrder
+from tapedebug.contract.replay_variants import SecondOrderReplay as SecondOrderReplay
 from tapedebug.contract.replay_variants import SingleReplay as SingleReplay
 from tapedebug.contract.replay_variants import StaleReads as StaleReads
 from tapedebug.contract.replay_variants import TangentReplay as TangentReplay

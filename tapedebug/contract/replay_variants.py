@@ -43,6 +43,26 @@ class TangentReplay(Replay, Protocol):
         """Return a copy of the tangent of an array now."""
 
 
+class SecondOrder(Protocol):
+    """Second derivatives: the reverse pass has tangents, see `SecondOrderReplay`."""
+
+    def second_order_replay(self, *, float64: bool = False) -> SecondOrderReplay:
+        """Return a new replay whose reverse pass has tangents; raises if float64 is not possible."""
+
+
+class SecondOrderReplay(TangentReplay, Protocol):
+    """A replay whose reverse pass carries the tangents of the forward pass along."""
+
+    uncovered: list[str]
+    """The operations without a replay or an adjoint; no second derivative is known if there are any."""
+
+    def pull(self, seeds: Mapping[A, Any]) -> SecondOrderReplay:
+        """Run the reverse pass with the tangents of the last `push`."""
+
+    def gradient_tangent(self, array: Array, /) -> Values:
+        """Return a copy of the tangent of the adjoint of an array."""
+
+
 class NoTangents(Protocol):
     """An operation that a tangent does not pass: what comes out of it has an unknown tangent."""
 

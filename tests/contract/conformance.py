@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from tapedebug import contract
     from tapedebug._source import Span
     from tapedebug.runtime.memory.array import array
+    from tapedebug.runtime.replay.replay_capabilities import TrackerRecording
+    from tapedebug.runtime.replay.second_order import SecondShadow
     from tapedebug.runtime.replay.shadow import Shadow
     from tapedebug.runtime.tape.buffer_versions import UntrackedWrite
     from tapedebug.runtime.tape.record import Record
@@ -28,3 +30,8 @@ if TYPE_CHECKING:
         _place: contract.Place = place
         _replay: contract.Replay = shadow
         _tangents: contract.TangentReplay = shadow
+
+    def replayed_twice(shadow: SecondShadow, recording: TrackerRecording) -> None:
+        """Assign replays with second derivatives, and recordings, to the protocols."""
+        _second: contract.SecondOrderReplay = shadow
+        _recording: contract.Recording = recording

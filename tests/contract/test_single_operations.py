@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tapedebug import GradcheckError
-from tapedebug.autograd import GradcheckFailure, gradcheck_tape
+from tapedebug.autograd import GradcheckFailure, gradcheck_tape, hvp, hvp_check
 from tapedebug.autograd.pair_check import check_pairs, pair_script
 from tapedebug.contract import LocalReplays
 from tests.reference_engine import Tape, array, operation, zeros
@@ -147,3 +147,11 @@ def test_end_to_end_of_another_engine_says_that_lockstep_is_missing() -> None:
     found = gradcheck_tape(tape, end_to_end=True, loss={loss: np.ones(2)}, show_summary=False)
     assert found and [pair.input for pair in found.pairs] == ["x"]
     assert "not checked in lockstep: operations of NumPy" in found.coverage.notes
+
+
+def test_second_derivatives_of_an_engine_that_has_none_are_refused() -> None:
+    tape, x, y = recorded(square)
+    with pytest.raises(GradcheckError, match="hvp: NumPy has no second derivatives"):
+        hvp(tape, loss={y: np.ones(3)}, tangents={x: np.ones(3)})
+    with pytest.raises(GradcheckError, match="hvp_check: NumPy has no second derivatives"):
+        hvp_check(tape, loss={y: np.ones(3)})

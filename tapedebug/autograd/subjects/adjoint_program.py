@@ -18,6 +18,7 @@ from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, rows_of, stacked
 from tapedebug.lang.types import float64
+from tapedebug.runtime.replay.replay_capabilities import SecondOrderReplays
 from tapedebug.runtime.replay.second_order import SecondShadow
 
 if TYPE_CHECKING:
@@ -119,12 +120,11 @@ class AdjointProgram:
 
     def _shadow(self, double: bool, moved: bool) -> SecondShadow:
         if (double, moved) not in self._shadows:
-            dtype = float64 if double else None
             if self.tape is not None:
-                self.tape.tracker.catch_up_everywhere()
-                made = SecondShadow(self.tape.tracker, dtype)
+                made = SecondOrderReplays(self.tape).second_order_replay(float64=double)
             else:
                 (record,) = self.first.shadow(double=False).records
+                dtype = float64 if double else None
                 made = SecondShadow.for_launch(record.kernel, record.dim, record.args, dtype=dtype, flat=True)
             made.pulse = self.first.pulse
             made.fix_inputs()

@@ -12,6 +12,7 @@ from tapedebug._errors import TapeError
 from tapedebug.lang.types import float64 as float64_type
 from tapedebug.runtime import capabilities
 from tapedebug.runtime.launch.python_operation import operation_of
+from tapedebug.runtime.replay.second_order import SecondShadow
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.tangents import why_lost
 from tapedebug.runtime.tape.record import Record, site_span
@@ -64,6 +65,18 @@ class UnrecordedLaunches:
 
 
 @dataclass(frozen=True, slots=True)
+class SecondOrderReplays:
+    """See `contract.SecondOrder`."""
+
+    tape: Tape
+
+    def second_order_replay(self, *, float64: bool = False) -> SecondShadow:
+        """Return a new replay whose reverse pass has tangents."""
+        self.tape.tracker.catch_up_everywhere()
+        return SecondShadow(self.tape.tracker, float64_type if float64 else None)
+
+
+@dataclass(frozen=True, slots=True)
 class TrackerRecording:
     """See `contract.Recording`: a reset gives the tape a new tracker, and leaves this one as it is."""
 
@@ -113,6 +126,7 @@ class LostTangents:
 
 
 capabilities.TAPE[contract.Float64] = Float64Replays
+capabilities.TAPE[contract.SecondOrder] = SecondOrderReplays
 capabilities.TAPE[contract.Tangents] = TangentReplays
 capabilities.TAPE[contract.Recording] = lambda tape: TrackerRecording(tape.tracker)
 capabilities.TAPE[contract.UnrecordedLaunches] = UnrecordedLaunches
