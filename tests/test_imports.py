@@ -89,14 +89,14 @@ LAZY = {
 UNTYPED = {
     "autograd": 2,
     "contract": 1,
-    "diagnose": 61,
+    "diagnose": 33,
     "notebook": 85,
-    "operations": 2,
+    "operations": 0,
     "panel": 11,
     "report": 11,
     "trace": 23,
     "visualize": 3,
-    "": 32,
+    "": 27,
 }
 """For each room outside the engine, the parameters that may be annotated `Any`; `""` is for root modules.
 

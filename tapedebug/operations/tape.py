@@ -386,7 +386,7 @@ class OperationTape:
         """The seeds of the last reverse pass; before the first one, what gradients of written arrays hold."""
         return self.reverse_passes[-1].seeds if self.reverse_passes else self._preset(())
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         return renderer().panel(self)
 
     def _display_(self) -> Any:
