@@ -25,7 +25,7 @@ EVERY = 0.1
 
 
 class OutOfTime(TapedebugError):
-    """The time that a diagnosis or a check may take is over."""
+    """The time limit of a diagnosis or a check has expired."""
 
 
 class Progress:

@@ -142,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="LEVEL",
         choices=LEVELS,
         default="error",
-        help="what ends with status 1: wrong (a gradient is WRONG), error (that, or a finding is an error; "
+        help="exit with status 1 for: wrong (a gradient is WRONG), error (that, or a finding is an error; "
         "default), warning (that, or a finding is a warning)",
     )
     loud = run.add_mutually_exclusive_group()
@@ -153,25 +153,28 @@ def parser() -> argparse.ArgumentParser:
         help="print one line for each error and warning, and the last one",
     )
     loud.add_argument(
-        "-v", "--verbose", action="store_true", help="also print what was compared, and what was measured"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print each comparison, the evidence of findings, and versions",
     )
     run.add_argument(
         "--on-overwrite",
         metavar="MODE",
         choices=("preserve", "warn", "error", "ignore"),
-        help="what a tape does when a value that an adjoint needs is overwritten, unless the script says so "
+        help="set what tapes do when a value that an adjoint needs is overwritten, unless the script sets it "
         "itself: preserve (default), warn, error, ignore",
     )
     run.add_argument(
         "--check-bounds",
         action=argparse.BooleanOptionalAction,
-        help="end a launch that indexes outside an array with an error that names the place (default, unless "
-        "the script sets config.check_bounds)",
+        help="stop any launch that indexes outside an array, with an error that names the line (default, "
+        "unless the script sets config.check_bounds)",
     )
     run.add_argument(
         "--cuda-on-cpu",
         action="store_true",
-        help='take the CPU where the script names a device "cuda"',
+        help='use the CPU wherever the script asks for device "cuda"',
     )
     run.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is the name of a module, as in `python -m`"
@@ -208,8 +211,9 @@ def _add_diff(commands: Any) -> None:
     command = commands.add_parser(
         "diff",
         help="compare two trace files, before and after a fix",
-        description="Say what changed from one trace file to another: findings, verdicts, gradients, values. "
-        "Exit status: 0 AFTER is clean, 1 a gradient of AFTER is wrong, 2 they could not be compared.",
+        description="Print what changed from one trace file to another: findings, verdicts, gradients, "
+        "values. Exit status: 0 AFTER is clean, 1 a gradient of AFTER is wrong, "
+        "2 they could not be compared.",
     )
     command.add_argument("before", metavar="BEFORE", help="a trace file")
     command.add_argument("after", metavar="AFTER", help="another")

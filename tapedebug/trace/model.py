@@ -325,7 +325,7 @@ class Coverage:
 
 @dataclass(slots=True, kw_only=True)
 class Finding:
-    """One thing that `diagnose` has to say about a tape.
+    """One finding of `diagnose` about a tape.
 
     Attributes:
         rule: Id of the rule: ``"overwrite"``, ``"disconnected"``, ``"nonfinite"``.
