@@ -23,7 +23,7 @@ THREAD = (1 << 32) - 1
 MANY = 1 << 32
 PLAIN = 1 << 33
 WHO = MANY | THREAD
-"""What differs from a thread's number unless that thread alone was there."""
+"""The bits that equal a thread's number only if no other thread accessed the scalar."""
 SITE_SHIFT = 34
 SITES = (1 << 9) - 1
 """The number of the site that stands for all those beyond."""
@@ -31,10 +31,10 @@ EPOCH_SHIFT = 43
 EPOCHS = 1 << 20
 
 WRITTEN, READ, NEVER = range(3)
-"""What a conflict is with: a write of another thread, a read of another, or memory that nothing wrote."""
+"""The other side of a conflict: a write or a read of another thread, or memory that was never written."""
 
 RACED, UNSET = 1, 2
-"""What a tracked launch tells, as bits: threads met, or something was read that nothing wrote."""
+"""The result of a tracked launch, as bits: threads conflicted, or memory was read before it was written."""
 
 AccessKind = Literal["read", "write", "atomic", "exchange"]
 """An exchange is `atomic_exch` or `atomic_cas`: it replaces the value, and those of two threads conflict."""
@@ -47,8 +47,8 @@ class AccessTagging:
     Attributes:
         race_checked: Array parameters through which threads may conflict: each access checks the tags.
         init_checked: Those of memory that may never have been written: each read looks, too.
-        report: Whether each conflict is told, with both sides, and nothing else noted; else the variant only
-            says whether there was one, which takes a fraction of the time.
+        report: Report each conflict with both sides. Otherwise the variant only returns whether there was a
+            conflict, which takes a fraction of the time.
         atomic: (Parameter, place in the source) of what atomics read and write.
         ordered: Those of them that are exchanges.
     """
@@ -96,7 +96,7 @@ class Site:
 
 
 def site_of(diagnostic: Diagnostic) -> Site | None:
-    """The site that a diagnostic stands for, or None where it says something else."""
+    """Return the site that a diagnostic stands for, or None for other diagnostics."""
     if diagnostic.kind != TOUCH:
         return None
     kind, param, *component = diagnostic.text.split()

@@ -44,7 +44,7 @@ class TraceInfo:
     """Access sites of a traced variant, and the shape of its table.
 
     Attributes:
-        sites: All that it tells of, by number.
+        sites: All traced sites, by number.
         deciding: Array parameters whose values decide where threads go or which elements they touch.
     """
 

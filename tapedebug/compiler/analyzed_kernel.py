@@ -35,7 +35,7 @@ it reverses although they have gradients of their own, and whether the second on
 
 
 class AnalyzedKernel(Definition):
-    """A definition, lowered and differentiated when somebody asks, and what earlier processes found out."""
+    """A definition that is lowered and differentiated on demand; analyses are cached across processes."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class AnalyzedKernel(Definition):
         except TapedebugError as error:
             if self.version:
                 error.notes = (f"in its version for {self.version}", *error.notes)
-            # The frames of the compiler tell a user nothing; the message has the user's line.
+            # The frames of the compiler do not help a user; the message has the user's line.
             raise error.with_traceback(None) from None
         except OSError as error:
             raise unreadable(self.python, "kernel", error) from None
@@ -253,7 +253,7 @@ class AnalyzedKernel(Definition):
         return pipeline.leaving(adjoint, variant.unconsumed) if variant.unconsumed else adjoint
 
     def _forget(self) -> None:
-        """Find it all out again when somebody asks next."""
+        """Drop all results, so that they are computed again on demand."""
         self._infos, self._adjoints, self._traces = {}, {}, {}
         for name in ("_lowered", "_in_place", "_analysis_cache", "analysis", "axes", "follows_values"):
             self.__dict__.pop(name, None)

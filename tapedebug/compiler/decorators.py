@@ -23,7 +23,7 @@ DEVICE = frozenset(
 )
 """Options of kernels on other devices."""
 MEANT = "meant to differ"
-"""What the docstring of a gradient says that is not the derivative, on purpose."""
+"""The phrase in the docstring of a gradient that differs from the derivative on purpose."""
 
 
 @overload

@@ -73,7 +73,7 @@ class Definition:
 
     @property
     def demands_bounds(self) -> bool:
-        """True if the user has said so."""
+        """True if the user has set the option."""
         return bool(self.option("check_bounds")) or self.option("mode") == "debug"
 
     @cached_property

@@ -23,7 +23,7 @@ PAUSE = "breakpoint"
 RAISED = "raised"
 """An exception that a function of Numba's raised: an `assert` whose first operand is where it stands."""
 TOUCH = "touch"
-"""An access, of which tracked variants tell with whom it conflicts (`compiler.access_tags`)."""
+"""An access; tracked variants report its conflicts with other threads (`compiler.access_tags`)."""
 FATAL = frozenset({ASSERT, BOUNDS, RAISED})
 """Remarks that end the launch."""
 
@@ -42,7 +42,7 @@ Piece = str | Shown
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One place in the source that may say something.
+    """A message that one place in the source can emit.
 
     Attributes:
         kind: `"print"`, `"printf"`, `"expect"`, `"assert"`, `"raised"`, `"bounds"`, `"breakpoint"` or

@@ -11,7 +11,7 @@ from tapedebug.compiler import backend, objects
 
 X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 COUNTER = "cycle" if X86 else "steady"
-"""Which counter is read: elsewhere than on x86 programs may not be allowed to read that of cycles."""
+"""The counter that is read. On other processors than x86, programs may not be allowed to read cycles."""
 
 ASSEMBLY = """declare i64 @llvm.read{counter}counter()
 define void @{symbol}(i64 %calls, ptr %table, i64 %rows, ptr %stamps) {

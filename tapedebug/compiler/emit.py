@@ -63,7 +63,7 @@ def emit(
         checked: Whether an index outside its array ends the launch, before anything is read or written there.
         tagging: How accesses are tracked; None for not at all.
         rounded: Whether each result of a twin is rounded to a multiple of float32 numbers.
-        tracing: What the function's `trace` operations tell; None where it has none.
+        tracing: The sites of the function's `trace` operations; None if it has none.
         facts: Whether to say what is known of its values where threads run in lockstep, by their names.
     """
     emitter = _Emitter(

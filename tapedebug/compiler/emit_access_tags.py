@@ -24,7 +24,7 @@ from tapedebug.compiler.passes.cross_thread_deps import at_own_index
 KINDS: dict[str, AccessKind] = {"load": "read", "store": "write", "atomic_add": "atomic"}
 
 REPLACING = ("write", "exchange")
-"""What conflicts with whatever other threads wrote."""
+"""Accesses that conflict with every write of another thread."""
 
 
 class AccessTagWriter(DiagnosticWriter):
@@ -57,7 +57,7 @@ class AccessTagWriter(DiagnosticWriter):
         param, component = op.data
         raced, fresh = param in tagging.race_checked, param in tagging.init_checked
         if tagging.report and not (raced or fresh):
-            return  # nothing is to be told of it
+            return  # not reported
         kind = KINDS[op.kind]
         if (param, op.span) in tagging.atomic:
             if kind == "read" and not fresh:
@@ -104,7 +104,7 @@ class AccessTagWriter(DiagnosticWriter):
         return f"{mine} + select(a{n}, {MANY}, 0) + select(w{n} >= epoch, w{n} & {PLAIN}, 0)"
 
     def _remember(self, kind: AccessKind, n: int, memory: str) -> None:
-        """Keep the tags of others, so that both sides can be told where a thread itself was there last."""
+        """Save the tags of other threads, so that both sides are reported even if this thread came last."""
         letter, at = ("r", 3) if kind == "read" else ("w", 2)
         met = "b" if kind == "read" else "a"
         self._line(f"if {met}{n} & (({letter}{n} & {THREAD}) != {self._linear()}):")
@@ -115,7 +115,7 @@ class AccessTagWriter(DiagnosticWriter):
             self._line(f"o{letter}{n} = select({others}, {letter}{n}, {memory}[s{n} + {at}])")
 
     def _meet(self, condition: str, flag: str, site: int, n: int, tag: str, what: int) -> None:
-        """Note a conflict; a variant that reports tells of each."""
+        """Record a conflict; a variant that reports writes a message for each."""
         assert self.tagging is not None
         if not self.tagging.report:
             self._line(f"{flag} = {flag} | ({condition})")

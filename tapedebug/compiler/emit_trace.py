@@ -8,7 +8,7 @@ from tapedebug.compiler.ir import Op
 
 
 class TraceWriter(AccessTagWriter):
-    """Emits what a traced variant tells (`compiler.access_trace`)."""
+    """Emits the records of a traced variant (`compiler.access_trace`)."""
 
     def _trace_prologue(self) -> None:
         if self.tracing is None:

@@ -50,7 +50,7 @@ DERIVED = frozenset(
 )
 """Attributes of kernels and functions that follow from others, or from nothing that is compiled."""
 PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tapedebug"})
-"""What functions and classes of these are follows from their name and the versions in `toolchain`."""
+"""Packages whose functions and classes are identified by their names and the versions in `toolchain`."""
 
 
 class NoFingerprint(Exception):
@@ -84,7 +84,7 @@ def fingerprint_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) 
         reader.add(toolchain())
         reader.source(kernel, [(p.name, p.type) for p in kernel.signature])
     except (NoFingerprint, TapedebugError, OSError, RecursionError):
-        return None  # lowering says what is wrong, if anything is
+        return None  # lowering raises the error, if there is one
     return Fingerprint(reader.hash.hexdigest(), tuple(reader.sources), reader.captured)
 
 
@@ -123,7 +123,7 @@ class _Reader:
         self.open: set[int] = set()
 
     def add(self, *words: object) -> None:
-        """Add to the digest; words are told apart by their lengths."""
+        """Add to the digest; lengths separate the words."""
         for word in words:
             data = word if isinstance(word, bytes) else str(word).encode()
             self.hash.update(b"%d:" % len(data) + data)
@@ -362,7 +362,7 @@ BUILTINS = frozenset({
     "set", "sorted", "str", "sum", "tuple", "type", "zip", "AssertionError",
 })
 # fmt: on
-"""Those whose results follow from what they are given."""
+"""Builtins whose results depend on their arguments alone."""
 ANNOTATED = re.compile(r"\s*[\w.\[\]]+\s*:\s*[^\s#]")
 WORD = re.compile(r"[^\W\d]\w*")
 LOAD_GLOBAL, EXTENDED = opcode.opmap["LOAD_GLOBAL"], opcode.opmap["EXTENDED_ARG"]

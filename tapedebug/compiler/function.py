@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tapedebug.compiler.native.function import Native
 
 DIFFERING: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The gradients that are meant to differ from the derivative: mostly none, so that nobody has to look."""
+"""Gradients that differ from the derivative on purpose. It is mostly empty, so that checks are cheap."""
 
 METHODS = ("self", "cls")
 """Usual names of the first parameter of a method."""
@@ -192,10 +192,10 @@ def func_native(
 ) -> Callable[[Callable[..., Any]], Function]:
     """Decorate the stub of a function whose body is C: `@func_native("out[tid] = 2.0f * x[tid];")`.
 
-    The parameters of the stub, all annotated, are what the snippet sees: arrays as pointers, numbers as
+    The parameters of the stub, all annotated, are visible in the snippet: arrays as pointers, numbers as
     values, vectors, matrices and quaternions as unions (`v.x` or `v.c[0]`, `m.m[i][j]`). A declared result is
-    what the snippet returns. The C is compiled by the system's compiler (`CC`, else cc, gcc or clang) when a
-    kernel is first used, and runs in this process: what it writes where it should not, nobody catches.
+    the value that the snippet returns. The system's compiler (`CC`, else cc, gcc or clang) compiles the code
+    when a kernel is first used. It runs in this process: writes outside of arrays are not detected.
 
     Args:
         snippet: The body of a C function.

@@ -24,7 +24,7 @@ class NameFacts:
         varying: The names that differ between the threads of a block.
         invariant: Places of elements that are the same for all threads.
         sizes: Places that are numbered components of elements, each with the number of components.
-        indices: What is read from memory and tells where something is added.
+        indices: Values read from memory that are indices of additions.
     """
 
     varying: tuple[str, ...]

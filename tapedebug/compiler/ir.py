@@ -2,10 +2,10 @@
 
 A function is a tree of blocks. A block is a list of operations; `If`, `For` and `While` hold blocks and give
 results, so that no variable is ever assigned twice; `Custom` is a call that is reversed in the user's way.
-Vectors were taken apart before: every value is a scalar.
+Every value is a scalar: lowering flattens vectors.
 Memory is reached through `offset`, `load`, `store`, `atomic_add`; in adjoints through `load_adjoint`,
-`store_adjoint`, `add_adjoint`; in tangents of adjoints also through the same with `_dot`. What a kernel says
-to its user are `tell`, `require` and `within`.
+`store_adjoint`, `add_adjoint`; in tangents of adjoints also through the same with `_dot`. Messages of
+kernels are `print`, `assert` and `bounds_check`.
 """
 
 from __future__ import annotations
@@ -160,14 +160,14 @@ STRUCTURAL = {
     "reserve": "(count?) (tag,): begin keeping a loop's carried values for the reverse pass",
     "save": "(iteration, value) (tag, slot): keep one carried value of one iteration",
     "commit": "(count,) (tag,): the loop ran so many iterations",
-    "restore": "(iteration,) (tag, slot) -> the value kept",
-    "release": "() (tag,): the loop's kept values are no longer needed",
+    "restore": "(iteration,) (tag, slot) -> the stored value",
+    "release": "() (tag,): the loop's stored values are no longer needed",
     "log_push": "(place, value) (): keep a value that cannot be computed again",
-    "log_load": "(place,) () -> the value kept",
+    "log_load": "(place,) () -> the stored value",
     "print": "(value, …) (diagnostic,): leave values in the print buffer",
     "assert": "(condition, value, …) (diagnostic,): if it fails, leave values in the print buffer",
     "pause": "() (diagnostic,): in plain Python, wait for a debugger",
-    "trace": "(offset,) (site,): tell the place of an element that is accessed (`compiler.access_trace`)",
+    "trace": "(offset,) (site,): record the place of an element that is accessed (`compiler.access_trace`)",
     "inside": "(index, length) (): in probes (`passes.bounds`), an index outside 0 … length-1 ends all",
     "bounds_check": "(index, length) (diagnostic,): in checked variants, end the launch if out of bounds",
 }
@@ -181,7 +181,7 @@ ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 DOT = frozenset({"load_dot", "store_dot", "add_dot"})
 ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})
 MEMORY = frozenset({"load", "load_after", "store", "atomic_add"}) | ADJOINT | DOT | ADJOINT_DOT
-"""What reads or writes an element: of an array, of its adjoint, or of the tangent of one of them."""
+"""Operations on an element: of an array, of its adjoint, or of the tangent of one of them."""
 EFFECTS = (
     frozenset(kind for kind in MEMORY if not kind.startswith("load"))
     | {"native", "log_push", "trace", "inside"}

@@ -215,7 +215,7 @@ class Kernel(AnalyzedKernel):
         Args:
             race_checked: Array parameters through which a thread may meet another.
             init_checked: Those of memory that may not have been written.
-            report: Whether each conflict is told.
+            report: Whether each conflict is reported.
             strided: Whether arrays may have any strides.
             diagnostics: The kinds of diagnostics that are made besides.
         """
@@ -429,7 +429,7 @@ class Kernel(AnalyzedKernel):
         return header + self._how_many_run(variant) + self._text(variant).annotated()
 
     def _how_many_run(self, variant: Variant) -> str:
-        """A line that says how large launches run a variant."""
+        """Return a comment line on how large launches run a variant."""
         compiled = not config.interpreted
         lanes = compiled and config.lanes and is_in_lanes(self._text(replace(variant, lanes=True)))
         divided = compiled and self.division(variant).shares is not None

@@ -52,11 +52,11 @@ def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | Non
 def traced(
     kernel: Kernel, active: frozenset[int], *, stores: bool, strided: bool = False
 ) -> Entry | Interpreted:
-    """The compiled kernel that tells which elements it accesses: see `compiler.access_trace`.
+    """Return the compiled variant that records which elements it accesses: see `compiler.access_trace`.
 
     Args:
         kernel: One that has `trace_info`.
-        active: The array parameters of which it tells.
+        active: The array parameters whose accesses are recorded.
         stores: Whether it writes to its arrays, as it must where that decides what it accesses.
         strided: Whether arrays may have any strides.
     """

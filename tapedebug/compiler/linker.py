@@ -33,7 +33,7 @@ ADDRESS = 1
 VECTOR_LIBRARY = "libmvec.so.1"
 """Vector functions of the C library, where it is glibc."""
 LIBRARIES = (None, "libm.so.6", VECTOR_LIBRARY)
-"""Where functions are looked for: in what the process has loaded, and the C library's mathematics."""
+"""Libraries that are searched for functions: those in the process, and the C library's mathematics."""
 
 _given: dict[str, int] = {}
 _spans: dict[int, tuple[int, int]] = {}

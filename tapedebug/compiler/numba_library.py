@@ -118,7 +118,7 @@ def assembly_of(entry: Callable[..., None]) -> tuple[str, list[str]]:
 
 
 MANGLED = "_ZN"
-"""What the names of functions begin with that Numba compiles."""
+"""The prefix of functions that Numba compiles."""
 
 
 def compiled_by_numba(

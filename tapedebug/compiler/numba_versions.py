@@ -34,11 +34,11 @@ from tapedebug.lang import types as t
 from tapedebug.lang.lowering import llvm_type
 
 SUFFIX = ".njit"
-"""Of files with the code of a version."""
+"""The suffix of files with the code of a version."""
 SYMBOL = re.compile(r"\bnjit0?_\w+")
 """Those of versions; a 0 stands in those that no other process knows by the same name."""
 RAISES = re.compile(r"@\.const\.picklebuf|@PyErr_")
-"""What optimized code refers to if it can raise an exception."""
+"""A symbol that optimized code refers to if it can raise an exception."""
 Parameters = tuple[tuple[str, type[t.Scalar]], ...]
 BY_CODE: dict[str, type[t.Scalar]] = {s.code: s for s in t.SCALARS if s is not t.float16}
 

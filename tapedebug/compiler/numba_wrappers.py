@@ -25,7 +25,7 @@ LEVELS = 12
 ENOUGH = 1e-11
 """The relative error, as estimated, at which they stop."""
 NEEDS_PYTHON = "missing Environment"
-"""What it refers to if it needs objects of Python that Numba keeps beside a function."""
+"""A symbol that it refers to if it needs Python objects that Numba stores beside a function."""
 
 
 class NotCompiled(Exception):

@@ -1,9 +1,9 @@
 """Object code in files, loaded without importing Numba.
 
-A file is named by what it was compiled from (generated text, processor, versions) and says the digest of its
-own content; one that is damaged, foreign or unreadable is discarded and made again. Files appear whole, by
-rename, so that any number of processes may share the folder. What is in it runs, so the folder and the file
-must belong to this user, or to root, and be writable for nobody else.
+A file is named by a digest of its source (generated text, processor, versions) and contains the digest of
+its own content. One that is damaged, foreign or unreadable is discarded and made again. Files are written
+whole, by rename, so that any number of processes can share the folder. Their content is executed, so folder
+and file must belong to this user or root, and no other user may be able to write to them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _distrust(place: Path) -> str | None:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """True if a file or folder is of this user or of root, and nobody else may write to it."""
+    """True if a file or folder belongs to this user or root, and no other user may write to it."""
     if not hasattr(os, "geteuid"):
         return True  # Windows: what is in the folder of a user is that user's
     return status.st_uid in (os.geteuid(), ROOT) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

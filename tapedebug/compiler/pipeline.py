@@ -4,7 +4,7 @@ source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
 → adjoint_tangent_of → remove_dead_code → verify        the tangent of its adjoint
-→ traced_of → remove_dead_code → verify                 the kernel that tells what it touches
+→ traced_of → remove_dead_code → verify                 the kernel that records what it accesses
 → probe → verify                                        what tests the indices of one of these
 → emit → translated → LLVM → object code                machine code
 """
@@ -322,9 +322,9 @@ def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = Fals
 def traced(
     kernel: Lowered, active: frozenset[int], *, stores: bool = True
 ) -> tuple[Function, TraceInfo] | None:
-    """The kernel in IR that tells what it touches, and what that means; None where nobody can know.
+    """Return the kernel in IR that records what it accesses, and its sites; None if they are unknown.
 
-    Without `stores` it writes to no array: right where nothing that decides is read from what it writes.
+    Without `stores` it writes to no array. That is right if no index or condition depends on what it writes.
     """
     found = traced_of(kernel.function, active & differentiable(kernel.function.params))
     if found is None:

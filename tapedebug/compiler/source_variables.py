@@ -15,7 +15,7 @@ from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import Block, Custom, For, If, Node, Value, While
 
 InPlace = Literal["component", "added", "field"]
-"""How a part of a variable is assigned: `v[k] = x` or `v.x = x`; `v[k] += x`; `s.field = x`."""
+"""The ways to assign a part of a variable: `v[k] = x` or `v.x = x`; `v[k] += x`; `s.field = x`."""
 
 LEFT = frozenset({"%break", "%continue", "%return"})
 """The truth values that a loop carries to say that an iteration was left before its end."""

@@ -1,8 +1,8 @@
 """The fingerprint of everything but the source that machine code depends on: processor, versions.
 
-To ask LLVM for the processor takes longer than to run a kernel from the cache, and so does reading all of the
-compiler's source. Both answers are kept beside the object code, under the signs by which a change shows: of
-the processor what the kernel of the system says, of files their sizes, places and times.
+Asking LLVM for the processor takes longer than running a kernel from the cache, and so does reading all of
+the compiler's source. Both results are stored beside the object code, under signatures that show a change:
+for the processor the operating system's description, for files their sizes, paths and times.
 """
 
 from __future__ import annotations

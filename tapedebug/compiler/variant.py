@@ -13,7 +13,7 @@ class Variant:
 
     Attributes:
         kind: `"forward"`, `"adjoint"`, `"tangent"`, `"adjoint_tangent"` or `"traced"`.
-        active: Array parameters with gradients (or tangents), or whose accesses are told.
+        active: Array parameters with gradients (or tangents), or whose accesses are recorded.
         replay: Of an adjoint, the parameters whose stores it does again; of a traced one, those that it
             writes: all or none.
         f64: Float32 is float64 throughout.

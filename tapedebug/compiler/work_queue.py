@@ -1,7 +1,7 @@
 """The compiled part of running one launch on several threads: claiming chunks, waiting, adding up copies.
 
 A job is a table that any number of threads work through. Each claims the next call until none is left, so
-that whoever comes late finds less to do, and nobody waits for a thread that has not begun.
+that a late thread has less to do, and no thread waits for one that has not begun.
 """
 
 from __future__ import annotations

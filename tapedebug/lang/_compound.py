@@ -151,7 +151,7 @@ def in_words(kind: Any) -> tuple[str, tuple[int, ...], str]:
 
 
 def from_words(word: str, shape: tuple[int, ...], scalar: str) -> Any:
-    """The type that `in_words` told."""
+    """Return the type that `in_words` described."""
     from tapedebug.lang import types
 
     kind = next(s for s in types.SCALARS if s.__name__ == scalar)

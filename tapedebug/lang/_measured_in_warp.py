@@ -5,7 +5,7 @@ quaternion q or transform x; of atomics the element, the value, and the result.
 """
 
 VERSION = "1.19.0"
-"""Of warp-lang, with which this was measured, on the CPU."""
+"""The version of warp-lang with which this was measured, on the CPU."""
 
 ADJOINTS: dict[str, dict[str, str]] = {
     "abs": {"s": "r", "v": "r"},

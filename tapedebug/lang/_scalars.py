@@ -123,4 +123,4 @@ SUFFIXES: dict[type[Scalar], str] = {
     uint64: "ul",
     bool: "bool",
 }
-"""What names of vectors, matrices and quaternions end with, by the type of their components."""
+"""The suffix in names of vectors, matrices and quaternions, by the type of their components."""

@@ -173,7 +173,7 @@ class Struct:
 
     @classmethod
     def signature(cls) -> str:
-        """The whole definition in one line; two structs that kernels cannot tell apart have the same."""
+        """The whole definition in one line, equal for structs that are equivalent in kernels."""
         return f"{cls.__name__}({', '.join(_signature(cls))})"
 
 

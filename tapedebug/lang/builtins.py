@@ -1,6 +1,6 @@
 """The functions that kernels call: `wp.sin`, `wp.dot`, `wp.tid`, `wp.atomic_add` and so on.
 
-Each is a small object that the compiler recognises. Called outside a kernel it says so.
+Each is a small object that the compiler recognises. Calling one outside a kernel raises an error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OPERATORS = {"add", "sub", "neg", "mul", "div", "matmul", "eq", "ne"}
 OPERATORS |= {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
 """Composites that are written as operators."""
 BOTH = OPERATORS - {"eq", "ne", "matmul"}
-"""Those that are functions, too: `mul(a, b)`."""
+"""Operators that are functions, too: `mul(a, b)`."""
 COMPOSITE_FUNCTIONS = [name for name in COMPOSITES if name not in OPERATORS or name in BOTH]
 
 

@@ -154,7 +154,7 @@ def intrinsic(
     exact: bool = False,
     vector: Callable[[VectorTarget, tuple[str, ...]], Instructions | None] | None = None,
 ) -> Function:
-    """A function of one float that LLVM knows.
+    """Register a function of one float that is an intrinsic of LLVM.
 
     Args:
         symbol: Its name in LLVM, and in the C library.

@@ -210,7 +210,7 @@ EXPECTED: dict[str, Callable[..., Expected]] = {
     "expect_near": _expect_near,
     "expect_neq": _expect_neq,
 }
-"""What says that it does not hold."""
+"""The functions that evaluate expectations."""
 
 
 def _expect(name: str, holds: bool, values: tuple[Any, ...]) -> None:

@@ -26,7 +26,7 @@ class Lowered:
     Attributes:
         custom: With calls of functions that have gradients or replays of their own as `Custom` regions.
         function: Without: what runs.
-        with_diagnostics: As `custom`, with all that the kernel says.
+        with_diagnostics: As `custom`, with all diagnostics.
         accesses: The places in the source that touch arrays.
         uses_atomic_result: Whether something depends on what an atomic returned.
         functions: The user's functions that are compiled into it.
@@ -45,7 +45,7 @@ class Lowered:
     variables: dict[str, Item] = field(default_factory=dict)
     optional: frozenset[int] = frozenset()
     of_user: Variables | None = None
-    """Which values are one variable of the user's, where that was asked for."""
+    """The values that are one variable of the user's, if requested."""
 
 
 def lower_kernel(
@@ -61,7 +61,7 @@ def lower_kernel(
     """Lower a kernel's Python function, given its parameters as they are declared.
 
     Loops over at most `max_unroll` known iterations are written out; `fixed` is what names mean in it, and in
-    functions that it calls. With `in_place`, it is told which values are one variable of the user's.
+    functions that it calls. With `in_place`, the result includes which values are one variable of the user's.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.

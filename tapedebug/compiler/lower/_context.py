@@ -54,7 +54,7 @@ class Context:
     origin: Origin
     python: Callable[..., Any]
     fixed: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    """What names meant when the kernel was first used, by the function that they stand in."""
+    """Values of captured names when the kernel was first used, by the function that uses them."""
     early: dict[Any, Item] = field(default_factory=dict)
     """The variables that are 0 before a loop that assigns them first, with items of their types."""
     env: dict[str, Item] = field(default_factory=dict)
@@ -67,15 +67,15 @@ class Context:
     uses_atomic_result: bool = False
     in_kernel: bool = True
     returned: tuple[str, str] | None = None
-    """What the current function returns (as a message names it), and how that is known."""
+    """The result type of the current function (as a message names it), and where it comes from."""
     locals: frozenset[str] = frozenset()
     """The names that the current function assigns anywhere: as in Python, they never mean a global."""
     in_loop: int = 0
-    """How many loops of the current function are open."""
+    """The number of open loops of the current function."""
     inputs: dict[str, Item] | None = None
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False
-    """Whether a replay or gradient of the user's is being lowered: nobody differentiates that."""
+    """Whether a custom replay or gradient is being lowered, which is not differentiated."""
     in_gradient: bool = False
     """Whether a function that `grad` differentiates is being lowered."""
     optional: set[int] = field(default_factory=set)
@@ -85,11 +85,11 @@ class Context:
     functions: dict[Any, None] = field(default_factory=dict)
     """The functions that were inlined."""
     captured: list[tuple[Any, str, dict[str, Any], Any]] = field(default_factory=list)
-    """What was read from outside: the function, the expression, its known variables, its value."""
+    """Captured values that were read: the function, the expression, its known variables, its value."""
     variables: Variables | None = None
-    """Which values are one variable of the user's, where somebody wants to know (`lower.in_place`)."""
+    """The values that are one variable of the user's, if requested (`lower.in_place`)."""
     copies: int = 1
-    """How often unrolled loops write out the statement that is lowered."""
+    """The number of copies that unrolled loops make of the statement that is lowered."""
 
     def names(self, name: str) -> Any:
         """Return the value of a free name of the function."""

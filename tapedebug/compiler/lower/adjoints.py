@@ -35,7 +35,7 @@ def is_counted(item: Item) -> bool:
 
 
 def fresh(ctx: Context, name: str, item: Item) -> Item:
-    """An adjoint like a value, made of values that nobody computes; parts that have none cannot be read."""
+    """Return an adjoint in the value's form, of placeholders; parts without an adjoint cannot be read."""
     if isinstance(item, StructValue):
         return StructValue(item.kind, tuple(fresh(ctx, name, field) for field in item.fields))
     if isinstance(item, View):

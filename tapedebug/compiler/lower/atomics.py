@@ -35,7 +35,7 @@ NAMES = {
     "atomic_or": "value",
     "atomic_xor": "value",
 }
-"""What each takes after the array and its indices."""
+"""The operands of each after the array and its indices, for messages."""
 
 _EXTREMES = {"atomic_min": "lt", "atomic_max": "gt"}
 _BITS = {"atomic_and": "bit_and", "atomic_or": "bit_or", "atomic_xor": "bit_xor"}

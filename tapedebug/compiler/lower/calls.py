@@ -291,7 +291,7 @@ def run(
 
 
 FRAME = ("env", "origin", "python", "calls", "in_kernel", "active", "in_loop", "locals", "returned", "inputs")
-"""What of the context belongs to one function, and is set aside while another is inlined."""
+"""Attributes of the context that belong to one function, and are saved while another is inlined."""
 
 
 def _zero_result(ctx: Context, function: Function) -> None:

@@ -15,7 +15,7 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import Expr, Quantity
 
 Path = tuple[int | range | Quantity, ...]
-"""What is chosen on each axis of a compound value: a number, several, or a computed index; then all."""
+"""The choice on each axis of a compound value: a number, several, or a computed index; then all."""
 
 
 def named(ctx: Context, node: ast.AST, kind: Any, name: str) -> int | range:

@@ -31,7 +31,7 @@ Said = list[tuple[Piece, ...]]
 
 
 def lower(ctx: Context, node: ast.Call, name: str) -> Items:
-    """A call that says something; it has no value."""
+    """Lower a call with a message; it has no value."""
     allowed = {"print": ("sep", "end"), "expect_near": ("tolerance",)}.get(name, ())
     for keyword in node.keywords:
         if keyword.arg not in allowed:
@@ -309,7 +309,7 @@ SAYING = {
     "expect_neq": _expect_neq,
     "expect_near": _expect_near,
 }
-"""What lowers the calls that say something."""
+"""The functions that lower calls which print or test values."""
 
 
 # Bounds ----------------------------------------------------------------------------------------------------

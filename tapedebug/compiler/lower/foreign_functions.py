@@ -65,7 +65,7 @@ _BY_NAME = {name: hint for names, hint in _ROWS for name in names.split()}
 _SAME = {"arctan2": "atan2", "absolute": "abs", "fabs": "abs", "maximum": "max", "minimum": "min"}
 """Functions that the kernel language has by another name."""
 REDUCTIONS = frozenset(("average", "max", "mean", "min", "prod", "std", "sum", "var"))
-"""Of those, the ones that arrays of other libraries have as methods."""
+"""The subset that arrays of other libraries have as methods."""
 
 
 def hint(name: str) -> str | None:

@@ -46,7 +46,7 @@ def _copy(ctx: Context, value: Value, constants: bool) -> Value:
 
 
 def stopped(ctx: Context, name: str, operands: tuple[Quantity, ...]) -> tuple[Quantity, ...]:
-    """Operands of a function: those whose adjoint Warp lacks, or gets wrong, as values that tell so."""
+    """Return the operands of a function, marked if Warp lacks their adjoint or gets it wrong."""
     if ctx.variables is None:
         return operands
     known = adjoints_of(name, [q.type for q in operands])

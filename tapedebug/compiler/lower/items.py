@@ -26,11 +26,11 @@ class ArrayView:
 
     param: Param
     indices: tuple[Value | Slice | None, ...] = ()
-    """What is chosen on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
+    """The choice on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
     adjoint: bool = False
-    """Whether it is the array's adjoint that is meant."""
+    """Whether it is a view of the array's adjoint."""
     label: str = ""
-    """What messages call it, where that is not the parameter."""
+    """Its name in messages, if that is not the parameter."""
 
     @property
     def name(self) -> str:
@@ -172,7 +172,7 @@ class IndexedView:
 
 
 View = ArrayView | StructArray | IndexedView
-"""What is indexed to reach memory."""
+"""Items that are indexed to reach memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ PYTHON: dict[Any, str] = {
     **{np.absolute: "abs", np.minimum: "min", np.maximum: "max", np.fmod: "mod"},
     **{abs: "abs", min: "min", max: "max", round: "round", pow: "pow", math.fabs: "abs", math.fmod: "mod"},
 }
-"""What functions of Python, `math` and NumPy are called in the language, where they mean the same."""
+"""Names in the language of functions of Python, `math` and NumPy with the same meaning."""
 PYTHON = {function: name for function, name in PYTHON.items() if name in BUILTINS}
 
 

@@ -64,7 +64,7 @@ def set_part(ctx: Context, node: ast.Call, name: str) -> Items:
 
 
 def changed_by(node: ast.Call, name: str = "") -> list[ast.expr]:
-    """The arguments that a call leaves something in, as far as the name of the function tells."""
+    """Return the arguments that a call writes to, as far as the function's name determines them."""
     if not name:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name in SETTERS:

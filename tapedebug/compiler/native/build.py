@@ -47,7 +47,7 @@ class Refused(Exception):
     Attributes:
         title: Which snippet, as in `source.TITLES`; empty where it is none.
         line, column: Where in it, from 1.
-        message: What the compiler says.
+        message: The compiler's message.
     """
 
     title: str
@@ -101,7 +101,7 @@ def run(source: str, *options: str) -> None:
     """Compile a source.
 
     Raises:
-        Refused: The compiler says no.
+        Refused: The compiler rejects the code.
     """
     found = compiler()
     command = [*found.command, "-x", "c", "-", *OPTIONS, *found.strict, *options]
@@ -152,7 +152,7 @@ def provide(stem: str, source: str) -> None:
         source: With `SYMBOL` in place of the stem.
 
     Raises:
-        Refused: The compiler says no.
+        Refused: The compiler rejects the code.
     """
     with _lock:
         if stem in _loaded:
@@ -199,7 +199,7 @@ def _digest(path: Path) -> str:
 
 
 def _whole(path: Path) -> bool:
-    """True if a shared object is in the cache, undamaged, and nobody else's."""
+    """True if a shared object is in the cache, undamaged, and owned by this user."""
     beside = path.with_suffix(".sha256")
     try:
         private = objects.is_private(path.stat()) and objects.is_private(beside.stat())

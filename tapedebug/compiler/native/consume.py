@@ -92,7 +92,7 @@ def _index(code: str, start: int) -> tuple[str | None, int]:
 
 
 def _elements(name: str, code: str) -> set[str | None]:
-    """The indices with which the code looks at an adjoint; None where it does anything else with it."""
+    """Return the indices with which the code reads an adjoint; None if it does anything else with it."""
     found: set[str | None] = set()
     for match in re.finditer(rf"\b{re.escape(name)}\b", code):
         index, end = _index(code, match.end())

@@ -34,7 +34,7 @@ KNOWN = {
     "assignment of read-only": "an adjoint changes adjoints only: add to adj_… names",
     "undeclared": "a snippet sees its parameters, what it declares, and the C library",
 }
-"""What to do about some words of C compilers."""
+"""Hints for some messages of C compilers."""
 
 
 class Native:

@@ -39,7 +39,7 @@ PRELUDE = """#include <math.h>
 """
 TWIN = "#define float double\n" + "".join(f"#define {name}f {name}\n" for name in SINGLE.split())
 TITLES = {FORWARD: "snippet", ADJOINT: "adj_snippet", REPLAY: "replay_snippet"}
-"""What the C compiler calls the snippets, as files."""
+"""The file names of the snippets in messages of the C compiler."""
 SYMBOL = "TD_SYMBOL"
 """Stands for the symbols' common beginning until the source, and so its key, is known."""
 

@@ -146,7 +146,7 @@ class _Varied(_Reached):
         elif op.kind == "restore":
             varied = op.data in self.kept
         elif op.kind == "log_load":
-            varied = True  # a log is not told apart
+            varied = True  # values in a log are not distinguished
         else:
             rule = RULES.get(op.kind)
             operands = (*op.args, self.beside.get(op.result))

@@ -171,7 +171,7 @@ class Transform(Loops):
                 if volatile:
                     result = b.atomic_add(*op.data, *args)
                 elif op.result is not None:
-                    # Needed only where its result is: dead code removal tells, and then asks for a replay.
+                    # Needed only if its result is; dead code removal decides, and then requests a replay.
                     result = b.emit("load", args[:1], op.result.type, op.data)
             case _:
                 result = b.apply(op.kind, *args)

@@ -49,7 +49,7 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
 WIDENING = frozenset({"to_i64", "from_end"})
-"""What lowering makes of an index by itself."""
+"""Conversions that lowering adds to an index."""
 
 
 def warp_adjoint_of(

@@ -25,7 +25,7 @@ from tapedebug.compiler.ir import (
 
 
 def remove_dead_code(function: Function) -> Function:
-    """The same function without operations that have no effect and whose results nobody uses."""
+    """Return the function without operations that have no effect and whose results are unused."""
     body = _Liveness(function.body).swept(function.body)
     prelude = function.prelude
     if prelude is not None:

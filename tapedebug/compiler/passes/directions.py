@@ -24,7 +24,7 @@ from tapedebug.lang.rules import RULES
 LENGTH = "norm_of_square"
 CONVERSIONS = frozenset({"to_f16", "to_f32", "to_f64"})
 DEPTH = 24
-"""How many operations are looked back, one behind the other."""
+"""The number of operations to follow back, one behind the other."""
 
 
 def with_directions(function: Function, *, second: bool = False) -> Function:

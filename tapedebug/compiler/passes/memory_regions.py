@@ -32,7 +32,7 @@ from tapedebug.compiler.parallel_info import Pair, Place
 from tapedebug.lang import types as t
 
 BARRED = NATIVE | DIAGNOSTICS | {"native_result", "trace", "log_push", "log_load"}
-"""What ties threads to their order, or may."""
+"""Operations that make threads depend on their order, or may do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Access:
     """One operation on memory.
 
     Attributes:
-        how: `"load"`, `"store"` or `"add"`: an addition whose result nobody uses.
+        how: `"load"`, `"store"` or `"add"`: an addition whose result is unused.
         op: The operation.
         looped: Whether a thread may do it more than once.
     """

@@ -84,7 +84,7 @@ def refuse_tangent(function: Function) -> None:
 
 
 def refuse_second_order(op: Op, varied: set[Value], active: frozenset[int]) -> None:
-    """Refuse the tangent of an adjoint snippet: nobody has written its derivative.
+    """Refuse the tangent of an adjoint snippet, for which there is no derivative.
 
     Raises:
         KernelTypeError: It would be needed.

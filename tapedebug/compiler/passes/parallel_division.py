@@ -45,7 +45,7 @@ def divided(function: Function) -> Division:
 
 
 UNKNOWN = 16
-"""How many iterations are expected of a loop of which nothing is known before its thread runs."""
+"""The expected iterations of a loop whose length is unknown before its thread runs."""
 UNIT = 32
 """Operations without a loop that count as one iteration of a small one."""
 

@@ -9,7 +9,7 @@ from tapedebug.compiler.parallel_info import OPERATORS, Bound
 from tapedebug.lang import types as t
 
 DEPTH = 24
-"""How deep a value is looked into."""
+"""The depth to which operands are followed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ KIND: dict[str, AccessKind] = {"load": "read", "store": "write", "atomic_add": "
 
 
 def traced_of(function: Function, active: frozenset[int]) -> tuple[Function, TraceInfo] | None:
-    """The kernel with a `trace` before each access, and what these tell; None where native functions run.
+    """Return the kernel with a `trace` before each access, and its sites; None if it has native functions.
 
-    All stores are still there: `without_stores` takes them away where nothing that decides reads them.
+    All stores remain: `without_stores` removes them if no index or condition depends on them.
 
     Args:
         function: A kernel in IR, without custom regions.
-        active: The array parameters of floats whose accesses are told.
+        active: The array parameters of floats whose accesses are recorded.
     """
     if any(op.kind in NATIVE for op in ops_of(function.body)):
         return None
@@ -31,10 +31,10 @@ def traced_of(function: Function, active: frozenset[int]) -> tuple[Function, Tra
     wanted = 0
     for bits in into.values():
         wanted |= bits
-    told = [k for k, op in mine.items() if op.kind in WRITES or wanted >> k & 1]
-    place = {k: number for number, k in enumerate(told)}
+    recorded = [k for k, op in mine.items() if op.kind in WRITES or wanted >> k & 1]
+    place = {k: number for number, k in enumerate(recorded)}
     sites = []
-    for k in told:
+    for k in recorded:
         op = mine[k]
         reads = tuple(place[r] for r in members(into.get(k, 0)) if r in place)
         param, component = op.data

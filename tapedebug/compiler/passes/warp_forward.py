@@ -24,7 +24,7 @@ from tapedebug.compiler.source_variables import Carried, Variables
 from tapedebug.lang import types as t
 
 LONGEST = 1 << 16
-"""How many iterations the reverse of a `while` may run: in Warp it may never end."""
+"""The most iterations that the reverse of a `while` may run: in Warp it may never end."""
 
 
 class NotEmulated(Exception):
@@ -48,7 +48,7 @@ class Forward(Transform):
         self.variables = variables
         self.retained = retained
         self.before: dict[int, Values] = {}
-        """What was known before each branch was computed, the last time."""
+        """Known values before each branch, when it was last computed."""
 
     def root(self, value: Value) -> Value:
         """The first value of the variable that a value is of."""

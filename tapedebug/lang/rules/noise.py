@@ -29,7 +29,7 @@ from tapedebug.lang.rules.random import UNIT, next_field, require_state
 
 PRIMES = (73856093, 19349663, 53471161, 10000019)
 FIELDS = (10019689, 13112221)
-"""What makes the states of the second and third of three independent fields."""
+"""Constants that derive the states of the second and third of three independent fields."""
 
 
 def _centred(kind: type[t.Scalar]) -> Callable[[Any], Any]:

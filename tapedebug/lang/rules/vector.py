@@ -59,7 +59,7 @@ def length(a: Quantity) -> Quantity:
 def normalize(a: Quantity) -> Quantity:
     norm = length(a).scalar
     nonzero = norm > 0.0
-    # The division never sees a zero, so that no NaN can be born on the branch that is not taken.
+    # The divisor is never zero, so that the branch that is not taken produces no NaN.
     safe = nonzero.select(norm, norm.lift(1.0))
     rest = (0.0,) * a.type.length if t.is_vector(a.type) else (0.0, 0.0, 0.0, 1.0)
     return Quantity(

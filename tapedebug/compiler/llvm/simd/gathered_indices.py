@@ -44,9 +44,9 @@ class GatheredIndices(Reductions):
         super().__init__(symbol, names, bits, math=math)
         self.leaves = leaves
         self.left = ""
-        """Where blocks go on that are left; empty where none is yet."""
+        """The label where blocks that are left continue; empty if none is left yet."""
         self.changed = False
-        """Whether the block has stored or added anything, or run a loop, which nobody should run twice."""
+        """Whether the block has stored, added or run a loop: it must not be left and run again."""
 
     @property
     def plain(self) -> str:

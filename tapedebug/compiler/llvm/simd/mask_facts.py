@@ -45,7 +45,7 @@ class Chosen:
 
 
 Fact = Known | Compared | Chosen | None
-"""How a mask came about; None where nothing is known."""
+"""The comparison or choice that a mask is the result of; None if unknown."""
 
 MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq
@@ -61,7 +61,7 @@ ALL: Tests = {
     ast.GtE: (("sge", "first"),),
     ast.NotEq: (("sgt", "first"), ("slt", "last")),
 }
-"""What shows that a comparison holds in all lanes: one of these."""
+"""Tests of which one suffices for a comparison to hold in all lanes."""
 
 NONE: Tests = {
     ast.Lt: (("sge", "first"),),
@@ -70,7 +70,7 @@ NONE: Tests = {
     ast.GtE: (("slt", "last"),),
     ast.Eq: (("sgt", "first"), ("slt", "last")),
 }
-"""What shows that it holds in none."""
+"""Tests of which one suffices for it to hold in no lane."""
 
 
 class MaskFacts:

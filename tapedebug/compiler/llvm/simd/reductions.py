@@ -202,7 +202,7 @@ class Reductions(VectorValues):
             site = tuple(id(node) for one in ones for node in one.nodes.values())
             self._add_carried(self._carry(site, pointer, kind, [by for by, _ in values if by]), start, values)
             return
-        # The elements of lanes that do not run may be others', or nobody's.
+        # The elements of inactive lanes may belong to other threads, or lie outside the array.
         lanes = [(by, self._lanes()) for by, _ in values]
         low = self._sum(kind, [self._here(kind, by, self._identity(kind), value) for by, value in values])
         here = self._sum("b1", [self._here("b1", by, "zeroinitializer", mask) for by, mask in lanes], "or")

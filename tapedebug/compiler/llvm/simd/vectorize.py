@@ -246,7 +246,7 @@ class _Vectorizer(VectorMemory):
             if node.orelse:
                 self._where(no, node.orelse)
         self.mask = outer
-        # What a branch that nobody takes leaves open is not what another block of threads has left.
+        # Variables of a branch that no lane takes must not keep values of another block of threads.
         born = [self.slots[name] for name in sorted(self.names.born(node)) if name in self.slots]
         self.lines[at:at] = [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born]
 
