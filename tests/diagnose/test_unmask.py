@@ -236,7 +236,7 @@ def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
 
 
 def test_of_a_long_tape_the_coverage_says_what_was_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["tapedebug.diagnose.unmask"], "FEW", 2)
+    monkeypatch.setattr(sys.modules["tapedebug.diagnose.unmask"], "MOST_LAUNCHES", 2)
     tape, *_ = chain(square, alive=False, mode="ignore")
     told = (
         "behind what was found only overwrite, disconnected, duplicate-launch, seed, nonfinite, flat-op were"
