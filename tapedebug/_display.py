@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 DISPLAYS = "tapedebug.notebook"
 """The package that registers a `Renderer` when it is imported."""
@@ -16,8 +15,7 @@ DISPLAYS = "tapedebug.notebook"
 Bundle = tuple[dict[str, Any], dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Renderer:
+class Renderer(NamedTuple):
     """Functions that turn an object into what a front end shows.
 
     Attributes:

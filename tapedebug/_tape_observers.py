@@ -6,9 +6,11 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tapedebug.contract import RecordedTape
+if TYPE_CHECKING:
+    from tapedebug.contract import RecordedTape
+
 
 observers: list[Any] = []
 """Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, …)`, and

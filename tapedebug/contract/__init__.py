@@ -13,94 +13,125 @@ lacks; the coverage then says what was not examined.
 | `thread_scheduling` | threads that run in another order |
 | `element_tracking` | accesses of threads, element by element |
 | `value_storage` | memory for copies of values |
+| `frames` | numbers in the functions of the program |
 | `history` | reverse passes, reads and writes around a tape |
 | `program_arrays` | arrays as the program has them |
 | `warp_semantics` | reverse passes as NVIDIA Warp would run them |
+
+All names can be imported from this package. A module loads when one of its names is first used: a program
+without a debugger loads `frames` only.
 """
 
-from tapedebug.contract.element_tracking import AccessConflict as AccessConflict
-from tapedebug.contract.element_tracking import AccessKind as AccessKind
-from tapedebug.contract.element_tracking import ElementConflicts as ElementConflicts
-from tapedebug.contract.element_tracking import ElementQuery as ElementQuery
-from tapedebug.contract.element_tracking import ElementTracking as ElementTracking
-from tapedebug.contract.element_tracking import Mask as Mask
-from tapedebug.contract.element_tracking import OutOfBoundsAccess as OutOfBoundsAccess
-from tapedebug.contract.element_tracking import SuspectLaunches as SuspectLaunches
-from tapedebug.contract.element_tracking import ThreadAccess as ThreadAccess
-from tapedebug.contract.history import Arrivals as Arrivals
-from tapedebug.contract.history import ArrivedArray as ArrivedArray
-from tapedebug.contract.history import EarlierRecording as EarlierRecording
-from tapedebug.contract.history import EarlierRecordings as EarlierRecordings
-from tapedebug.contract.history import EventKind as EventKind
-from tapedebug.contract.history import FrameValues as FrameValues
-from tapedebug.contract.history import History as History
-from tapedebug.contract.history import HistoryEvent as HistoryEvent
-from tapedebug.contract.history import Length as Length
-from tapedebug.contract.history import OutsideRead as OutsideRead
-from tapedebug.contract.history import OutsideReads as OutsideReads
-from tapedebug.contract.history import OverwrittenOutside as OverwrittenOutside
-from tapedebug.contract.history import Stack as Stack
-from tapedebug.contract.history import UnrecordedLaunches as UnrecordedLaunches
-from tapedebug.contract.program import A as A
-from tapedebug.contract.program import Access as Access
-from tapedebug.contract.program import AccessSets as AccessSets
-from tapedebug.contract.program import Array as Array
-from tapedebug.contract.program import Consume as Consume
-from tapedebug.contract.program import Engine as Engine
-from tapedebug.contract.program import Kind as Kind
-from tapedebug.contract.program import OnReplay as OnReplay
-from tapedebug.contract.program import Operation as Operation
-from tapedebug.contract.program import OutsideWrite as OutsideWrite
-from tapedebug.contract.program import Place as Place
-from tapedebug.contract.program import RecordedTape as RecordedTape
-from tapedebug.contract.program import Region as Region
-from tapedebug.contract.program import Replay as Replay
-from tapedebug.contract.program import ReversePass as ReversePass
-from tapedebug.contract.program import Scope as Scope
-from tapedebug.contract.program import Seeds as Seeds
-from tapedebug.contract.program import Values as Values
-from tapedebug.contract.program import arrays_overlap as arrays_overlap
-from tapedebug.contract.program import is_array as is_array
-from tapedebug.contract.program import is_recorded_tape as is_recorded_tape
-from tapedebug.contract.program import memory_key as memory_key
-from tapedebug.contract.program import regions_of as regions_of
-from tapedebug.contract.program import view_of as view_of
-from tapedebug.contract.program_arrays import ArrayOrigins as ArrayOrigins
-from tapedebug.contract.program_arrays import LiveArrays as LiveArrays
-from tapedebug.contract.program_arrays import ProgramArrays as ProgramArrays
-from tapedebug.contract.replay_variants import Confinement as Confinement
-from tapedebug.contract.replay_variants import Copy as Copy
-from tapedebug.contract.replay_variants import Float64 as Float64
-from tapedebug.contract.replay_variants import Irreplayable as Irreplayable
-from tapedebug.contract.replay_variants import LocalReplays as LocalReplays
-from tapedebug.contract.replay_variants import NoTangents as NoTangents
-from tapedebug.contract.replay_variants import Recording as Recording
-from tapedebug.contract.replay_variants import Rerecording as Rerecording
-from tapedebug.contract.replay_variants import Resequencing as Resequencing
-from tapedebug.contract.replay_variants import SecondOrder as SecondOrder
-from tapedebug.contract.replay_variants import SecondOrderReplay as SecondOrderReplay
-from tapedebug.contract.replay_variants import SingleReplay as SingleReplay
-from tapedebug.contract.replay_variants import StaleReads as StaleReads
-from tapedebug.contract.replay_variants import TangentReplay as TangentReplay
-from tapedebug.contract.replay_variants import Tangents as Tangents
-from tapedebug.contract.source import CallArguments as CallArguments
-from tapedebug.contract.source import HandWrittenAdjoint as HandWrittenAdjoint
-from tapedebug.contract.source import KernelSource as KernelSource
-from tapedebug.contract.source import Parameter as Parameter
-from tapedebug.contract.source import SourceAccess as SourceAccess
-from tapedebug.contract.source import SourceText as SourceText
-from tapedebug.contract.thread_scheduling import RunThreads as RunThreads
-from tapedebug.contract.thread_scheduling import ThreadSchedule as ThreadSchedule
-from tapedebug.contract.thread_scheduling import ThreadScheduling as ThreadScheduling
-from tapedebug.contract.threads import CannotFollow as CannotFollow
-from tapedebug.contract.threads import FollowedThread as FollowedThread
-from tapedebug.contract.threads import LocalDerivative as LocalDerivative
-from tapedebug.contract.threads import NonfiniteOperation as NonfiniteOperation
-from tapedebug.contract.threads import Threads as Threads
-from tapedebug.contract.value_storage import Retention as Retention
-from tapedebug.contract.value_storage import StoredLoop as StoredLoop
-from tapedebug.contract.value_storage import StoredLoops as StoredLoops
-from tapedebug.contract.value_storage import overwrite_mode as overwrite_mode
-from tapedebug.contract.warp_semantics import ReverseDivergence as ReverseDivergence
-from tapedebug.contract.warp_semantics import StructChanges as StructChanges
-from tapedebug.contract.warp_semantics import WarpReverse as WarpReverse
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapedebug.contract.element_tracking import AccessConflict as AccessConflict
+    from tapedebug.contract.element_tracking import AccessKind as AccessKind
+    from tapedebug.contract.element_tracking import ElementConflicts as ElementConflicts
+    from tapedebug.contract.element_tracking import ElementQuery as ElementQuery
+    from tapedebug.contract.element_tracking import ElementTracking as ElementTracking
+    from tapedebug.contract.element_tracking import Mask as Mask
+    from tapedebug.contract.element_tracking import OutOfBoundsAccess as OutOfBoundsAccess
+    from tapedebug.contract.element_tracking import SuspectLaunches as SuspectLaunches
+    from tapedebug.contract.element_tracking import ThreadAccess as ThreadAccess
+    from tapedebug.contract.frames import FrameValues as FrameValues
+    from tapedebug.contract.frames import Length as Length
+    from tapedebug.contract.history import Arrivals as Arrivals
+    from tapedebug.contract.history import ArrivedArray as ArrivedArray
+    from tapedebug.contract.history import EarlierRecording as EarlierRecording
+    from tapedebug.contract.history import EarlierRecordings as EarlierRecordings
+    from tapedebug.contract.history import EventKind as EventKind
+    from tapedebug.contract.history import History as History
+    from tapedebug.contract.history import HistoryEvent as HistoryEvent
+    from tapedebug.contract.history import OutsideRead as OutsideRead
+    from tapedebug.contract.history import OutsideReads as OutsideReads
+    from tapedebug.contract.history import OverwrittenOutside as OverwrittenOutside
+    from tapedebug.contract.history import Stack as Stack
+    from tapedebug.contract.history import UnrecordedLaunches as UnrecordedLaunches
+    from tapedebug.contract.program import A as A
+    from tapedebug.contract.program import Access as Access
+    from tapedebug.contract.program import AccessSets as AccessSets
+    from tapedebug.contract.program import Array as Array
+    from tapedebug.contract.program import Consume as Consume
+    from tapedebug.contract.program import Engine as Engine
+    from tapedebug.contract.program import Kind as Kind
+    from tapedebug.contract.program import OnReplay as OnReplay
+    from tapedebug.contract.program import Operation as Operation
+    from tapedebug.contract.program import OutsideWrite as OutsideWrite
+    from tapedebug.contract.program import Place as Place
+    from tapedebug.contract.program import RecordedTape as RecordedTape
+    from tapedebug.contract.program import Region as Region
+    from tapedebug.contract.program import Replay as Replay
+    from tapedebug.contract.program import ReversePass as ReversePass
+    from tapedebug.contract.program import Scope as Scope
+    from tapedebug.contract.program import Seeds as Seeds
+    from tapedebug.contract.program import Values as Values
+    from tapedebug.contract.program import arrays_overlap as arrays_overlap
+    from tapedebug.contract.program import is_array as is_array
+    from tapedebug.contract.program import is_recorded_tape as is_recorded_tape
+    from tapedebug.contract.program import memory_key as memory_key
+    from tapedebug.contract.program import regions_of as regions_of
+    from tapedebug.contract.program import view_of as view_of
+    from tapedebug.contract.program_arrays import ArrayOrigins as ArrayOrigins
+    from tapedebug.contract.program_arrays import LiveArrays as LiveArrays
+    from tapedebug.contract.program_arrays import ProgramArrays as ProgramArrays
+    from tapedebug.contract.replay_variants import Confinement as Confinement
+    from tapedebug.contract.replay_variants import Copy as Copy
+    from tapedebug.contract.replay_variants import Float64 as Float64
+    from tapedebug.contract.replay_variants import Irreplayable as Irreplayable
+    from tapedebug.contract.replay_variants import LocalReplays as LocalReplays
+    from tapedebug.contract.replay_variants import NoTangents as NoTangents
+    from tapedebug.contract.replay_variants import Recording as Recording
+    from tapedebug.contract.replay_variants import Rerecording as Rerecording
+    from tapedebug.contract.replay_variants import Resequencing as Resequencing
+    from tapedebug.contract.replay_variants import SecondOrder as SecondOrder
+    from tapedebug.contract.replay_variants import SecondOrderReplay as SecondOrderReplay
+    from tapedebug.contract.replay_variants import SingleReplay as SingleReplay
+    from tapedebug.contract.replay_variants import StaleReads as StaleReads
+    from tapedebug.contract.replay_variants import TangentReplay as TangentReplay
+    from tapedebug.contract.replay_variants import Tangents as Tangents
+    from tapedebug.contract.source import CallArguments as CallArguments
+    from tapedebug.contract.source import HandWrittenAdjoint as HandWrittenAdjoint
+    from tapedebug.contract.source import KernelSource as KernelSource
+    from tapedebug.contract.source import Parameter as Parameter
+    from tapedebug.contract.source import SourceAccess as SourceAccess
+    from tapedebug.contract.source import SourceText as SourceText
+    from tapedebug.contract.thread_scheduling import RunThreads as RunThreads
+    from tapedebug.contract.thread_scheduling import ThreadSchedule as ThreadSchedule
+    from tapedebug.contract.thread_scheduling import ThreadScheduling as ThreadScheduling
+    from tapedebug.contract.threads import CannotFollow as CannotFollow
+    from tapedebug.contract.threads import FollowedThread as FollowedThread
+    from tapedebug.contract.threads import LocalDerivative as LocalDerivative
+    from tapedebug.contract.threads import NonfiniteOperation as NonfiniteOperation
+    from tapedebug.contract.threads import Threads as Threads
+    from tapedebug.contract.value_storage import Retention as Retention
+    from tapedebug.contract.value_storage import StoredLoop as StoredLoop
+    from tapedebug.contract.value_storage import StoredLoops as StoredLoops
+    from tapedebug.contract.value_storage import overwrite_mode as overwrite_mode
+    from tapedebug.contract.warp_semantics import ReverseDivergence as ReverseDivergence
+    from tapedebug.contract.warp_semantics import StructChanges as StructChanges
+    from tapedebug.contract.warp_semantics import WarpReverse as WarpReverse
+else:
+    _MODULES = (
+        "program",
+        "frames",
+        "replay_variants",
+        "source",
+        "threads",
+        "thread_scheduling",
+        "element_tracking",
+        "value_storage",
+        "history",
+        "program_arrays",
+        "warp_semantics",
+    )
+
+    def __getattr__(name: str) -> object:
+        if not name.startswith("_"):
+            for module in _MODULES:
+                found = import_module(f"{__name__}.{module}")
+                if name in vars(found):
+                    globals()[name] = vars(found)[name]
+                    return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

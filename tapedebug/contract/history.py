@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
+from tapedebug.contract.frames import FrameValues
 from tapedebug.contract.program import Array, OutsideWrite, Place
 
 EventKind = Literal["backward", "zero", "read", "write", "reset"]
@@ -59,26 +60,6 @@ class History(Protocol):
 
 Stack: TypeAlias = "tuple[tuple[CodeType, int, int], ...]"
 """Frames of the program, innermost first: code, index of the calling instruction, number of the frame."""
-
-
-class Length(NamedTuple):
-    """The length of a list or tuple that a variable held."""
-
-    value: int
-
-
-class FrameValues(NamedTuple):
-    """One function that was running, with the numbers that it held.
-
-    Attributes:
-        code: The code of the function.
-        instruction: The index of the call that it was in.
-        values: By name, also `self.name`: numbers, lengths, weak references to arrays.
-    """
-
-    code: CodeType
-    instruction: int
-    values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

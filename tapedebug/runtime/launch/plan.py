@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tapedebug import contract
 from tapedebug._config import is_shown
 from tapedebug.compiler.diagnostics import BOUNDS, FATAL, PAUSE
 from tapedebug.compiler.objects import Entry
-from tapedebug.contract import Access, KernelSource, Kind
 from tapedebug.lang import types
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.argument_packing import Packer, packing
@@ -27,6 +27,7 @@ from tapedebug.runtime.parallel.parallel_entry import ParallelEntry, least_of
 from tapedebug.runtime.tape.gradient_history import is_gradient
 
 if TYPE_CHECKING:
+    from tapedebug.contract import Access, KernelSource, Kind
     from tapedebug.runtime.tape.record import Record
 
 Runner = Callable[[int, int, int], None]
@@ -155,10 +156,11 @@ class LaunchPlan:
         if rows is None:
             rows = self.access_rows = self._access_rows()
         new = tuple.__new__  # `Access(…)` takes twice as long, and a trace makes one for each argument
+        access = contract.Access
         found: list[Access] = []
         for param, name, reads, fresh, others in rows:
             a = args[param]
-            found.append(new(Access, (param, name, a, reads and not (fresh and a.shape == dim), *others)))
+            found.append(new(access, (param, name, a, reads and not (fresh and a.shape == dim), *others)))
         return tuple(found)
 
     def _access_rows(self) -> tuple[AccessRow, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.contract import Consume
 from tapedebug.lang import types
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import Call, CallList
@@ -26,7 +27,7 @@ from tapedebug.runtime.replay.batch_memory import (
     Words,
     stride_of,
 )
-from tapedebug.runtime.replay.shadow import Consume, Shadow, Values
+from tapedebug.runtime.replay.shadow import Shadow, Values
 from tapedebug.runtime.replay.tangents import forward_special, tangent_special
 from tapedebug.runtime.tape.record import Record
 

@@ -11,12 +11,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from tapedebug import contract
 from tapedebug._errors import TapeError
 from tapedebug.compiler.diagnostics import ASSERT
-from tapedebug.contract import A, Irreplayable, OnReplay
-from tapedebug.contract import Consume as Consume
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
@@ -28,6 +27,9 @@ from tapedebug.runtime.reverse.argument_table import ArgumentTable, Reversal
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
+
+if TYPE_CHECKING:
+    from tapedebug.contract import A, Consume, OnReplay
 
 OnLaunch = Callable[[Record], Any]
 
@@ -402,7 +404,7 @@ class Shadow(ShadowState):
 def _uncovered(records: list[Record]) -> list[str]:
     reasons = []
     for record in records:
-        if (obstacle := record.capability(Irreplayable)) is not None:
+        if (obstacle := record.capability(contract.Irreplayable)) is not None:
             reasons.append(obstacle.reason())
         elif record.kernel is not None and record.info is None and record.plan.active:
             reasons.append(f"launch {record.index} ({record.name}) has no adjoint: enable_backward=False")

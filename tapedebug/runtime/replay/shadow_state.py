@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import TapeError
-from tapedebug.contract import A, Array
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.struct_fields import by_field
@@ -17,6 +16,9 @@ from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, injections_of, 
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
 from tapedebug.runtime.replay.tangents import paired
 from tapedebug.runtime.tape.tracker import Tracker
+
+if TYPE_CHECKING:
+    from tapedebug.contract import A, Array
 
 Values = np.ndarray[Any, Any]
 

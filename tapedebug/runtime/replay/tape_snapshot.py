@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tapedebug._errors import TapeError
-from tapedebug.contract import Seeds
 from tapedebug.runtime.interrupts import deferred
 from tapedebug.runtime.memory.buffer import Buffer, Bytes, gradients
 from tapedebug.runtime.replay.shadow import Shadow
@@ -24,6 +23,7 @@ from tapedebug.runtime.tape.buffer_versions import elements_of
 from tapedebug.runtime.tape.record import Record
 
 if TYPE_CHECKING:
+    from tapedebug.contract import Seeds
     from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.tape.tape import Tape
 

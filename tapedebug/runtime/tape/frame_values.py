@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.contract import FrameValues, Length
+from tapedebug.contract.frames import FrameValues, Length
 from tapedebug.runtime.tape.record import BETWEEN
 
 DEPTH = 2

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tapedebug._clock import clock
-from tapedebug.contract import FrameValues
 from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.frame_values import frame_values
 from tapedebug.runtime.tape.record import Site, Stack, call_site, call_stack, site_of
 
 if TYPE_CHECKING:
+    from tapedebug.contract import FrameValues
     from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.memory.buffer import Buffer, Bytes
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tapedebug._source import Site as Site
 from tapedebug._source import Span
 from tapedebug._source import site_span as site_span
-from tapedebug.contract import Access, Kind
 from tapedebug.runtime.capabilities import operation_capability
 
 if TYPE_CHECKING:
+    from tapedebug.contract import Access, Kind
     from tapedebug.runtime.launch.call_list import Times
     from tapedebug.runtime.launch.plan import LaunchPlan
     from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug import _tape_observers as tape_observers
 from tapedebug._clock import clock, tape_ids
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._interval_index import range_key
 from tapedebug._source import Span, site_span
-from tapedebug.contract import Array
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import launch_dims, resolve
 from tapedebug.runtime.memory.array import array
@@ -32,6 +31,9 @@ from tapedebug.runtime.tape.scopes import BackwardCall, Scope
 from tapedebug.runtime.tape.tape_gradients import Gradients
 from tapedebug.runtime.tape.tape_queries import TapeQueries
 from tapedebug.runtime.tape.tracker import Tracker
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Array
 
 
 class Tape(TapeQueries):

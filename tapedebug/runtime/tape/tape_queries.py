@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tapedebug import contract
 from tapedebug._errors import TapeError
-from tapedebug.contract import Array, Engine, Seeds
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import tape_capability
 from tapedebug.runtime.memory.array import array
@@ -24,6 +24,9 @@ from tapedebug.runtime.tape.scopes import BackwardCall
 from tapedebug.runtime.tape.timeline import Version, list_versions
 from tapedebug.runtime.tape.touched import Touched, touched
 from tapedebug.runtime.tape.tracker import Tracker
+
+if TYPE_CHECKING:
+    from tapedebug.contract import Array, Engine, Seeds
 
 T = TypeVar("T")
 
@@ -55,7 +58,7 @@ class TapeQueries:
         """This engine, as reports name it."""
         from tapedebug import __version__
 
-        return Engine("tapedebug", __version__, "cpu")
+        return contract.Engine("tapedebug", __version__, "cpu")
 
     @property
     def preserves_values(self) -> bool:
