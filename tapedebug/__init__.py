@@ -232,7 +232,7 @@ class _Package(ModuleType):
         return importlib.import_module("tapedebug.diagnose").diagnose
 
     @diagnose.setter
-    def diagnose(self, module: Any) -> None:
+    def diagnose(self, module: object) -> None:
         """The import system announces the package."""
 
     @property
@@ -241,7 +241,7 @@ class _Package(ModuleType):
         return _trace
 
     @trace.setter
-    def trace(self, module: Any) -> None:
+    def trace(self, module: object) -> None:
         """The import system announces the package."""
 
     @property
@@ -250,7 +250,7 @@ class _Package(ModuleType):
         return importlib.import_module("tapedebug.report").report
 
     @report.setter
-    def report(self, module: Any) -> None:
+    def report(self, module: object) -> None:
         """The import system announces the package."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -11,7 +10,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 class PrintCompletion(argparse.Action):
     """`--print-completion SHELL`: print the script that a shell reads, and end."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any, **more: Any) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *rest: object, **more: object) -> None:
         """Print it; a usage error where shtab is not installed."""
         try:
             import shtab
@@ -23,7 +22,7 @@ class PrintCompletion(argparse.Action):
         parser.exit()
 
 
-def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
+def _complete_files(parser: argparse.ArgumentParser, files: object) -> None:
     """Let what names files be completed with files."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -143,7 +143,7 @@ def _changed() -> None:
         listener()
 
 
-def checked(name: str, value: Any, what: str, where: str) -> Any:
+def checked(name: str, value: object, what: str, where: str) -> Any:
     """The value of a setting in its own type.
 
     Args:
@@ -183,7 +183,7 @@ def checked(name: str, value: Any, what: str, where: str) -> Any:
     return value
 
 
-def unknown(name: str, where: str, names: Any = tuple(DEFAULTS)) -> str:
+def unknown(name: str, where: str, names: Sequence[str] = tuple(DEFAULTS)) -> str:
     """The message for a setting that there is not."""
     import difflib
 

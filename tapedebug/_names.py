@@ -279,14 +279,15 @@ def _columns(pairs: Iterable[tuple[Any, Any]]) -> Items:
     return [part for part, _ in both], [value for _, value in both]
 
 
-def _sighted(value: Any, path: str, key: Callable[[Any], Any], wanted: set[Any]) -> Iterator[Sighting]:
+def _sighted(value: object, path: str, key: Callable[[Any], Any], wanted: set[Any]) -> Iterator[Sighting]:
     """What is of interest of one object: an array of structs is known by the views of its numbers."""
-    views = getattr(value, "_fields", None)
+    views: Sequence[Any] = getattr(value, "_fields", None) or ()
     start = getattr(value, "part", "") if views else ""
-    for each in views or (value,):
-        identity = key(each)
-        if identity in wanted:
-            yield path, "", (each.part.removeprefix(start) if views else "",), (identity,)
+    if not views and (identity := key(value)) in wanted:
+        yield path, "", ("",), (identity,)
+    for view in views:
+        if (identity := key(view)) in wanted:
+            yield path, "", (view.part.removeprefix(start),), (identity,)
 
 
 def _inside(value: Any) -> tuple[str, Items, str]:

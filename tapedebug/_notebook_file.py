@@ -11,9 +11,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._script import NoProgram, ScriptOutcome, as_main, exited, failure, keep_lines, outcome_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 def code_cells(path: Path) -> list[str]:
@@ -73,7 +78,7 @@ Runner = Callable[[int, str], ScriptOutcome]
 
 
 @contextmanager
-def _runner(module: Any) -> Iterator[Runner]:
+def _runner(module: ModuleType) -> Iterator[Runner]:
     try:
         from IPython.core.interactiveshell import InteractiveShell
     except ImportError:
@@ -92,7 +97,7 @@ def _runner(module: Any) -> Iterator[Runner]:
             InteractiveShell.clear_instance()
 
 
-def _plain(module: Any, number: int, cell: str) -> ScriptOutcome:
+def _plain(module: ModuleType, number: int, cell: str) -> ScriptOutcome:
     """A cell without IPython."""
     name = f"In [{number}]"
     keep_lines(name, cell)
@@ -106,11 +111,11 @@ def _plain(module: Any, number: int, cell: str) -> ScriptOutcome:
     return outcome_of(lambda: exec(code, module.__dict__), (name,))
 
 
-def _shell(kind: Any, module: Any, folder: str) -> Any:
+def _shell(kind: type[InteractiveShell], module: ModuleType, folder: str) -> Any:
     """A shell of IPython for the names of a module, which shows no traceback of its own."""
     from traitlets.config import Config
 
-    def show_nothing(*_: Any, **__: Any) -> None:
+    def show_nothing(*_: object, **__: object) -> None:
         """Nothing: the program's outcome has the traceback."""
 
     hidden = ("showtraceback", "showsyntaxerror", "showindentationerror", "enable_gui")
@@ -123,7 +128,7 @@ def _shell(kind: Any, module: Any, folder: str) -> Any:
     return shell
 
 
-def _in_shell(shell: Any, cell: str) -> ScriptOutcome:
+def _in_shell(shell: InteractiveShell, cell: str) -> ScriptOutcome:
     """A cell with IPython."""
     import IPython
     from IPython.core.error import UsageError

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import Any
+from typing import IO, Any
 
 from tapedebug._errors import TapedebugError
 
@@ -55,7 +55,7 @@ class Arguments(list[str]):
 
 
 def _reading(name: str) -> Any:
-    def method(self: Arguments, *args: Any) -> Any:
+    def method(self: Arguments, *args: object) -> Any:
         self.read = True
         return getattr(list, name)(self, *args)
 
@@ -154,7 +154,7 @@ def keep_lines(name: str, source: str) -> None:
 
 
 @contextmanager
-def as_main(argv: list[str], folder: str, **names: Any) -> Iterator[ModuleType]:
+def as_main(argv: list[str], folder: str, **names: object) -> Iterator[ModuleType]:
     """A new module as `__main__`, with arguments and a first folder to import from; then all as before."""
     module = ModuleType("__main__")
     module.__dict__.update({"__builtins__": builtins, **names})
@@ -216,7 +216,7 @@ def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = 
     return ScriptOutcome(True, type(error).__name__, "".join(shown.format()).rstrip("\n"), missing)
 
 
-def _is_closed(stream: Any) -> bool:
+def _is_closed(stream: IO[str]) -> bool:
     """True if the reader of a pipe has ended; where the system cannot tell, it has not."""
     try:
         watched = select.poll()

@@ -53,7 +53,7 @@ def unlist(tape: RecordedTape) -> None:
     _live.discard(tape)
 
 
-def notify(event: str, *args: Any) -> None:
+def notify(event: str, *args: object) -> None:
     """Call the observers that have a method of this name."""
     if not observers or not _heard.get():
         return

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
@@ -88,7 +87,7 @@ class TapeRetention:
         if not item.number and tape.operations:
             self._number(item)
 
-    def backward_done(self, tape: RecordedTape, *_: Any) -> None:
+    def backward_done(self, tape: RecordedTape, *_: object) -> None:
         """Look whether the gradients are finite."""
         item = self._item(tape)
         if item is not None and item.finite:

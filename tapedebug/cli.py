@@ -80,7 +80,9 @@ class Outputs:
 class _Parser(argparse.ArgumentParser):
     """A parser, also of the commands, whose errors say what may have been meant."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_args(  # type: ignore[override]  # of the two overloads, this is the one in use
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
         """Parse all arguments; one that is unknown is the error of the command that it was given to."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
@@ -193,7 +195,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_report(commands: Any) -> None:
+def _add_report(commands: argparse._SubParsersAction[_Parser]) -> None:
     command = commands.add_parser(
         "report",
         help="write trace files as one HTML report",
@@ -207,7 +209,7 @@ def _add_report(commands: Any) -> None:
     _add_redact_source(command)
 
 
-def _add_diff(commands: Any) -> None:
+def _add_diff(commands: argparse._SubParsersAction[_Parser]) -> None:
     command = commands.add_parser(
         "diff",
         help="compare two trace files, before and after a fix",

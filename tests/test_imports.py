@@ -72,9 +72,9 @@ MAY_IMPORT = {
     "formats": {"trace"},
     "autograd": ENGINE | {"aswarp"},
     "diagnose": ENGINE | {"trace", "autograd"},
-    "visualize": {"trace", "diagnose", "runtime"},
+    "visualize": {"trace", "diagnose"},
     "panel": {"lang", "trace", "autograd", "diagnose"},
-    "report": {"trace", "diagnose", "panel", "runtime"},
+    "report": {"trace", "diagnose", "panel"},
     "notebook": ENGINE | {"trace", "autograd", "diagnose", "panel", "report"},
 }
 MAY_IMPORT = {room: others | {"contract"} for room, others in MAY_IMPORT.items()} | {"contract": set()}
@@ -90,13 +90,11 @@ UNTYPED = {
     "autograd": 2,
     "contract": 1,
     "diagnose": 33,
-    "notebook": 85,
+    "notebook": 3,
     "operations": 0,
-    "panel": 11,
-    "report": 11,
-    "trace": 23,
-    "visualize": 3,
-    "": 27,
+    "report": 1,
+    "trace": 4,
+    "": 2,
 }
 """For each room outside the engine, the parameters that may be annotated `Any`; `""` is for root modules.
 

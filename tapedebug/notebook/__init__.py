@@ -14,6 +14,8 @@ from tapedebug.notebook.display import tape_bundle as tape_bundle
 from tapedebug.panel.execution_lock import execution_lock
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from tapedebug.notebook._widget import TapeDebugger as TapeDebugger
 
 __all__ = ["TapeDebugger", "latest_panel", "load_ipython_extension", "mimebundle", "tape_bundle"]
@@ -47,7 +49,7 @@ def latest_panel() -> TapeDebugger | None:
     return latest()
 
 
-def load_ipython_extension(ipython: Any) -> None:
+def load_ipython_extension(ipython: InteractiveShell) -> None:
     """``%load_ext tapedebug``: the magics, and the connection for the JupyterLab extension."""
     from tapedebug.notebook._cell_sources import cells
     from tapedebug.notebook.magics import install

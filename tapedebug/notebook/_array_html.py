@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.lang.types import type_name
+from tapedebug.runtime import array as Array
+from tapedebug.runtime import indexedarray
 from tapedebug.trace.summaries import summarise
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ STYLE = """
 """
 
 
-def array_html(array: Any) -> str:
+def array_html(array: Array | indexedarray) -> str:
     """Return what a notebook shows of an array. Looking at it is no use of it: no diagnosis hears of this."""
     values = _look(array)
     facts = [
@@ -88,18 +90,19 @@ def _whole(parts: list[str]) -> str:
     return f'<style>{STYLE}</style><div class="td-array">{"".join(parts)}</div>'
 
 
-def _look(array: Any) -> Any:
+def _look(array: Array | indexedarray) -> Any:
     return array._look() if hasattr(array, "_look") else array.numpy()
 
 
-def _gradient(array: Any) -> Any:
+def _gradient(array: Array | indexedarray) -> Any:
     """The gradient, where there is memory for it: asking for `.grad` would make some."""
-    if not getattr(array, "requires_grad", False) or array.buffer.adjoint is None:
+    if not isinstance(array, Array) or not array.requires_grad or array.buffer.adjoint is None:
         return None
-    return array.grad._look()
+    gradient = array.grad
+    return None if gradient is None else gradient._look()
 
 
-def _type_name(dtype: Any) -> str:
+def _type_name(dtype: object) -> str:
     return type_name(dtype)
 
 

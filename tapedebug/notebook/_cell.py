@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import sys
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 class CellCode:
@@ -16,7 +19,7 @@ class CellCode:
             of IPython's frames and ours.
     """
 
-    def __init__(self, magic: str, shell: Any, cell: str) -> None:
+    def __init__(self, magic: str, shell: InteractiveShell, cell: str) -> None:
         __tracebackhide__ = True
         self._shell = shell
         try:
@@ -53,7 +56,7 @@ def _pointed(magic: str, error: SyntaxError) -> str:
     return f"{told}\n   | {line}\n   | {' ' * (start - 1)}{'^' * width}"
 
 
-def _cell_number(shell: Any) -> int:
+def _cell_number(shell: InteractiveShell) -> int:
     """Return the number of the cell that is running: that of the nearest frame that is a cell.
 
     `execution_count` is already that of the next cell, or not, depending on how this one was started.

@@ -13,7 +13,10 @@ from tapedebug.autograd.sparse.matrices import require_scipy
 from tapedebug.autograd.subjects.launches import LaunchCopy, launch_values
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.options import Sample
+    from tapedebug.autograd.sparse.coloured_jacobian import Mode
     from tapedebug.autograd.sparse.jacobian_dict import Jacobians
+    from tapedebug.autograd.subjects.pairs import Mask
     from tapedebug.runtime import Tape
 
 
@@ -21,12 +24,12 @@ def jacobian_of_launch(
     tape: Tape,
     launch: int | None = None,
     *,
-    input_output_mask: Any = None,
+    input_output_mask: Mask = None,
     max_outputs_per_var: int = -1,
     plot_jacobians: bool = False,
-    mode: Any = "adjoint",
+    mode: Mode = "adjoint",
     sparse: bool = False,
-    sample: Any = "random",
+    sample: Sample = "random",
     max_seconds: float | None = None,
 ) -> Jacobians:
     """Return the Jacobians of a launch.

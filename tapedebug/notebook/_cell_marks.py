@@ -272,7 +272,7 @@ def _mark(kind: str, text: str, title: str, launch: int | None, severity: str | 
     }
 
 
-def _count(known: dict[Any, Overwrite], key: Any, version: Version, label: str) -> None:
+def _count(known: dict[Any, Overwrite], key: object, version: Version, label: str) -> None:
     """Count an overwrite; the first that is lost speaks for all."""
     what = known.get(key)
     if what is None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 MOST_CELLS = 2_000
 """Executions that are remembered; a kernel may run for weeks."""
@@ -57,7 +60,7 @@ class CellSources:
         self._cells: dict[int, CellSource] = {}
         self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def install(self, shell: Any) -> None:
+    def install(self, shell: InteractiveShell) -> None:
         """Follow the cells of an IPython shell; once for each shell."""
         if shell not in self._shells:
             self._shells.add(shell)
@@ -71,7 +74,7 @@ class CellSources:
         number = int(found[1])
         return self._cells.get(number) or _from_history(number)
 
-    def _ran(self, result: Any) -> None:
+    def _ran(self, result: ExecutionResult) -> None:
         info = getattr(result, "info", None)
         number = getattr(result, "execution_count", None)
         if info is None or number is None or not info.store_history:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime import Tape
 
 
-def clear_gradients(tape: Tape, loss: Any, magic: str) -> str:
+def clear_gradients(tape: Tape, loss: object, magic: str) -> str:
     """Zero all gradients of a tape; return a sentence on those that were not zero, or an empty string.
 
     A reverse pass adds to gradients. A cell that runs again would add its gradient to that of the run before.

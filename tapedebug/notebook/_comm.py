@@ -25,6 +25,8 @@ from tapedebug.panel.panel_source import PanelSource, default_mask, remember, su
 from tapedebug.panel.queries import answer_later
 
 if TYPE_CHECKING:
+    from comm.base_comm import BaseComm
+
     from tapedebug.runtime import Tape
 
 TARGET = "tapedebug"
@@ -40,7 +42,7 @@ def register() -> None:
     comm.get_comm_manager().register_target(TARGET, opened)
 
 
-def opened(channel: Any, _: Any = None) -> Connection:
+def opened(channel: BaseComm, _: object = None) -> Connection:
     """A side bar or a tab has connected."""
     return Connection(channel)
 
@@ -48,7 +50,7 @@ def opened(channel: Any, _: Any = None) -> Connection:
 class Connection:
     """One connected front end, with a run of checks for each tape that it has open."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: BaseComm) -> None:
         from tapedebug import __version__
 
         self._channel = channel
@@ -82,13 +84,13 @@ class Connection:
         except Exception as error:
             self._say("error", request=request, message=describe(error))
 
-    def _closed(self, _: Any = None) -> None:
+    def _closed(self, _: object = None) -> None:
         self._deaf()
         for runner in self._runners.values():
             runner.cancel()
 
     def _say(
-        self, kind: str, *, request: int | None = None, buffers: list[bytes] | None = None, **fields: Any
+        self, kind: str, *, request: int | None = None, buffers: list[bytes] | None = None, **fields: object
     ) -> None:
         message = {"type": kind, **fields}
         if request is not None:
@@ -133,7 +135,7 @@ class Connection:
     def _new_runner(self, subject: PanelSource) -> CheckRunner:
         number = subject.source.tape.id
 
-        def report(**changes: Any) -> None:
+        def report(**changes: object) -> None:
             self._say("state", tape=number, state=changes)
 
         return CheckRunner(subject, report)
@@ -175,7 +177,7 @@ class Connection:
         return self._runners[tape.id]
 
 
-def find_tape(number: Any) -> Tape:
+def find_tape(number: object) -> Tape:
     """Return the live tape with this id.
 
     Raises:

@@ -5,24 +5,31 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.diagnose import Diagnosis
 from tapedebug.runtime import Tape, array
 from tapedebug.trace import Trace
 
+if TYPE_CHECKING:
+    from types import SimpleNamespace
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from tapedebug.notebook._options import BoundMagic
+
 ENDINGS = {"file": (".html", ".tapedebug-trace")}
 
 
-def install(shell: Any, magics: Mapping[str, Any]) -> None:
+def install(shell: InteractiveShell, magics: Mapping[str, BoundMagic]) -> None:
     """Complete the lines of magics, by their names with per cent signs."""
     for name, magic in magics.items():
         shell.set_hook("complete_command", _completer(magic.parser), str_key=name)
 
 
 def _completer(parser: argparse.ArgumentParser) -> Callable[[Any, Any], list[str]]:
-    def complete(shell: Any, event: Any) -> list[str]:
+    def complete(shell: InteractiveShell, event: SimpleNamespace) -> list[str]:
         return candidates(parser, event.line, event.symbol, shell.user_ns)
 
     return complete

@@ -56,13 +56,13 @@ class Base(Magics):
         except Exception as error:
             raise UsageError(f"{magic}: {option} {text}: {type(error).__name__}: {error}") from None
 
-    def display(self, shown: Any) -> None:
+    def display(self, shown: object) -> None:
         """Show something below the cell."""
         from IPython.display import display
 
         display(shown)
 
-    def keep(self, name: str | None, value: Any) -> None:
+    def keep(self, name: str | None, value: object) -> None:
         """Keep something in a variable of the user, if one was named."""
         if name is not None:
             self.shell.user_ns[name] = value

@@ -56,7 +56,7 @@ def forget(panel: TapeDebugger) -> None:
             del _BY_CELL[cell]
 
 
-def open_panel(obj: Any, **options: Any) -> TapeDebugger:
+def open_panel(obj: object, *, height: float | None = None) -> TapeDebugger:
     """Return a new panel for `obj`, and close those that the same cell showed when it ran before.
 
     Raises:
@@ -64,7 +64,7 @@ def open_panel(obj: Any, **options: Any) -> TapeDebugger:
     """
     from tapedebug.notebook import load_widget
 
-    panel = load_widget()(obj, **options)
+    panel = load_widget()(obj, height=height)
     _LATEST[:] = [panel]
     cell = _cell(panel)
     if cell is None:

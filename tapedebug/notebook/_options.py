@@ -11,13 +11,22 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Protocol, get_args, get_origin
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, parse_argstring
 
 Kind = Literal["tape", "array", "kernel", "file", "new"]
 """What a value names, for completion: something in a variable, a file, or a variable that will be made."""
+
+
+class BoundMagic(Protocol):
+    """A method of a `Magics` object, with the parser of its options."""
+
+    @property
+    def parser(self) -> argparse.ArgumentParser:
+        """The parser."""
+
 
 SEE = re.compile(r"^See `(\w+)`")
 
@@ -32,16 +41,16 @@ class Option(argument):
         self.kind = kind
         self.keyword = keyword
 
-    def add_to_parser(self, parser: Any, group: Any) -> None:
+    def add_to_parser(self, parser: argparse.ArgumentParser, group: argparse._ArgumentGroup | None) -> None:
         """Add it, and what completion needs to know of it."""
-        action = (group or parser).add_argument(*self.args, **self.kwds)
+        action: Any = (group or parser).add_argument(*self.args, **self.kwds)
         action.td_kind, action.td_keyword = self.kind, self.keyword
 
 
 def options(*items: Option) -> Callable[[Any], Any]:
     """Decorate a magic with options, in this order."""
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: Callable[..., Any]) -> Any:
         for item in reversed(items):
             function = item(function)
         return function
@@ -49,7 +58,7 @@ def options(*items: Option) -> Callable[[Any], Any]:
     return decorate
 
 
-def keyword(function: Any, name: str, kind: Kind | None = None, **changes: Any) -> Option:
+def keyword(function: Callable[..., Any], name: str, kind: Kind | None = None, **changes: object) -> Option:
     """Return the option for a keyword of a function.
 
     Args:
@@ -75,7 +84,7 @@ def keyword(function: Any, name: str, kind: Kind | None = None, **changes: Any) 
     return Option(flag, kind=kind, keyword=name, **{**made, **changes})
 
 
-def _typed(function: Any, name: str, default: Any) -> dict[str, Any]:
+def _typed(function: Callable[..., Any], name: str, default: object) -> dict[str, Any]:
     hint = _hint(function, name)
     if get_origin(hint) is Literal:
         return {"choices": get_args(hint)}
@@ -84,7 +93,7 @@ def _typed(function: Any, name: str, default: Any) -> dict[str, Any]:
     return {"metavar": "EXPRESSION"}
 
 
-def _hint(function: Any, name: str) -> Any:
+def _hint(function: Callable[..., Any], name: str) -> Any:
     """The type of one keyword; other annotations may name what is imported for type checkers alone."""
     written = getattr(function, "__annotations__", {}).get(name)
     if not isinstance(written, str):
@@ -95,7 +104,7 @@ def _hint(function: Any, name: str) -> Any:
         return None
 
 
-def described(function: Any, name: str) -> str:
+def described(function: Callable[..., Any], name: str) -> str:
     """Return what the docstring of a function says of an argument, in one paragraph."""
     lines = inspect.getdoc(function) or ""
     found = re.search(rf"^( +){name}: (.*?)(?=^\1\S|^\S|\Z)", lines, re.M | re.S)
@@ -119,7 +128,7 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%%").replace("`", "")
 
 
-def parse(magic: Any, name: str, line: str) -> argparse.Namespace:
+def parse(magic: BoundMagic, name: str, line: str) -> argparse.Namespace:
     """Return the options of a line.
 
     Args:

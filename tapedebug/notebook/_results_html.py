@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
+from tapedebug.autograd.hessian import HessianCheck
 from tapedebug.autograd.plots import matrix_of
 from tapedebug.autograd.results.heatmap import Blocks, heat_map
 from tapedebug.autograd.results.html import badge
@@ -17,7 +18,11 @@ from tapedebug.autograd.results.pair_result import Layout
 
 if TYPE_CHECKING:
     from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
-    from tapedebug.autograd.sparse.jacobian_dict import Jacobians
+    from tapedebug.autograd.sparse.jacobian_dict import Jacobians, Key
+    from tapedebug.autograd.tapes.end_to_end import EndToEnd
+
+Shapes = tuple[tuple[int, ...], tuple[int, ...], int, int]
+"""Shapes of output and input, and the numbers of their components."""
 
 MOST_SHOWN = 12
 """Jacobians with pictures."""
@@ -41,7 +46,7 @@ def jacobians_html(found: Jacobians) -> str:
     return _styled(parts)
 
 
-def _jacobian(key: Any, matrix: Any, names: tuple[str, str], shapes: Any) -> Iterator[str]:
+def _jacobian(key: Key, matrix: Any, names: tuple[str, str], shapes: Shapes) -> Iterator[str]:
     title = f"d {names[1][:200]} / d {names[0][:200]}"
     layout = Layout(*shapes)
     compared = _entries(matrix)
@@ -98,10 +103,9 @@ def _facts(compared: ComparedEntries, reduced: bool) -> Iterator[str]:
         yield "each cell: the largest entry of a block"
 
 
-def check_html(result: Any) -> str:
+def check_html(result: EndToEnd | HessianCheck) -> str:
     """Return an `EndToEnd` or a `HessianCheck`: its verdict, and the numbers that it rests on."""
-    inputs = getattr(result, "inputs", None)
-    if inputs is None:
+    if isinstance(result, HessianCheck):
         numbers = (("⟨u, H v⟩", result.forward), ("⟨v, H u⟩", result.reverse), ("difference", result.fd))
         rows = [f"<tr><th>{name}</th><td>{value:.9g}</td></tr>" for name, value in numbers]
         rows.append(f"<tr><th>error bar</th><td>{result.bar:.2g}</td></tr>")
@@ -110,7 +114,7 @@ def check_html(result: Any) -> str:
     rows = [
         f"<tr><td>{badge(check.verdict)}</td><th>{escape(check.name[:200])}</th>"
         f"<td>{check.rel_error:.3g}</td><td>{escape(check.message[:400])}</td></tr>"
-        for check in inputs[:100]
+        for check in result.inputs[:100]
     ]
     head = "<tr><th>Verdict</th><th>Input</th><th>Relative error</th><th></th></tr>"
     title = f"{badge(result.verdict)} <strong>Gradient of the whole tape</strong>"

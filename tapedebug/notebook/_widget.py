@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -89,7 +89,9 @@ class TapeDebugger(anywidget.AnyWidget):
     verdict = traitlets.Unicode("NOT CHECKED", read_only=True).tag(sync=True)
     findings = traitlets.List(traitlets.Dict(), read_only=True)
 
-    def __init__(self, obj: Any, *, mask: Iterable[Any] | None = None, height: float | None = None) -> None:
+    def __init__(
+        self, obj: object, *, mask: Iterable[Any] | None = None, height: float | None = None
+    ) -> None:
         __tracebackhide__ = True
         subject = subject_of(obj)
         # before traitlets looks at them, which would show its own frames with a refusal
@@ -142,11 +144,11 @@ class TapeDebugger(anywidget.AnyWidget):
     def select(
         self,
         *,
-        finding: Any = UNSET,
-        launch: Any = UNSET,
-        array: Any = UNSET,
-        version: Any = UNSET,
-        pair: Any = UNSET,
+        finding: object = UNSET,
+        launch: object = UNSET,
+        array: object = UNSET,
+        version: object = UNSET,
+        pair: object = UNSET,
     ) -> None:
         """Select something, as a click does; what is not named is not selected.
 
@@ -225,22 +227,22 @@ class TapeDebugger(anywidget.AnyWidget):
         return self._runner.subject.trace
 
     @traitlets.validate("mask")
-    def _validate_mask(self, proposal: Any) -> list[Any]:
+    def _validate_mask(self, proposal: Mapping[str, Any]) -> list[Any]:
         return _checked_mask(proposal["value"], self._runner.subject)
 
     @traitlets.validate("selection")
-    def _validate_selection(self, proposal: Any) -> dict[str, Any]:
+    def _validate_selection(self, proposal: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return check_selection(proposal["value"], self._runner.subject)
         except SelectionError as error:
             raise traitlets.TraitError(str(error)) from None
 
     @traitlets.validate("height")
-    def _validate_height(self, proposal: Any) -> float | None:
+    def _validate_height(self, proposal: Mapping[str, Any]) -> float | None:
         return _checked_height(proposal["value"])
 
     @traitlets.observe("checks")
-    def _judge(self, _: Any = None) -> None:
+    def _judge(self, _: object = None) -> None:
         self.set_trait("verdict", judgement(self._runner.subject.source.verdict, self.checks))
 
     def _show_subject(self, subject: PanelSource) -> None:
@@ -257,7 +259,7 @@ class TapeDebugger(anywidget.AnyWidget):
                 "This panel was closed.", hint="Open another: TapeDebugger(tape), or show the tape."
             )
 
-    def _heard(self, _: Any, content: Any, __: Any) -> None:
+    def _heard(self, _: object, content: Mapping[str, Any], __: object) -> None:
         """A button was pressed. There is no cell to show a traceback in: errors go to the status line."""
         kind = content.get("type") if isinstance(content, dict) else None
         try:
@@ -272,11 +274,11 @@ class TapeDebugger(anywidget.AnyWidget):
         except Exception as error:
             self.status = describe(error)
 
-    def _start(self, mask: Any = None) -> None:
+    def _start(self, mask: Iterable[Any] | None = None) -> None:
         """Run these pairs, or those that are switched on."""
         self._runner.start(self.mask if mask is None else check_mask(mask, self._runner.subject.source))
 
-    def _report(self, **changes: Any) -> None:
+    def _report(self, **changes: object) -> None:
         with self.hold_sync():
             for name, value in changes.items():
                 self.set_trait(name, value)
@@ -300,7 +302,7 @@ class TapeDebugger(anywidget.AnyWidget):
 
     # -- display: what a saved notebook holds is brought up to date when checks have run
 
-    def _ipython_display_(self, **_: Any) -> None:
+    def _ipython_display_(self, **_: object) -> None:
         if not _shell.in_notebook():
             print(repr(self))
             return
@@ -335,7 +337,7 @@ class TapeDebugger(anywidget.AnyWidget):
 class _Unheard(BaseComm):
     """The line to a front end that is not there."""
 
-    def publish_msg(self, *_: Any, **__: Any) -> None:
+    def publish_msg(self, *_: object, **__: object) -> None:
         """Send nothing."""
 
 
@@ -347,15 +349,16 @@ def _checked_mask(mask: Iterable[Any], subject: PanelSource) -> list[Any]:
         raise traitlets.TraitError(str(error)) from None
 
 
-def _checked_height(height: Any) -> float | None:
+def _checked_height(height: object) -> float | None:
     __tracebackhide__ = True
-    number = isinstance(height, int | float) and not isinstance(height, bool)
-    if height is None or (number and LOWEST <= height < float("inf")):
-        return None if height is None else float(height)
+    if height is None:
+        return None
+    if isinstance(height, int | float) and not isinstance(height, bool) and LOWEST <= height < float("inf"):
+        return float(height)
     raise traitlets.TraitError(
         f"height is a number of CSS pixels, {LOWEST} or more, or None; not {height!r:.80}"
     )
 
 
-def _nothing(**_: Any) -> None:
+def _nothing(**_: object) -> None:
     """A check that was running when its panel was closed has nobody to tell."""

@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug import _shell
 from tapedebug.autograd.sparse.jacobian_dict import Jacobians
@@ -16,6 +16,10 @@ from tapedebug.panel.panel_source import PanelSource, subject_of
 from tapedebug.report import AnswerBudget, answered, embed_answers, unused_path
 from tapedebug.report import write_report as write_page
 from tapedebug.runtime import array, indexedarray
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.hessian import HessianCheck
+    from tapedebug.autograd.tapes.end_to_end import EndToEnd
 
 TRACE_MIME = "application/vnd.tapedebug.trace+json"
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -30,8 +34,11 @@ MOST_ANSWERED = 5_000
 
 Bundle = tuple[dict[str, Any], dict[str, Any]]
 
+Static: TypeAlias = "array | indexedarray | Jacobians | EndToEnd | HessianCheck"
+"""Results that have static HTML instead of a panel."""
 
-def tape_bundle(obj: Any, include: Any = None, exclude: Any = None) -> Bundle:
+
+def tape_bundle(obj: object, include: object = None, exclude: object = None) -> Bundle:
     """Return the MIME bundle (data, metadata) of a `Tape`, `Trace` or `Diagnosis`.
 
     In a notebook it holds the live panel, the trace for a saved notebook without a kernel, static HTML and
@@ -57,7 +64,7 @@ def tape_bundle(obj: Any, include: Any = None, exclude: Any = None) -> Bundle:
     return {**data, "text/plain": text}, metadata
 
 
-def marimo_view(obj: Any) -> Any:
+def marimo_view(obj: object) -> Any:
     """Return what marimo shows of a `Tape`, `Trace` or `Diagnosis`: the panel, or its static form.
 
     marimo asks for it by `_display_`, and shows widgets by itself.
@@ -81,7 +88,7 @@ class _Html:
         return self.text
 
 
-def static_bundle(obj: Any) -> Bundle:
+def static_bundle(obj: Static) -> Bundle:
     """Return the MIME bundle of what has no panel: static HTML in a notebook, and text everywhere.
 
     Args:
@@ -159,7 +166,7 @@ def write_report(
     return write_page([shown], unused_path(subject.source.name) if path is None else path)
 
 
-def _static_html(obj: Any) -> str:
+def _static_html(obj: Static) -> str:
     if isinstance(obj, array | indexedarray):
         from tapedebug.notebook._array_html import array_html
 
@@ -171,6 +178,6 @@ def _static_html(obj: Any) -> str:
     return _results_html.check_html(obj)
 
 
-def _plain(obj: Any) -> str:
+def _plain(obj: object) -> str:
     """Return the text form: the whole diagnosis in words, else one line."""
     return str(obj) if isinstance(obj, Diagnosis) else repr(obj)

@@ -9,7 +9,7 @@ Their options are the Python keywords of what they call, see `_options`.
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, magics_class, output_can_be_silenced
@@ -29,6 +29,9 @@ from tapedebug.notebook._report_magics import ReportMagics
 from tapedebug.panel.panel_source import made_in, remember, subject_of, text_of
 from tapedebug.runtime import Tape
 from tapedebug.runtime.config import MODES, TRACKS
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 NAME = Option("--name", kind="new", metavar="VAR", help="keep the tape in this variable")
 RESULT = Option("--result", kind="new", metavar="VAR", help="keep the result in this variable")
@@ -277,7 +280,7 @@ def nothing_recorded(magic: str) -> str:
     )
 
 
-def install(shell: Any) -> None:
+def install(shell: InteractiveShell) -> None:
     """Add all our magics to a shell, with completion."""
     recording, writing = TapeMagics(shell), ReportMagics(shell)
     for magics in (recording, writing):
@@ -285,7 +288,7 @@ def install(shell: Any) -> None:
     _completion.install(shell, by_name(recording, writing))
 
 
-def by_name(*groups: Any) -> dict[str, Any]:
+def by_name(*groups: Base) -> dict[str, Any]:
     """Return magics by their names with per cent signs."""
     found: dict[str, Any] = {}
     for group in groups:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.panel.check_results import Checks, done, translated
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from tapedebug.notebook._widget import TapeDebugger
     from tapedebug.panel.panel_source import PanelSource
 
@@ -41,14 +43,14 @@ def share(panel: TapeDebugger) -> None:
             other._learn(translated(done(panel.checks), subject, other._runner.subject))
 
 
-def follow(shell: Any) -> None:
+def follow(shell: InteractiveShell) -> None:
     """After each cell of an IPython shell, look whether it ran a reverse pass; once for each shell."""
     if shell not in _FOLLOWED:
         _FOLLOWED.add(shell)
         shell.events.register("post_run_cell", _cell_ends)
 
 
-def _cell_ends(_: Any = None) -> None:
+def _cell_ends(_: object = None) -> None:
     for panel in list(_OPEN):
         panel._look_for_passes()
 

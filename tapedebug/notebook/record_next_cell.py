@@ -14,6 +14,8 @@ from tapedebug.panel.panel_source import made_in
 from tapedebug.runtime import Tape
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
+
     from tapedebug.runtime import Tape
 
 State = Literal["off", "armed", "recording"]
@@ -39,7 +41,7 @@ class NextCell:
         self._keys = 0
         self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def install(self, shell: Any) -> None:
+    def install(self, shell: InteractiveShell) -> None:
         """Follow the cells of an IPython shell; once for each shell."""
         if shell not in self._shells:
             self._shells.add(shell)
@@ -62,7 +64,7 @@ class NextCell:
         if self.state != "recording":
             self._set("armed" if on else "off")
 
-    def cell_starts(self, info: Any) -> None:
+    def cell_starts(self, info: ExecutionInfo) -> None:
         """A cell is about to run. Cells nest (magics run cells): only the outermost is the user's."""
         self._depth += 1
         if self._depth > 1 or self.state != "armed" or not info.store_history or info.silent:
@@ -74,7 +76,7 @@ class NextCell:
         else:
             self._start()
 
-    def cell_ends(self, result: Any) -> None:
+    def cell_ends(self, result: ExecutionResult) -> None:
         """A cell has ended. IPython also says so for empty cells, of which it announced no start."""
         if self._depth == 0:
             return

@@ -22,7 +22,7 @@ class SelectionError(TapedebugError, ValueError):
     """A selection names what the tape does not have."""
 
 
-def check_selection(selection: Any, subject: PanelSource) -> dict[str, Any]:
+def check_selection(selection: object, subject: PanelSource) -> dict[str, Any]:
     """Return `selection` with plain numbers.
 
     Args:
@@ -61,7 +61,7 @@ def still_there(selection: Mapping[str, Any], subject: PanelSource) -> dict[str,
         return {}
 
 
-def _index(what: str, value: Any, count: int, owner: str) -> int:
+def _index(what: str, value: object, count: int, owner: str) -> int:
     number = _whole(value)
     if number is None or not 0 <= number < count:
         raise SelectionError(f"there is no {what} {value!r}; {owner} has {_counted(count, what)}")
@@ -75,16 +75,16 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what if count == 1 else many}, counted from 0"
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     if isinstance(value, bool):
         return None
     try:
-        return operator.index(value)
+        return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
 
 
-def _array(value: Any, subject: PanelSource) -> int | str:
+def _array(value: object, subject: PanelSource) -> int | str:
     """An id, a label, or the array itself."""
     labels = [info.label for info in subject.source.arrays]
     if isinstance(value, array):
@@ -99,7 +99,7 @@ def _array(value: Any, subject: PanelSource) -> int | str:
     return _index("array", value, len(labels), "this tape")
 
 
-def _version(value: Any, array: int | str | None, subject: PanelSource) -> int:
+def _version(value: object, array: int | str | None, subject: PanelSource) -> int:
     if array is None:
         raise SelectionError(f"version {value!r} of which array? Select an array with it")
     arrays = subject.source.arrays
@@ -123,7 +123,7 @@ def _version_counts(subject: PanelSource) -> list[int]:
     return counted
 
 
-def _finding(value: Any, subject: PanelSource) -> int:
+def _finding(value: object, subject: PanelSource) -> int:
     """An id, or the finding itself."""
     known = [finding.id for finding in subject.source.findings]
     given = getattr(value, "id", value)
@@ -136,7 +136,7 @@ def _finding(value: Any, subject: PanelSource) -> int:
     return number
 
 
-def _pair(value: Any, subject: PanelSource) -> list[Any]:
+def _pair(value: object, subject: PanelSource) -> list[Any]:
     try:
         return check_mask([value], subject.source)[0]
     except GradcheckError as error:

@@ -153,7 +153,7 @@ class CheckRunner:
         trace = self.subject.source
         return f"tape {trace.tape.id}" + (f" ({trace.name[:40]})" if trace.name else "")
 
-    def _report(self, **changes: Any) -> None:
+    def _report(self, **changes: object) -> None:
         with self._telling:
             self._tell(**changes)
 
@@ -233,7 +233,7 @@ class CheckRunner:
             self._results_told, self._untold = now, False
             self._report(checks=self.checks)
 
-    def _progressed(self, fraction: float, *_: Any) -> None:
+    def _progressed(self, fraction: float, *_: object) -> None:
         self._tell_results()
         now = time.monotonic()
         if now - self._told >= BETWEEN_REPORTS:

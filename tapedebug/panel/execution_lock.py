@@ -11,7 +11,10 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 class ExecutionLock:
@@ -24,7 +27,7 @@ class ExecutionLock:
         self._cancellers: list[Callable[[], None]] = []
         self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def install(self, shell: Any) -> None:
+    def install(self, shell: InteractiveShell) -> None:
         """Follow the cells of an IPython shell; once for each shell."""
         if shell in self._shells:
             return
@@ -33,13 +36,13 @@ class ExecutionLock:
         shell.events.register("pre_run_cell", self.cell_starts)
         shell.events.register("post_run_cell", self.cell_ends)
 
-    def cell_starts(self, _: Any = None) -> None:
+    def cell_starts(self, _: object = None) -> None:
         """A cell is about to run: wait for the running check. Cells nest (magics run cells)."""
         if self._depth == 0:
             self._wait()
         self._depth += 1
 
-    def cell_ends(self, _: Any = None) -> None:
+    def cell_ends(self, _: object = None) -> None:
         """A cell has ended. IPython also says so for empty cells, of which it announced no start."""
         if self._depth == 0:
             return

@@ -34,7 +34,7 @@ def check_mask(mask: Iterable[Any], trace: Trace) -> list[MaskEntry]:
     return list(checked.values())
 
 
-def _check_entry(entry: Any, trace: Trace) -> MaskEntry:
+def _check_entry(entry: object, trace: Trace) -> MaskEntry:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise GradcheckError(
             f"a mask entry is [launch, input, output], with None for the whole tape; not {entry!r}"

@@ -115,7 +115,7 @@ class PanelSource:
         return {a: info.label for a, info in zip(arrays, self.source.arrays, strict=False)}
 
 
-def subject_of(obj: Any) -> PanelSource:
+def subject_of(obj: object) -> PanelSource:
     """Return what to show of a `Tape`, `Trace` or `Diagnosis`.
 
     Raises:

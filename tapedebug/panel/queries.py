@@ -62,8 +62,8 @@ def answer(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
 
 def answer_later(
     subject: PanelSource,
-    question: Any,
-    request: Any,
+    question: object,
+    request: object,
     send: Callable[[dict[str, Any], list[bytes]], None],
 ) -> threading.Thread:
     """Answer in a thread, if need be when no cell and no check runs, and `send` the message with its buffers.

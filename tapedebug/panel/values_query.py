@@ -15,7 +15,7 @@ choose elements in C order where there are more than fit. The answer's data has
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def _window(question: Mapping[str, Any], count: int, components: int) -> tuple[i
     return start, min(wanted, most, count - start)
 
 
-def _whole(value: Any, default: int) -> int:
+def _whole(value: object, default: int) -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -143,7 +143,7 @@ def _packed(values: Values, info: ArrayInfo, window: tuple[int, int]) -> bytes:
     return elements.astype(_sent(values.dtype)).tobytes()
 
 
-def _first(test: Any, values: Values) -> list[int] | None:
+def _first(test: Callable[[Values], Values], values: Values) -> list[int] | None:
     """The index of the first value that passes a test, components included."""
     if values.dtype.kind != "f" or not values.size:
         return None

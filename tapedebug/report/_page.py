@@ -51,7 +51,7 @@ _PAGE = """\
 """
 
 
-def embed_json(value: Any) -> str:
+def embed_json(value: object) -> str:
     """Return `value` as JSON that can stand in any HTML element.
 
     Characters that could end the element, open a comment or break a line in JavaScript are written as
@@ -61,7 +61,7 @@ def embed_json(value: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def embed_data(value: Any) -> tuple[str, str]:
+def embed_data(value: object) -> tuple[str, str]:
     """Return the type and the text of the element that carries `value`.
 
     Large data is packed (gzip, base64), which browsers undo by themselves. Small data stays as it is, for

@@ -72,7 +72,7 @@ class Redactor:
             "evidence": _numbers(finding["evidence"]),
         }
 
-    def _data(self, value: Any) -> Any:
+    def _data(self, value: object) -> Any:
         if isinstance(value, str):
             return REMOVED if "\n" in value else self.text(value)
         if isinstance(value, list):

@@ -18,11 +18,11 @@ from tapedebug.report._size_limits import Json, reduce_trace
 from tapedebug.trace.packing import Packed, seal
 
 if TYPE_CHECKING:
+    from tapedebug.contract import RecordedTape
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape
     from tapedebug.trace import Trace
 
-    Reportable: TypeAlias = Tape | Trace | Diagnosis | Json
+    Reportable: TypeAlias = RecordedTape | Trace | Diagnosis | Json
 
 
 def report(
@@ -101,7 +101,7 @@ def write_report(
     return target
 
 
-def _items(obj: Any) -> list[Any]:
+def _items(obj: object) -> list[Any]:
     if not isinstance(obj, list | tuple):
         return [obj]
     if not obj:

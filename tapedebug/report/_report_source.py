@@ -38,7 +38,7 @@ class ReportSource:
     kinds: Iterable[str] = ()
 
 
-def report_sources(obj: Any, *, diagnose: bool = True) -> list[ReportSource]:
+def report_sources(obj: object, *, diagnose: bool = True) -> list[ReportSource]:
     """Return what to report of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace.
 
     A diagnosis of several tapes has one subject for each.
@@ -57,7 +57,7 @@ def report_sources(obj: Any, *, diagnose: bool = True) -> list[ReportSource]:
     return [unanswered(trace) if isinstance(obj, dict) else answered(trace, tape)]
 
 
-def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, RecordedTape | None]:
+def trace_of(obj: object, *, diagnose: bool = True) -> tuple[Trace, RecordedTape | None]:
     """Return the trace of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace, and its tape if known.
 
     Args:

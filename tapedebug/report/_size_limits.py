@@ -96,12 +96,12 @@ class _Cutter:
             return {self.value(key, lists=False): self._item(key, item, lists) for key, item in value.items()}
         return value
 
-    def _item(self, key: str, item: Any, lists: bool) -> Any:
+    def _item(self, key: str, item: object, lists: bool) -> Any:
         if key == "adjoint" and type(item) is str:
             return item  # generated code has a limit of its own, and has been through it
         return self._evidence(item) if lists and key == "evidence" else self.value(item, lists=lists)
 
-    def _evidence(self, value: Any) -> Any:
+    def _evidence(self, value: object) -> Any:
         if isinstance(value, list) and len(value) > MOST_ITEMS:
             self.count += 1
             value = value[:MOST_ITEMS]

@@ -45,7 +45,7 @@ class Misfit(Exception):
         return TraceError(f"{path}: {self.message}")
 
 
-def decode(cls: type[T], data: Any) -> T:
+def decode(cls: type[T], data: object) -> T:
     """Return `data` as a `cls`, a dataclass of `model`.
 
     Raises:
@@ -59,7 +59,7 @@ def decode(cls: type[T], data: Any) -> T:
 
 
 @functools.cache
-def reader(annotation: Any) -> Reader:
+def reader(annotation: object) -> Reader:
     """Return the function that checks and converts what JSON has for an annotation."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
@@ -76,14 +76,14 @@ def reader(annotation: Any) -> Reader:
 
 
 def _optional(inner: Reader) -> Reader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         return None if value is None else inner(value)
 
     return read
 
 
 def _literal(known: tuple[str, ...]) -> Reader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if type(value) is str and value in known:
             return value
         raise Misfit(f"{describe(value)} is none of {', '.join(map(repr, known))}")
@@ -92,7 +92,7 @@ def _literal(known: tuple[str, ...]) -> Reader:
 
 
 def _list(inner: Reader) -> Reader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if type(value) is not list:
             raise Misfit(f"expected a list, found {describe(value)}")
         items: list[Any] = []
@@ -107,7 +107,7 @@ def _list(inner: Reader) -> Reader:
 
 
 def _dict(inner: Reader) -> Reader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if type(value) is not dict:
             raise Misfit(f"expected an object, found {describe(value)}")
         items: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def _dataclass(cls: Any) -> Reader:
     fields = [item for item in dataclasses.fields(cls) if in_file(item)]
     schema = [(item.name, reader(hints[item.name]), _is_required(item)) for item in fields]
 
-    def read(data: Any) -> Any:
+    def read(data: object) -> Any:
         if type(data) is not dict:
             raise Misfit(f"expected an object, found {describe(data)}")
         values = {}
@@ -155,7 +155,7 @@ def _is_required(item: dataclasses.Field[Any]) -> bool:
     return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
 
 
-def read_text(value: Any) -> str:
+def read_text(value: object) -> str:
     """Text that can be written again."""
     if type(value) is not str:
         raise Misfit(f"expected text, found {describe(value)}")
@@ -169,7 +169,7 @@ def read_text(value: Any) -> str:
     return value
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     if type(value) is not int:
         raise Misfit(f"expected a whole number, found {describe(value)}")
     if not -LARGEST <= value < LARGEST:
@@ -177,7 +177,7 @@ def _whole(value: Any) -> int:
     return value
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     kind = type(value)
     if kind is float:
         return typing.cast(float, value)
@@ -188,7 +188,7 @@ def _number(value: Any) -> float:
     raise Misfit(f"expected a number, found {describe(value)}")
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     if type(value) is bool:
         return value
     raise Misfit(f"expected true or false, found {describe(value)}")
@@ -213,7 +213,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 _SCALARS: dict[Any, Reader] = {str: read_text, int: _whole, float: _number, bool: _flag, Any: _plain}
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """A value in an error message, however large it is."""
     if isinstance(value, dict):
         return "an object"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any
 
 from tapedebug._names import find_names
 from tapedebug.contract import Array, CallArguments, Operation, ProgramArrays, RecordedTape, memory_key
@@ -133,7 +132,7 @@ def _containers(
     wanted = {id(a.region) for a, without in zip(arrays, unnamed, strict=True) if without}
     wholes: dict[int, list[Array]] = {}
 
-    def key(named: Any) -> int:
+    def key(named: object) -> int:
         a = program.array_of(named)
         if id(a.region) in wanted:
             wholes.setdefault(id(a.region), []).append(a)

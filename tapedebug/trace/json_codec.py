@@ -46,13 +46,13 @@ def _non_finite(value: float) -> str:
 
 
 @functools.cache
-def _fields(cls: Any) -> tuple[tuple[str, bool], ...]:
+def _fields(cls: type[Any]) -> tuple[tuple[str, bool], ...]:
     """The names of the fields that JSON has, and whether they are left out where there is nothing in them."""
     fields = (item for item in dataclasses.fields(cls) if in_file(item))
     return tuple((item.name, bool(item.metadata.get("sparse"))) for item in fields)
 
 
-def trace_from_json(data: Any) -> model.Trace:
+def trace_from_json(data: object) -> model.Trace:
     """Return the trace that `Trace.to_json` gave as `data`.
 
     Raises:

@@ -527,7 +527,7 @@ class Trace:
             f"{len(self.findings)} findings, verdict {self.verdict}>"
         )
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         return renderer().panel(self)
 
     def _display_(self) -> Any:

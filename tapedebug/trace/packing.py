@@ -116,7 +116,7 @@ class _Tables:
             return -1
         return self.places.add((place.file, place.line, place.column, place.function), place)
 
-    def value(self, value: Any) -> int:
+    def value(self, value: object) -> int:
         if value is None:
             return -1
         # 1, 1.0 and True are equal, and so are 0.0 and -0.0: their texts are not

@@ -326,7 +326,7 @@ class _Builder:
             call_site=self._place(item.call_site),
         )
 
-    def _is_array(self, value: Any) -> bool:
+    def _is_array(self, value: object) -> bool:
         """True for an array that an operation was given and does not access."""
         kind = type(value)
         if kind not in self.is_array:

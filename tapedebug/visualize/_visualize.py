@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._atomic import write_whole
-from tapedebug.contract import RecordedTape
+from tapedebug.contract import Array, RecordedTape
 from tapedebug.trace import Trace, record_with_arrays
 from tapedebug.visualize._dot import to_dot
 from tapedebug.visualize._options import MOST_LAUNCHES, Options
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     import os
 
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import array as Array
 
-Ids = Callable[[Any], "int | None"]
+Ids = Callable[[object], "int | None"]
 DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 
@@ -104,7 +103,7 @@ def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[
     if trace is not None:
         by_label = {info.label: info.id for info in trace.arrays}
 
-        def id_of(key: Any) -> int | None:
+        def id_of(key: object) -> int | None:
             if not isinstance(key, str):
                 raise TypeError(f"visualize: in a trace arrays are known by their labels; got {_shown(key)}")
             return by_label.get(key)
@@ -113,8 +112,8 @@ def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[
 
     recorded = record_with_arrays(cast("RecordedTape", tape), longest_names=longest)
 
-    def of_array(key: Any) -> int | None:
-        if not hasattr(key, "is_contiguous"):
+    def of_array(key: object) -> int | None:
+        if not isinstance(key, Array):
             raise TypeError(f"visualize: arrays to label or to track are arrays; got {_shown(key)}")
         return recorded.id_of(key)
 
@@ -155,5 +154,5 @@ def _tracked(
     return found
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{type(value).__name__} {value!r:.60}"

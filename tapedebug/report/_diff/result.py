@@ -150,7 +150,7 @@ class Diff:
             f"{len(self.gone)} gone, {len(self.new)} new, {len(self.still)} still there>"
         )
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Json:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Json:
         from tapedebug.report._diff.html import diff_html
 
         return {"text/plain": str(self), "text/html": diff_html(self)}
