@@ -25,7 +25,7 @@ class AccessPath(NamedTuple):
     steps: tuple[tuple[bool, Any], ...]
 
     def follow(self, variables: Mapping[str, Any]) -> Any:
-        """What is there now, or None; nobody's code runs for it."""
+        """Return the present value, or None; no code of the user runs for it."""
         found: Any = variables.get(self.variable)
         for is_attribute, key in self.steps:
             if is_attribute:

@@ -33,7 +33,7 @@ class _OneThread:
                 self._limit.restore_original_limits()
 
     def _libraries(self) -> Any:
-        """Those that are loaded; looked for again when SciPy has brought its own."""
+        """Return the loaded libraries; they are searched again when SciPy has loaded its own."""
         with_scipy = "scipy.linalg" in sys.modules
         if self._found is None or self._found[0] != with_scipy:
             from threadpoolctl import ThreadpoolController  # 8 ms, which launches do not need

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def range_key(a: array) -> tuple[Any, ...]:
-    """What makes two arrays one range: the same bytes, for contiguous ones whatever their shape."""
+    """Return a key that is equal for arrays of the same bytes, whatever the shape of contiguous ones."""
     if a.is_contiguous:
         return (id(a.buffer), a.start, a.stop)
     return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)

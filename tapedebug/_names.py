@@ -70,14 +70,14 @@ WAYS = 32
 
 
 class _Found(NamedTuple):
-    """Where something was found in a scope: what leads straight to it, and other variables that hold some."""
+    """The places of something in a scope: the paths straight to it, and other variables that hold some."""
 
     ways: list[AccessPath]
     others: list[str]
 
 
 class _Last(NamedTuple):
-    """Where everything was found last time, scope by scope; how often, and how much that was."""
+    """The places of everything that was found last time, by scope, with counts."""
 
     scopes: list[_Found]
     amount: tuple[int, int]
@@ -152,7 +152,7 @@ def _found_again(
     wanted: set[Any],
     known: Mapping[Any, Any],
 ) -> list[Sighting]:
-    """What is where something was found before."""
+    """Return the object at the place where something was found before."""
     sightings: list[Sighting] = []
     for way in before.ways:
         value = way.follow(variables)
@@ -168,7 +168,7 @@ def _found_again(
 def _to_find_again(
     sightings: list[Sighting], variables: dict[str, Any], kind: type, known: Mapping[Any, Any]
 ) -> _Found:
-    """Where something was found."""
+    """Return the places of something that was found, to look there first the next time."""
     names = [f"{start}{part}{after}" for start, after, parts, _ in sightings[:WAYS] for part in parts[:WAYS]]
     ways = [way for name in names if (way := access_path_of(name)) is not None]
     ends = [way.follow(variables) for way in ways]
@@ -280,7 +280,7 @@ def _columns(pairs: Iterable[tuple[Any, Any]]) -> Items:
 
 
 def _sighted(value: object, path: str, key: Callable[[Any], Any], wanted: set[Any]) -> Iterator[Sighting]:
-    """What is of interest of one object: an array of structs is known by the views of its numbers."""
+    """Yield the sightings of one object: an array of structs is known by the views of its fields."""
     views: Sequence[Any] = getattr(value, "_fields", None) or ()
     start = getattr(value, "part", "") if views else ""
     if not views and (identity := key(value)) in wanted:
@@ -291,7 +291,7 @@ def _sighted(value: object, path: str, key: Callable[[Any], Any], wanted: set[An
 
 
 def _inside(value: Any) -> tuple[str, Items, str]:
-    """What a container or an object holds, and what comes before and after each in a name."""
+    """Return the items of a container or object, and the text before and after each of them in a name."""
     kind = type(value)
     if kind in (list, tuple):
         inside = list(value) if len(value) <= LONGEST else []

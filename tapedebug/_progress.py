@@ -136,7 +136,7 @@ class Progress:
 
 
 def find_display() -> Show | None:
-    """Where a line of progress can be seen: in a notebook, on a terminal, or nowhere."""
+    """Return the function that shows a line of progress, in a notebook or on a terminal; None elsewhere."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:
         with contextlib.suppress(ImportError):

@@ -29,7 +29,7 @@ BUILT_IN = "built-in"
 
 @dataclass(slots=True)
 class ScriptOutcome:
-    """How a program ended.
+    """The outcome of a program.
 
     Attributes:
         failed: Whether it came to no good end.

@@ -201,7 +201,7 @@ class Origin:
         return found
 
     def with_tree(self, tree: ast.FunctionDef) -> Origin:
-        """Of a function that is no definition in its source: this tree is what it is."""
+        """Use this tree for a function that has no definition in its source."""
         vars(self).update(tree=tree, header=tree)
         return self
 
@@ -286,7 +286,7 @@ def _by_indentation(code: CodeType, lines: list[str]) -> list[str] | None:
 
 
 def _made(node: ast.AST, code: CodeType) -> TypeGuard[ast.Lambda]:
-    """Whether a node is the lambda that a code object was made of: its instructions lie in the expression."""
+    """Return True if a code object was compiled from this lambda: its instructions lie in the expression."""
     if not isinstance(node, ast.Lambda) or node.lineno != code.co_firstlineno:
         return False
     body = node.body
@@ -313,7 +313,7 @@ def source_line(file: str, line: int) -> str:
 
 
 def _is_source(file: str) -> bool:
-    """Whether a file may be read for a line of it; a name in a trace from elsewhere may be that of anything.
+    """Return True if a line of a file may be read; a trace from elsewhere may name any file.
 
     A device or a pipe would be read for ever. What is no file may be a notebook cell.
     """

@@ -212,7 +212,7 @@ _BESIDE = "beside one that is not finite"
 
 
 def _key(tape: RecordedTape) -> tuple[Hashable, ...]:
-    """What tapes of the same launches have in common; empty for a tape without any."""
+    """Return a key that tapes of the same launches share; empty for a tape without launches."""
     return tuple((operation.kind, operation.name, operation.dim) for operation in tape.operations)
 
 

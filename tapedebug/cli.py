@@ -45,7 +45,7 @@ CLEAN, WRONG, FAILED = 0, 1, 2
 
 
 class UsageError(Exception):
-    """What was asked for can not be done; the message is all there is to say."""
+    """An error that is printed as its message alone."""
 
 
 @dataclass(slots=True)
@@ -368,7 +368,7 @@ def _fails(run: Run) -> Iterator[bool]:
 
 
 def _for_warp(options: argparse.Namespace, outcome: ScriptOutcome, *, recorded: bool) -> str:
-    """How a program for NVIDIA Warp runs, where one failed for want of Warp, or ran on it; else empty."""
+    """Return how to run a program for NVIDIA Warp if it failed without Warp or ran on it; else empty."""
     missing = outcome.missing.partition(".")[0] == "warp"
     if options.as_warp or recorded or not (missing or "warp" in sys.modules):
         return ""
@@ -378,7 +378,7 @@ def _for_warp(options: argparse.Namespace, outcome: ScriptOutcome, *, recorded: 
 
 
 def _misplaced(options: argparse.Namespace, outcome: ScriptOutcome) -> str:
-    """That an option of tapedebug was passed to a program, which did not want it; else empty."""
+    """Return a hint if a program refused an option of tapedebug; else empty."""
     words = [word.partition("=")[0] for word in options.args if word.startswith("--")]
     ours = [word for word in words if hasattr(options, word[2:].replace("-", "_"))]
     if not ours or not (outcome.unread or outcome.reason == "it exited with status 2"):

@@ -46,7 +46,7 @@ class CellCode:
 
 
 def _pointed(magic: str, error: SyntaxError) -> str:
-    """What is wrong with the code of a cell, with its line and a caret."""
+    """Return the syntax error of a cell as a message, with its line and a caret."""
     told = f"{magic}: line {error.lineno} of this cell is no Python: {error.msg}"
     line = (error.text or "").rstrip()
     if not line:

@@ -91,7 +91,7 @@ def _recorded(tape: Tape) -> Trace:
 
 @dataclass
 class Overwrite:
-    """What launches of one kernel did to values that adjoints need, by writing one of their parameters."""
+    """The overwrites of needed values by launches of one kernel, through one of its parameters."""
 
     version: Version
     label: str

@@ -40,7 +40,7 @@ class CellSource:
         return line + self._dropped
 
     def holds(self, line: int, lines: list[str]) -> bool:
-        """Whether these lines, the first of which is compiled line `line`, are in the text at that place."""
+        """Return True if the text has these lines at the place of compiled line `line`."""
         first = self.line_of(line) - 1
         return first >= 0 and bool(lines) and self.lines[first : first + len(lines)] == list(lines)
 
@@ -93,7 +93,7 @@ def _from_history(number: int) -> CellSource | None:
 
 
 def _blank(lines: list[str]) -> int:
-    """How many lines at the beginning are blank."""
+    """Return the number of blank lines at the beginning."""
     return next((i for i, line in enumerate(lines) if line.strip()), 0)
 
 

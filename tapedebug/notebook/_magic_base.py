@@ -83,7 +83,7 @@ class Base(Magics):
 
 @contextlib.contextmanager
 def told(magic: str) -> Iterator[None]:
-    """What our own code refuses is a message; only what the user's code raises has a traceback."""
+    """Turn errors of tapedebug into messages; only errors of the user's code have a traceback."""
     __tracebackhide__ = True
     try:
         yield

@@ -273,7 +273,7 @@ def require_launches(magic: str, tape: Tape) -> None:
 
 
 def nothing_recorded(magic: str) -> str:
-    """That a cell launched nothing, and what to do."""
+    """Return the message for a cell that launched nothing."""
     return (
         f"{magic}: this cell launched no kernel, and there is nothing to show\n"
         "  = hint: call wp.launch in this cell, or a function that does; other cells are not recorded"

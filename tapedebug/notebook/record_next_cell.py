@@ -56,7 +56,7 @@ class NextCell:
         return lambda: self._listeners.pop(key, None) and None
 
     def describe(self) -> dict[str, Any]:
-        """What front ends are told."""
+        """Return the state, as it is sent to front ends."""
         return {"state": self.state, "tape": self.tape, "message": self.message}
 
     def arm(self, on: bool) -> None:

@@ -113,7 +113,7 @@ def _version(value: object, array: int | str | None, subject: PanelSource) -> in
 
 
 def _version_counts(subject: PanelSource) -> list[int]:
-    """How many versions each array has; counted once, as a tape may have a million of them."""
+    """Return the number of versions of each array; counted once, as a tape may have a million of them."""
     if "version counts" not in subject.memo:
         counts = [0] * len(subject.source.arrays)
         for version in subject.source.versions:
@@ -144,7 +144,7 @@ def _pair(value: object, subject: PanelSource) -> list[Any]:
 
 
 def _named(names: Iterable[Any], wanted: str | None = None) -> str:
-    """What there is, the nearest name first where it does not all fit."""
+    """Return the names, the nearest ones first if they do not all fit."""
     known = [str(name) for name in names]
     if not known:
         return "none"

@@ -77,7 +77,7 @@ class CheckRunner:
 
     @property
     def running(self) -> bool:
-        """Whether a run is under way."""
+        """True while checks run."""
         return self._running.locked()
 
     def adopt(self, subject: PanelSource) -> bool:
@@ -149,7 +149,7 @@ class CheckRunner:
 
     @property
     def _name(self) -> str:
-        """What a status line calls the tape."""
+        """Return the name of the tape in a status line."""
         trace = self.subject.source
         return f"tape {trace.tape.id}" + (f" ({trace.name[:40]})" if trace.name else "")
 
@@ -245,7 +245,7 @@ class CheckRunner:
                 self._report(progress=share, status=self._standing(share, now - self._began))
 
     def _standing(self, share: float, seconds: float) -> str:
-        """How far the run is, and for about how long it will go on."""
+        """Return the progress of the run in words, with an estimate of the time left."""
         count = len(self._asked)
         done = f"Checking {_pairs(count)}" + (f", {len(self._fresh)} done" if count > 1 else "")
         if seconds < FORESEEABLE or share < 0.02:
@@ -278,7 +278,7 @@ def describe(error: BaseException) -> str:
 
 
 def _waiting() -> str:
-    """What a check that begins now has to wait for."""
+    """Return what a check that begins now has to wait for."""
     holder = execution_lock.holder
     return "Starting …" if holder is None else f"Waiting for {holder} …"
 

@@ -86,19 +86,19 @@ class ExecutionLock:
 
     @property
     def busy(self) -> bool:
-        """Whether a cell or a check is running."""
+        """True while a cell or a check runs."""
         return self._lock.locked()
 
     @property
     def holder(self) -> str | None:
-        """What is running, in the words of a status line; None where nothing is."""
+        """Return what is running, as a status line says it; None if nothing is."""
         if self.cell_running:
             return "the running cell"
         return (self._holder or "another check") if self.busy else None
 
     @property
     def cell_running(self) -> bool:
-        """Whether a cell is running."""
+        """True while a cell runs."""
         return self._depth > 0
 
     def _wait(self) -> None:

@@ -50,7 +50,7 @@ class Looked:
 
     @classmethod
     def of(cls, pair: PairResult) -> Looked | None:
-        """What a check found of a pair; None where it kept no entries."""
+        """Return the entries that a check found of a pair; None if it kept none."""
         if pair.gradient is not None:
             return _of_gradient(pair.gradient)
         if pair.compared is None or not len(pair.compared):

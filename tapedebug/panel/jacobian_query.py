@@ -110,7 +110,7 @@ def respond_script(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
 
 
 def is_kept(subject: PanelSource, question: Mapping[str, Any]) -> bool:
-    """Whether a Jacobian can be answered from what a check has found, so that nothing runs for it."""
+    """Return True if results of a check already hold the Jacobian, so that nothing has to run."""
     names = [question.get(key) for key in ("launch", "input", "output")]
     if not isinstance(names[0], int | None) or not all(isinstance(name, str) for name in names[1:]):
         return False
@@ -146,7 +146,7 @@ def _checked(subject: PanelSource, launch: int | None, source: str, target: str,
 
 
 def _lacks(pair: PairResult) -> bool:
-    """Whether some entries were not evaluated, and could be."""
+    """Return True if some entries were not evaluated, and could be."""
     looked = pair.evaluated + pair.zeros
     known_zero = pair.compared is not None and pair.compared.zeros
     few = 0 < pair.entries <= MOST_WHOLE
@@ -209,7 +209,7 @@ def _tolerance(pair: PairResult) -> str:
 
 
 def _evaluation(pair: PairResult) -> str:
-    """How much of the Jacobian was evaluated."""
+    """Return the evaluated part of the Jacobian, in words."""
     gradient = pair.gradient
     if gradient is not None:
         count = int(np.isfinite(gradient.fd).sum())

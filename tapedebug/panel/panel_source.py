@@ -84,7 +84,7 @@ class PanelSource:
 
     @property
     def head(self) -> dict[str, Any]:
-        """What there is little of, as JSON-compatible data: all but launches, versions and scopes."""
+        """The trace as JSON-compatible data, without launches, versions and scopes."""
         return self.packed.head
 
     @cached_property
@@ -99,11 +99,11 @@ class PanelSource:
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What the answers to questions about it keep for the next one."""
+        """Results that the answers to queries keep for the next one."""
         return {}
 
     def labels(self) -> dict[Array, str]:
-        """What the trace calls each array of the tape.
+        """Return the label of each array of the tape.
 
         Checks made later are told these labels: by then the variables that gave them may hold something else.
         """
@@ -155,7 +155,7 @@ def made_in(tape: RecordedTape, cell: str, name: str | None) -> None:
 
 
 def called(tape: RecordedTape) -> str:
-    """What the user calls a tape, as far as anybody has asked; else empty."""
+    """Return the user's name of a tape if it was looked up before; else empty."""
     return _NAMES.get(tape, "")
 
 

@@ -89,5 +89,5 @@ def answer_later(
 
 
 def _named(subject: PanelSource) -> str:
-    """What those are told that wait for an answer."""
+    """Return the name of a query for status lines of those that wait."""
     return f"what a panel of tape {subject.source.tape.id} asked for"

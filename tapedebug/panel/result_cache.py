@@ -23,7 +23,7 @@ Pair = tuple[int | None, Any, Any]
 
 @dataclass
 class _Of:
-    """What is known of one tape, as long as nothing more is recorded on it."""
+    """The cached results of one tape, valid until it records more."""
 
     recording: str
     launches: int

@@ -37,7 +37,7 @@ _FAILED = ("WRONG", "NONDETERMINISTIC", "KINK", "UNDECIDABLE")
 
 @dataclass(frozen=True, slots=True)
 class AnswerBudget:
-    """How much answers may take."""
+    """Limits of bytes and seconds for embedded answers."""
 
     bytes: int = MOST_BYTES
     seconds: float = MOST_SECONDS

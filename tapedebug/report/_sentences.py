@@ -104,7 +104,7 @@ def _result(head: Json) -> str:
 
 
 def _wrong(head: Json) -> str:
-    """How far the worst gradient is off; empty where no pair of the whole tape says."""
+    """Return the error of the worst gradient; empty if no pair of the whole tape was measured."""
     checks = _whole(head, "WRONG")
     if not checks:
         return ""

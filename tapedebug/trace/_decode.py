@@ -147,7 +147,7 @@ def _dataclass(cls: Any) -> Reader:
 
 
 def in_file(item: dataclasses.Field[Any]) -> bool:
-    """Whether a field of a dataclass is part of the JSON data."""
+    """Return True if a field of a dataclass is part of the JSON data."""
     return bool(item.metadata.get("json", True))
 
 

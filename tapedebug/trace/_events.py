@@ -88,7 +88,7 @@ class _Builder:
         )
 
     def _at(self, item: HistoryEvent) -> int:
-        """How many launches the tape had then."""
+        """Return the number of launches on the tape at that time."""
         if item.tape == self.tape.id:
             return item.at
         return 0 if item.clock < self.tape.began else len(self.tape.operations)

@@ -103,7 +103,7 @@ def _from_zip(stream: BinaryIO) -> Trace:
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """What is in the zip by name. Names are only ever compared."""
+    """Return the members of the zip by name. Names are only compared."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         if info.filename in members:
@@ -115,7 +115,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _most(info: zipfile.ZipInfo) -> int:
-    """How many bytes of JSON may come out of a member."""
+    """Return the bytes of JSON that a member may unpack to."""
     return min(LIMIT, max(SMALL, RATIO * info.compress_size))
 
 

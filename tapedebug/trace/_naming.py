@@ -156,7 +156,7 @@ def _name_views(names: list[list[str]], arrays: Sequence[Array], parents: Sequen
 
 
 def _index(view: Array, whole: Array) -> str:
-    """Which part of `whole` a view is: `[3]`, `[128:256]`; empty where it is all of it."""
+    """Return the part of `whole` that a view is: `[3]`, `[128:256]`; empty if it is all of it."""
     if (view.start, view.stop) == (whole.start, whole.stop):
         return ""
     offset, size = view.start - whole.start, view.stop - view.start

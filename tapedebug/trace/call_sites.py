@@ -101,7 +101,7 @@ def _count(call: ast.Call, name: str) -> int:
 
 
 def _given(call: ast.Call, name: str) -> ast.expr | None:
-    """What a launch was given as `inputs` or `outputs`, by keyword or by place."""
+    """Return the expression of `inputs` or `outputs`, given by keyword or by position."""
     by_place = dict(zip(("kernel", "dim", "inputs", "outputs"), call.args, strict=False))
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), by_place.get(name))
 

@@ -69,7 +69,7 @@ class Histogram:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """What the values of one array version look like. `min` to `norm` are over finite values (None: none)."""
+    """Statistics of one version of an array. `min` to `norm` are over finite values (None: none)."""
 
     count: int
     nan: int = 0
@@ -180,7 +180,7 @@ class ArrayInfo:
 
 @dataclass(slots=True, kw_only=True)
 class Argument:
-    """What one parameter was given in a launch.
+    """The argument of one parameter in a launch.
 
     Either `array` (an array's id) or `value` is set. `read_version` and `write_version` number the versions
     of that array's values (`Version.version`) that this launch read and left behind. `needed`: the adjoint of
@@ -308,7 +308,7 @@ class Sequence:
 
 @dataclass(slots=True, kw_only=True)
 class Coverage:
-    """How much of the tape a verdict rests on: `checked` of `launches`, and what was left out (`notes`).
+    """The part of the tape that was checked: `checked` of `launches`, and what was left out (`notes`).
 
     `partial`: a rule did not get to the end, for lack of time or for an error; the notes name it.
     """
@@ -412,7 +412,7 @@ class TapeInfo:
 
 @dataclass(slots=True, kw_only=True)
 class Content:
-    """That the trace holds all values of a version, not only their summary: see `Trace.values`.
+    """All values of a version, which the trace holds beside their summary: see `Trace.values`.
 
     Attributes:
         array: Id of the array.

@@ -100,7 +100,7 @@ def _said(versions: int) -> str:
 
 
 class _Tables:
-    """What many launches have in common is packed once."""
+    """Tables of values that many launches share, each packed once."""
 
     def __init__(self) -> None:
         self.strings: Table[str] = Table()

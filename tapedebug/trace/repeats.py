@@ -162,7 +162,7 @@ _Source = tuple[int, "int | None"] | None
 
 
 class _Flow:
-    """Who wrote what a launch reads, for each argument."""
+    """The launch that wrote each value that a launch reads, for each argument."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

@@ -94,7 +94,7 @@ class _Watcher:
             self.replay.on_outside = None  # a cycle would keep the tape until the next garbage collection
 
     def _outside(self, operation: Operation) -> None:
-        """Of what was written several times between two launches, the last is what is there."""
+        """Look at the last of several writes between two launches."""
         last = {version.array: version for version in self.recorded.outside.get(operation.index, ())}
         self._values(last.values())
 

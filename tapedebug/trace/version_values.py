@@ -178,7 +178,7 @@ class VersionValues:
         written = {v.written_by: v for v in near.values() if v.written_by is not None}
 
         def outside(operation: Operation) -> None:
-            """Of what was written several times between two launches, the last is what is there."""
+            """Keep the last of several writes between two launches."""
             for version in reversed(self.recorded.outside.get(operation.index, ())):
                 if version.array == wanted.array:
                     if version.version in near:
@@ -195,7 +195,7 @@ class VersionValues:
             replay.forward(start, max(after), on_operation=look)
 
     def _after(self, version: Version) -> int:
-        """How many launches have run when a version is there."""
+        """Return the number of launches that have run when a version exists."""
         if version.written_by is not None:
             return version.written_by + 1
         if version.version == 0:
@@ -240,5 +240,5 @@ class VersionValues:
 
 
 def _means_nothing(version: Version) -> bool:
-    """What a launch covers completely, unread, holds nothing that means anything before it."""
+    """Return True for what an array held before a launch overwrote all of it unread."""
     return version.version == 0 and not version.reads and version.overwritten_by is not None

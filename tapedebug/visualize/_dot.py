@@ -236,7 +236,7 @@ class _Drawing:
     # ------------------------------------------------------------------ legend
 
     def _legend(self) -> list[str]:
-        """What is marked, in words; a drawing without marks needs none."""
+        """Return the legend of the marks that are used; empty without any."""
         marks = self.marks
         rows = []
         if marks.lost:

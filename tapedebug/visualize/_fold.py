@@ -18,7 +18,7 @@ from tapedebug.trace import Launch, Sequence, Trace, scope_names, sequences_of, 
 
 @dataclass(slots=True)
 class Folded:
-    """What is drawn of a trace.
+    """The part of a trace that is drawn.
 
     Attributes:
         launches: Those that are drawn.
@@ -125,7 +125,7 @@ def _edges(trace: Trace, drawn: list[int], nodes: _Nodes) -> dict[tuple[int, int
 
 
 class _Nodes:
-    """Which arrays are one node."""
+    """Sets of arrays that share a node."""
 
     def __init__(self, count: int) -> None:
         self.parents = list(range(count))

@@ -18,7 +18,7 @@ _Key = tuple[int, int]
 
 @dataclass(slots=True)
 class Marks:
-    """By node (`Folded.group`) or by launch that is drawn.
+    """The marks, by node (`Folded.group`) or by launch that is drawn.
 
     Attributes:
         lost: How often values were overwritten that an adjoint needs, for each node.
@@ -40,12 +40,12 @@ class Marks:
 
     @property
     def ended(self) -> bool:
-        """Whether a gradient ends anywhere."""
+        """True if a gradient ends anywhere."""
         return bool(self.cut or self.zero or self.disabled)
 
     @property
     def found(self) -> bool:
-        """Whether a finding is marked."""
+        """True if a finding is marked."""
         return bool(self.of_nodes or self.of_launches)
 
 
@@ -131,7 +131,7 @@ class _Way:
         self.between = self.reached & self.leading
 
     def _from_inputs(self) -> set[_Key]:
-        """What a value with a gradient went into."""
+        """Return the arrays that a value with a gradient went into."""
         reached = {(info.id, 0) for info in self.trace.arrays if info.requires_grad and self.floats[info.id]}
         for launch in self.trace.launches:
             if any(key in reached for key in self._read(launch)):
@@ -165,7 +165,7 @@ class _Way:
                 yield arg.array, arg.write_version - 1
 
     def passes(self, launch: Launch) -> bool:
-        """Whether a launch leads on from what has a gradient to the loss."""
+        """Return True if a launch lies on a path from an array with a gradient to the loss."""
         return any(key in self.reached for key in self._read(launch)) and any(
             key in self.leading for key in self.written.get(launch.index, ())
         )

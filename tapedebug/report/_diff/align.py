@@ -32,7 +32,7 @@ def align(before: Sequence[int], after: Sequence[int]) -> list[Run]:
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many keys both begin with."""
+    """Return the length of the common prefix."""
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:

@@ -284,7 +284,7 @@ def _beginnings(
 
 
 def _difference(one: Summary, other: Summary) -> Found | None:
-    """What of two summaries differs most, and by what; None where nothing does."""
+    """Return the figure of two summaries that differs most, and the difference; None if all are equal."""
     for name in ("count", "nan", "inf"):
         counts = getattr(one, name), getattr(other, name)
         if counts[0] != counts[1]:

@@ -107,12 +107,12 @@ class Diff:
 
     @property
     def matched(self) -> int:
-        """How many launches are in both."""
+        """The number of launches in both tapes."""
         return sum(run.length for run in self.matches)
 
     @property
     def wrong(self) -> bool:
-        """Whether the second tape has an error, or its gradient is WRONG."""
+        """True if the second tape has an error or its gradient is WRONG."""
         return self.after.verdict == "WRONG" or any(f.severity == "error" for f in self.after.findings)
 
     def release_tapes(self) -> None:

@@ -102,7 +102,7 @@ def check(change: CheckChange) -> str:
 
 
 def parting(found: Parting) -> str:
-    """Where values part."""
+    """Return the place where values begin to differ, in words."""
     at = f"launch {found.before}" if found.before == found.after else f"launch {found.before} ({found.after})"
     names = (
         found.arrays[0] if found.arrays[0] == found.arrays[1] else f"{found.arrays[0]} ({found.arrays[1]})"
@@ -116,7 +116,7 @@ def _both(before: str, after: str) -> str:
 
 
 def notes(diff: Diff) -> Iterator[str]:
-    """What else there is to know."""
+    """Yield the remaining notes."""
     if diff.begin:
         labels = cut(", ".join(diff.begin), 120)
         yield f"The tapes began with different values of {labels}: what they compute differs anyway."
