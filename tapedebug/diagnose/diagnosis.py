@@ -36,7 +36,7 @@ class GradientError(TapedebugError, AssertionError):
 
 @dataclass(slots=True, repr=False)
 class Diagnosis:
-    """What is wrong with the gradients of a tape, or that nothing is, and how much of the tape that covers.
+    """The result of `diagnose`: verdict, coverage and findings.
 
     Attributes:
         verdict: Of the end-to-end check: ``"AGREE"``, ``"WRONG"``, ``"UNDECIDABLE"``, ``"KINK"``,
@@ -73,7 +73,7 @@ class Diagnosis:
 
     @property
     def level(self) -> Level:
-        """How good the news is: ``"good"``, ``"warning"``, ``"error"``, or ``"unknown"`` (nothing compared).
+        """The badge's level: ``"good"``, ``"warning"``, ``"error"``, or ``"unknown"`` (nothing compared).
 
         ``"good"`` means that everything that was asked for is covered and agrees, and no finding is a
         warning or an error.

@@ -24,7 +24,7 @@ _COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether `stream` is a terminal that shows colours (https://no-color.org)."""
+    """True if `stream` is a terminal that shows colours (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -87,7 +87,7 @@ def _check(check: Check) -> str:
 
 
 def _what(finding: Finding) -> str:
-    """What two findings on two tapes have in common that are one mistake."""
+    """Return the key of a finding: two findings of one mistake have the same."""
     return repr((finding.rule, finding.severity, finding.arrays, finding.location, finding.call_site))
 
 
@@ -147,7 +147,7 @@ def format_finding(
 
 
 def _called(finding: Finding, trace: Trace | None) -> str:
-    """What is at the call site: a launch, or something else that the user did."""
+    """Return the words for a call site: a launch, or something else that the user did."""
     launched = trace is None or any(
         trace.launches[index].call_site == finding.call_site for index in finding.launches
     )
@@ -182,7 +182,7 @@ def _kernel_line(location: Location, trace: Trace) -> str:
 
 
 def _width() -> int:
-    """How long lines of prose may be: as the terminal is wide, but no longer than people like to read."""
+    """Return the length of lines of prose: the width of the terminal, within limits that are easy to read."""
     if sys.stdout is None or not sys.stdout.isatty():
         return WIDTH
     return min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns - 1))

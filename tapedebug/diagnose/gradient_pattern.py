@@ -13,7 +13,7 @@ from tapedebug.diagnose.experiments.experiment import Values
 
 @dataclass(frozen=True, slots=True)
 class GradientPattern:
-    """How two gradients compare.
+    """The relation of two gradients.
 
     Attributes:
         name: ``"equal"``, ``"zero"``, ``"sign"``, ``"factor"``, ``"transposed"``; ``"other"``.

@@ -44,7 +44,7 @@ def joined(parts: Sequence[Diagnosis]) -> Diagnosis:
 
 
 def _together(findings: Sequence[Any]) -> str:
-    """What the verdicts of single tapes say about all of them."""
+    """Return what the verdicts of single tapes say about all of them."""
     cut = [item for item in findings if item.rule == Truncated.code]
     if any(item.severity == "error" for item in cut):
         return "over all tapes together the gradient is WRONG: see truncated"

@@ -20,7 +20,7 @@ EVIDENCE = {"json": False, "evidence": ""}
 """Metadata of a field of a `RuleFinding` that `Finding.evidence` exports, under this key or its name."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class RuleFinding(Finding):
     """A finding whose evidence other rules read: as attributes, never by the keys of `evidence`.
 

@@ -88,7 +88,7 @@ class RuleContext:
 
     @cached_property
     def profile(self) -> AdjointProfile | None:
-        """How the adjoint grows and fades on its way back; None where it can not be computed."""
+        """The growth of the adjoint over the reverse pass; None if it cannot be computed."""
         return None if self.replay is None else measure(self.replay)
 
     @cached_property

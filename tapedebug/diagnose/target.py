@@ -22,7 +22,7 @@ Loss = Any
 
 
 def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
-    """What the gradients are of, and what must be said about how that was found."""
+    """Return the loss, and notes on how it was found."""
     if loss is not None:
         return loss, []
     trace, passes = recorded.trace, recorded.tape.reverse_passes

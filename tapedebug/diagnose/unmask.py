@@ -156,7 +156,7 @@ def _past(context: RuleContext, revived: set[int]) -> dict[int, tuple[int, ...]]
 
 
 def _add(context: RuleContext, found: list[Finding], hiding: Finding) -> None:
-    """What was not told before, or not as what it is."""
+    """Add the findings that are new, or that were only an `info` before."""
     known: dict[Any, Finding] = {}
     for finding in context.trace.findings:
         known.setdefault(_place(finding), finding)

@@ -83,7 +83,7 @@ def access_location(
 
 
 def access_kinds(trace: Trace, launch: Launch, param: int) -> set[str]:
-    """How the kernel of a launch accesses a parameter: "read", "write", "atomic"."""
+    """Return the ways in which a kernel accesses a parameter: "read", "write", "atomic"."""
     kernel = kernel_of(trace, launch)
     return set() if kernel is None else {item.kind for item in kernel.accesses if item.param == param}
 
@@ -108,13 +108,13 @@ def param_of(launch: Launch, array: int) -> int:
 
 
 def label_of(trace: Trace, launch: Launch, param: int) -> str:
-    """What people call the array that a parameter was given."""
+    """Return the label of the array that a parameter was given."""
     array = launch.args[param].array
     return launch.args[param].name if array is None else trace.arrays[array].label
 
 
 def writes_in_many_places(trace: Trace, launch: Launch, param: int) -> bool:
-    """Whether a kernel writes a parameter on more than one line."""
+    """True if a kernel writes a parameter on more than one line."""
     kernel = kernel_of(trace, launch)
     if kernel is None:
         return False

@@ -13,7 +13,7 @@ CUTS = ("no requires_grad", "backward disabled")
 """The data goes on where the gradient ends."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class DisconnectedFinding(RuleFinding):
     """A gradient that does not reach its input.
 

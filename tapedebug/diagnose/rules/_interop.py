@@ -233,7 +233,7 @@ class InteropSearch:
     # --------------------------------------------------------------------- proofs
 
     def _proof(self, crossing: InteropCrossing) -> str | None:
-        """How it is known that one follows from the other: empty where it does not, None where it is open."""
+        """Return the proof that one follows from the other: empty if it does not, None if that is open."""
         read, entry = crossing.read, crossing.entry
         if entry.tensor is not None and self._through_graph(crossing):
             return "graph"
@@ -261,7 +261,7 @@ class InteropSearch:
         return True
 
     def _follows(self, read: HostRead, entry: InteropEntry) -> int | None:
-        """How surely the user's code computes what came in from what left."""
+        """Return the certainty with which the user's code computes what came in from what left."""
         key = read.stack, entry.stack, entry.param if entry.how == "launch" else -1
         if key not in self._flows:
             argued = _as_argument if entry.how == "launch" else _as_array
@@ -303,7 +303,7 @@ def _as_array(read: HostRead, entry: InteropEntry) -> int | None:
 
 
 def _as_argument(read: HostRead, entry: InteropEntry) -> int | None:
-    """How surely a number among the arguments of a launch is computed from what was read."""
+    """Return the certainty with which an argument of a launch is computed from what was read."""
     reached = python_flow.arguments_reached(read.stack, entry.stack)
     listed = python_flow.elements_of_launch(entry.stack)
     if reached is None or listed is None or entry.param >= len(listed):

@@ -26,7 +26,7 @@ from tapedebug.trace import Finding, Launch, Location
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the data of inputs ends: the `node` that `launch` writes, and when it was read meanwhile."""
+    """The end of the data of inputs: the `node` that `launch` writes, and when it was read meanwhile."""
 
     node: Node
     launch: Launch
@@ -53,7 +53,7 @@ def unconnected(context: RuleContext, reach: Reachability, leaves: Sequence[int]
 
 
 def _end_of(context: RuleContext, reach: Reachability, leaf: int) -> _End | None:
-    """Where values were read through NumPy meanwhile, else the last array that was computed."""
+    """Return the place at which values were read through NumPy, else the last array that was computed."""
     ends, computed = reach.ends(leaf), reach.computed_from(leaf)
     reads = context.experiment.host_reads()
     losses = {array for array, _ in reach.roots}  # which a user prints, and goes on
@@ -168,7 +168,7 @@ def _written_at(reach: Reachability, node: Node) -> Location | None:
 
 
 def _fate(reach: Reachability, node: Node) -> str:
-    """What became of a version of which nothing is computed: `no launch reads`."""
+    """Return what became of a version of which nothing is computed: `no launch reads`."""
     version = reach.graph.versions[node]
     if version.reads:
         reader = reach.trace.launches[version.reads[-1]]
@@ -186,7 +186,7 @@ def _as_data(read: HostRead) -> dict[str, Any]:
 def _onward(
     context: RuleContext, reach: Reachability, end: _End, evidence: dict[str, Any]
 ) -> tuple[str, str]:
-    """Where the values that were read through NumPy came back to the tape, as far as that can be known."""
+    """Return where values read through NumPy came back to the tape, as far as that is known, and the fix."""
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
     number = _as_number(context, reach, end)
     if number is not None:
@@ -291,7 +291,7 @@ def _unused(context: RuleContext, reach: Reachability, leaves: Sequence[int]) ->
 
 
 def through_numpy(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding | None:
-    """What was computed from inputs left the tape, through NumPy, and came back as another array."""
+    """Return a finding if values computed from inputs came back through NumPy as another array."""
     bits = sum(1 << reach.leaves.index(leaf) for leaf in leaves)
     found = find_roundtrips(context, bits, reach.above, reach.reached) if leaves else None
     if found is None:

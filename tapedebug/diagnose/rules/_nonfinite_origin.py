@@ -14,7 +14,7 @@ STRONG_ZERO = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
 
 @dataclass(slots=True)
 class NonfiniteOrigin:
-    """Where it happened: launch, parameter, place of the first bad number, and the operation."""
+    """The origin of a NaN or Inf: launch, parameter, place of the first bad number, and the operation."""
 
     launch: Launch
     param: int

@@ -37,7 +37,7 @@ _DTYPE = re.compile(r"dtype=(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """How much the loss changes for each of `SCALES`, the larger of up and down; 0 where it is rounding."""
+    """The change of the loss for each of `SCALES`, the larger of up and down; 0 for rounding."""
 
     changes: tuple[float, ...]
 
@@ -146,7 +146,7 @@ def _zero(
 
 
 def _of_slope(context: RuleContext, leaf: int) -> Severity:
-    """How bad it is that the loss has a slope and the gradient is 0."""
+    """Return the severity of a gradient of 0 where the loss has a slope."""
     if leaf in context.experiment.wrong:
         # What an overwrite makes of 0 is told by another rule.
         return "info" if np.any(context.experiment.without(())[leaf]) else "error"

@@ -40,7 +40,7 @@ class Found:
 
     @property
     def norms(self) -> tuple[float, float]:
-        """Of the gradient before and after the pass."""
+        """The norms of the gradient before and after the pass."""
         numbers = self.event.numbers
         return numbers.get("norm_before", 0.0), numbers.get("norm_after", 0.0)
 

@@ -43,7 +43,7 @@ class Group:
         return [launch.index for launch in self.launches]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class AfterLossFinding(RuleFinding):
     """Launches after what the loss depends on.
 
@@ -125,7 +125,7 @@ class _Study:
         self.late = [] if last is None else context.trace.launches[last + 1 :]
 
     def _losses(self) -> list[int]:
-        """What the gradient is of, and what else `backward` was called with: a tape may have two losses."""
+        """Return the losses, and what else `backward` was called with: a tape may have two losses."""
         losses = dict.fromkeys(self.context.experiment.losses)
         if self.context.replay is not None:
             recorded = self.context.replay.recorded
@@ -151,7 +151,7 @@ class _Study:
         return (array, self.latest[array].version)
 
     def _constant(self, node: Node) -> bool:
-        """Whether a launch wrote a constant over the whole of an array, whatever was there.
+        """True if a launch wrote a constant over the whole of an array, whatever was there.
 
         A kernel may write a part of its array, as boundary conditions do: only for a scalar it counts.
         """
@@ -167,7 +167,7 @@ class _Study:
         return any(w.start <= info.start and info.stop <= w.stop for w in written if overlaps(w, info))
 
     def resets(self, launch: Launch) -> bool:
-        """Whether a launch writes over a loss."""
+        """True if a launch writes over a loss."""
         return any(info.id in self.context.experiment.losses for info in self._written([launch]))
 
     # ------------------------------------------------------------ experiments
@@ -189,7 +189,7 @@ class _Study:
         return self.context.experiment.without(dropped) if dropped else self.consumed
 
     def guilty(self, groups: list[Group]) -> list[Group]:
-        """Those that change the gradient, one by one, or all together where none does alone."""
+        """Return the groups that change the gradient, one by one, or all together if none does alone."""
         if max(_errors(self.without, self.consumed).values(), default=0.0) <= GRADIENT_WRONG:
             # A reset loss has no gradient, whatever else is wrong.
             dead = not any(np.any(values) for values in self.consumed.values())
@@ -211,7 +211,7 @@ class _Study:
     # ------------------------------------------------------------ findings
 
     def wrong(self, group: Group) -> Finding:
-        """What changes the gradient."""
+        """Return a finding about launches that change the gradient."""
         launches = group.launches
         found = self._keeping(launches)
         errors = {self.trace.arrays[leaf].label: e for leaf, e in _errors(self.without, found).items()}
@@ -241,7 +241,7 @@ class _Study:
         return f"is off by {words.percent(error)} from what it is without {them}"
 
     def _way(self, launches: list[Launch]) -> tuple[str, str]:
-        """What they do that matters, and what to do about it."""
+        """Return the effect of the launches, and the fix."""
         reset = [info for info in self._written(launches) if info.id in self.context.experiment.losses]
         their = "it" if len(launches) == 1 else "they"
         verb = "s" if len(launches) == 1 else ""
@@ -260,7 +260,7 @@ class _Study:
         return f"The reverse pass runs {whose} all the same", fix
 
     def needless(self, launches: list[Launch]) -> Finding:
-        """What does no harm, and costs something."""
+        """Return a finding about launches that are harmless and cost time."""
         total = sum(_threads(launch) for launch in self.trace.launches)
         share = sum(_threads(launch) for launch in launches) / max(1, total)
         considerable = self.trace.backward.ran and len(launches) >= MANY and share >= SHARE
@@ -283,7 +283,7 @@ class _Study:
         )
 
     def _lines(self, launches: list[Launch]) -> str:
-        """Where they were called, as far as that are few places."""
+        """Return the lines that called the launches, the first few by name."""
         return words.listed(dict.fromkeys(words.place(launch.call_site) for launch in launches))
 
     def _where(self, launches: list[Launch]) -> str:
@@ -372,7 +372,7 @@ def _threads(launch: Launch) -> int:
 
 
 def _adds(context: RuleContext, launch: Launch, array: int) -> bool:
-    """Whether a kernel reads or adds to an array that it writes: then what was there before counts."""
+    """True if a kernel reads or adds to an array that it writes: then what was there before counts."""
     kernel = words.kernel_of(context.trace, launch)
     for param, arg in enumerate(launch.args):
         if arg.array is None or not overlaps(context.trace.arrays[arg.array], context.trace.arrays[array]):

@@ -52,7 +52,7 @@ class Checked:
     kernels: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class CustomGradFinding(RuleFinding):
     """A custom gradient that is not the derivative of its function.
 
@@ -247,7 +247,7 @@ def _judged(context: RuleContext, checked: Checked) -> list[CustomGradFinding]:
 
 
 def _kind(off: list[PartialDerivative]) -> str:
-    """What is wrong, by the ratio of what is given to what is right."""
+    """Return the kind of error, by the ratio of the given to the right derivative."""
     if all(p.thrown_away for p in off):
         return "assigned"
     if all(p.given == 0 for p in off):
@@ -306,14 +306,14 @@ def _finding(context: RuleContext, checked: Checked, kind: str, group: list[Any]
 
 
 def _size(kind: str, partial: PartialDerivative) -> float:
-    """How bad it is."""
+    """Return the size of the error."""
     assert partial.right is not None
     lost = partial.right if kind == "assigned" else partial.given - partial.right
     return abs(lost) if math.isfinite(lost) else math.inf
 
 
 def _severity(context: RuleContext, kind: str) -> tuple[Severity, str]:
-    """What it means for the gradient that was consumed."""
+    """Return the severity, and the consequence for the gradient that was consumed."""
     if context.experiment.wrong:
         labels = words.listed(context.trace.arrays[leaf].label for leaf in sorted(context.experiment.wrong))
         return "error", f"End to end the gradient of {labels} is wrong."

@@ -42,7 +42,7 @@ SCALE = 1e-3
 
 @dataclass(slots=True)
 class Cut:
-    """Where a gradient ends: the `edges` come from an array without one, or pass a launch without an adjoint.
+    """The end of a gradient: `edges` from an array without one, or through a launch without an adjoint.
 
     `moved`: by how much each input moves the array; `moves_loss`: by how much the array moves the loss.
     """

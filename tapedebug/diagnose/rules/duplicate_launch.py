@@ -142,7 +142,7 @@ class _Added:
         return [float(np.linalg.norm(one - none)), size] if same and size > 0 else None
 
     def _not_run(self) -> list[int]:
-        """Those that `record_launch` put on the tape although the launch that ran had recorded itself."""
+        """Return the launches that `record_launch` recorded although they had recorded themselves."""
         silent = [launch.index for launch in self.item.launches if launch.seconds == 0.0]
         if not silent or len(silent) == len(self.item.launches):
             return []
@@ -158,7 +158,7 @@ class _Added:
     # ------------------------------------------------------------ words
 
     def _judged(self) -> tuple[Severity, str, str]:
-        """How bad it is, why, and what to do."""
+        """Return the severity, the reason and the fix."""
         silent = self._not_run()
         if silent:
             launch = self.trace.launches[silent[0]]
@@ -211,7 +211,7 @@ class _Added:
         return any(np.allclose(values, added, rtol=CONTRIBUTIONS_EQUAL) for values in alike)
 
     def _always(self) -> bool:
-        """Whether no launch of these lines is without its double; half steps at the ends of a loop are."""
+        """True if no launch of these lines is without its double; half steps at the ends of a loop are."""
         places = set(self.sites())
         doubles = {launch.index for item in self.numbers.sums for launch in item.launches}
         return all(
@@ -259,7 +259,7 @@ class _Added:
         return f"launch {self.indices[0]}" if len(self.indices) == 1 else "the repeats"
 
     def _all_again(self) -> bool:
-        """Whether everything is a repeat from the one to the other, so that nothing in a loop moved on."""
+        """True if everything is a repeat from the one to the other, so that nothing in a loop moved on."""
         again, last = self.numbers.again, self.extra[0].index
         first = last
         while first - 1 in again:
@@ -277,7 +277,7 @@ class _Added:
 
 
 def _factors(one: Mapping[int, Values], all_: Mapping[int, Values]) -> dict[int, float]:
-    """Of gradients that are a multiple of others, which."""
+    """Return the factors of gradients that are multiples of others."""
     found = {}
     for leaf, values in one.items():
         base, more = values.astype(np.float64).ravel(), all_[leaf].astype(np.float64).ravel()

@@ -116,7 +116,7 @@ def _loop(context: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) 
 
 
 def _round(context: RuleContext, growth: AdjointGrowth) -> str:
-    """What one round consists of."""
+    """Return the launches of one round, in words."""
     rounds = growth.rounds
     names = [context.trace.launches[rounds.first + offset].name for offset in range(rounds.length)]
     return words.listed(dict.fromkeys(names))
@@ -165,7 +165,7 @@ def _fix(right: bool, flips: bool, useless: bool) -> str:
 
 
 def _noise(context: RuleContext) -> float:
-    """How far the float32 gradient is from the float64 one, where nothing but rounding explains it."""
+    """Return the error of the float32 gradient if nothing but rounding explains it."""
     errors = [
         item.max_rel_error
         for item in context.trace.checks
@@ -239,7 +239,7 @@ def _jump(context: RuleContext, profile: AdjointProfile) -> Finding | None:
 
 
 def _amplified(context: RuleContext, profile: AdjointProfile, leaf: int) -> float:
-    """How much a change of an input is amplified in the loss: absolutely or relatively, whichever is less.
+    """Return the amplification of an input's change in the loss, absolute or relative, whichever is less.
 
     Units may be large, and a loss may be near its minimum of 0; in neither context both numbers are.
     """
@@ -252,7 +252,7 @@ def _amplified(context: RuleContext, profile: AdjointProfile, leaf: int) -> floa
 
 
 def _local(passage: LaunchNorms, param: int) -> float:
-    """How much one launch amplifies, as `_amplified`."""
+    """Return the amplification of one launch, as `_amplified` does."""
     arrives = passage.arrives
     through = math.hypot(*(norm * passage.written.get(p, 0.0) for p, norm in passage.incoming.items()))
     if not arrives or not through or math.isinf(arrives):

@@ -33,7 +33,7 @@ Bad = Mapping[int, Values]
 """For each parameter the places (in scalars) that are not finite."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class NonfiniteFinding(RuleFinding):
     """The first numbers that are not finite.
 
@@ -121,7 +121,7 @@ def _same(one: NonfiniteOrigin, other: NonfiniteOrigin) -> bool:
 
 
 def _bad_loss(trace: Trace) -> str:
-    """What the loss is, where it is not finite: that is wrong, whatever its gradient."""
+    """Return `nan` or `infinite` if the loss is not finite: that is wrong, whatever its gradient."""
     if trace.backward.loss is None:
         return ""
     last = trace.versions_of(trace.backward.loss)[-1].value

@@ -249,7 +249,7 @@ def _carried(
 
 
 def _change(replay: Replay, array: int) -> float:
-    """By how much the launches change an array."""
+    """Return by how much the launches change an array."""
     a = replay.arrays[array]
     shadow = replay._shadow().forward(stop=0)
     before = np.asarray(shadow.values(a), np.float64)

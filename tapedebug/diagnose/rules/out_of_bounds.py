@@ -137,7 +137,7 @@ def _judged(
 
 
 def _owner(context: RuleContext, a: Array, at: int) -> str:
-    """Which element of which array lies at a byte of a buffer."""
+    """Return the array and the element at a byte of a buffer, in words."""
     replay, arrays = context.rerun, context.trace.arrays
     scalar = a.scalar_dtype.itemsize
     for known, info in sorted(zip(replay.arrays, arrays, strict=True), key=lambda pair: pair[0] is not a):

@@ -31,7 +31,7 @@ PAIRS = 100
 """Overwrites of a group that its finding lists."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class OverwriteFinding(RuleFinding):
     """Values that a launch read and another one overwrote.
 
@@ -77,7 +77,7 @@ def _by_atomics(trace: Trace, group: OverwriteGroup) -> bool:
 
 
 def in_memory(trace: Trace) -> bool:
-    """Whether the reverse pass of the user saw what memory held."""
+    """True if the reverse pass of the user saw what memory held."""
     return trace.tape.on_overwrite in ("ignore", "warn")
 
 
@@ -163,7 +163,7 @@ class _Teller:
         )
 
     def _kept(self, group: OverwriteGroup) -> str:
-        """What the tape does for the old values: it may have let go of copies, to keep to its budget."""
+        """Return what the tape does for the old values: to keep its budget it may recompute them."""
         label = self.trace.arrays[group.first.array].label
         again = [(pair.array, pair.version) in self.again for pair in group.pairs]
         if all(again):
@@ -173,14 +173,14 @@ class _Teller:
         return f"tape kept a copy of {label}"
 
     def _together(self, wrong: str, right: str) -> str:
-        """What all overwrites together do: some may make good what others do."""
+        """Return the effect of all overwrites together: some may cancel others."""
         errors = self.study.together
         if not any(errors.values()):
             return right
         return wrong.format(off(errors, ""))
 
     def _apart(self, group: OverwriteGroup) -> str:
-        """That none of the elements that were written over had been read, where that is so."""
+        """Return the reason why nothing is lost: no overwritten element had been read; empty if one had."""
         found = self._shared(group)
         if found is None or found.both:
             return ""
@@ -193,7 +193,7 @@ class _Teller:
         )
 
     def _shared(self, group: OverwriteGroup) -> SharedElements | None:
-        """Which elements readers read and clobberers wrote; None where that was not looked at."""
+        """Return the elements that were read and those that were overwritten; None if they are not known."""
         if not isinstance(self.experiment, Replay):
             return None
         if id(group) not in self.shared:

@@ -202,7 +202,7 @@ def _culprit(meeting: AccessConflict) -> ThreadAccess:
 
 
 def _unread(context: RuleContext, launch: Launch, param: int) -> bool:
-    """Whether nothing on the tape reads an array, and no gradient is wanted of it."""
+    """True if nothing on the tape reads an array, and no gradient is wanted of it."""
     number = launch.args[param].array
     if number is None or context.trace.arrays[number].requires_grad:
         return False

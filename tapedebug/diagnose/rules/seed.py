@@ -60,7 +60,7 @@ class Seed(TapeRule):
 
 
 def _same(seeds: Mapping[int, Values], context: RuleContext) -> bool:
-    """Whether the diagnosis is about just the pass that ran, or about another that ran before it."""
+    """True if the diagnosis is about just the pass that ran, or about another that ran before it."""
     reported = seeds_of.seeded(context.rerun)
     if reported.keys() == seeds.keys():
         return all(np.array_equal(reported[number], seeds[number], equal_nan=True) for number in seeds)
@@ -183,7 +183,7 @@ def _seen(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
 
 
 def _scaled(context: RuleContext, info: ArrayInfo, scalar: ArrayInfo) -> GradientPattern | None:
-    """How the gradient of the seeded scalar compares with that of a constant multiple of it."""
+    """Return the relation of the seeded scalar's gradient to that of the reported scalar."""
     one, two = seeds_of.final_values(context.rerun, info.id), seeds_of.final_values(context.rerun, scalar.id)
     right = seeds_of.gradients_from(context.rerun, {scalar.id: np.ones_like(two)})
     found = find_pattern(context.experiment.gradients(), right)
@@ -281,7 +281,7 @@ def _readers(context: RuleContext, began: list[ArrayInfo], reported: list[ArrayI
 
 
 def _depends(context: RuleContext, targets: list[int], sources: list[int]) -> bool:
-    """Whether one of the arrays at the end of the tape was computed from one of the others."""
+    """True if one of the arrays at the end of the tape was computed from one of the others."""
     latest = {version.array: version.version for version in context.trace.versions}
     above = context.dependencies.upstream(
         [(number, latest[number]) for number in targets], with_gradient=False

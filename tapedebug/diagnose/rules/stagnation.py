@@ -56,7 +56,7 @@ class Sum:
 
 @dataclass(slots=True)
 class Total:
-    """What the launches of a `Sum` added to each element, and should have added."""
+    """The amounts that the launches of a `Sum` added to each element, and should have added."""
 
     dtype: np.dtype[Any]
     added: Values

@@ -147,7 +147,7 @@ def _copied(
 
 
 def _relation(found: Sequence[Found]) -> Relation | None:
-    """How the steps at one line compare with what was read: with one rate for all, or one for each pass."""
+    """Return the relation of the steps at one line to what was read: one rate for all, or one a pass."""
     steps = {id(item): item.moved for item in found if item.moved is not None}
     every = relation(list(steps.values()))
     if every is not None and every.name == "multiple":

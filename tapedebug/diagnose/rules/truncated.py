@@ -275,7 +275,7 @@ def _were_zeroed(row: Row) -> bool:
 
 
 def _confirmed(horizon: CrossTapeGradient) -> bool:
-    """Whether differences of the losses agree with the gradient over all tapes, and not with the sum."""
+    """True if differences of the losses agree with the gradient over all tapes, and not with the sum."""
     if horizon.difference is None:
         return False
     consumed, whole = horizon.along

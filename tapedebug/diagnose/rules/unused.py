@@ -90,7 +90,7 @@ class _Study:
                     yield finding
 
     def _other_way_round(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> bool:
-        """Whether the same kernel is also launched with these the other way round: then both are meant."""
+        """True if the same kernel is also launched with these the other way round: then both are meant."""
         wanted = (other.text, one.text)
         return any(
             (given[one.param].text, given[other.param].text) == wanted

@@ -63,7 +63,7 @@ class Vanishing(TapeRule):
 
 
 def _could_fall(context: RuleContext, leaf: int) -> bool:
-    """Whether the loss falls when an input changes: at the minimum of a hinge a gradient of 0 is right."""
+    """True if the loss falls when an input changes: at the minimum of a hinge a gradient of 0 is right."""
     replay = context.replay
     assert replay is not None
     shadow, a = replay._shadow(double=True), replay.arrays[leaf]
@@ -89,7 +89,7 @@ def _could_fall(context: RuleContext, leaf: int) -> bool:
 
 
 def _left(context: RuleContext, profile: AdjointProfile, leaf: int) -> float:
-    """What is left of a gradient, relative to the loss; infinite where it is exactly 0."""
+    """Return what is left of a gradient, relative to the loss; infinite if it is exactly 0."""
     gradient, size = profile.gradients[leaf], profile.inputs[leaf]
     assert context.replay is not None
     seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in context.replay.seeds.values()))
@@ -263,5 +263,5 @@ def _saturated(context: RuleContext, launch: Launch) -> tuple[Launch, LocalDeriv
 
 
 def _is_flat(slope: LocalDerivative) -> bool:
-    """Whether an operation is of the kind that has a flat part, and stands there."""
+    """True if an operation is of the kind that has a flat part, and stands there."""
     return slope.saturates and slope.slope < VANISHING_SLOPE

@@ -30,7 +30,7 @@ MEASURED = 16
 """How many kernels are measured one by one; each costs a reverse pass or two."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class ConstructFinding(RuleFinding):
     """Code that Warp reverses wrongly.
 
@@ -60,9 +60,9 @@ class Group:
     launches: list[int]
     limits: list[ReverseDivergence]
     parts: bool = True
-    """Whether components are assigned as in Warp, too."""
+    """True if components are assigned as in Warp, too."""
     functions: bool = False
-    """Whether functions lack the adjoints that they lack in Warp, too."""
+    """True if functions lack the adjoints that they lack in Warp, too."""
     errors: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class Group:
 
     @property
     def semantics(self) -> Semantics:
-        """How the launches are reversed to measure what the constructs do."""
+        """The reverse with which the effect of the constructs is measured."""
         return Semantics(frozenset(self.launches), parts=self.parts, functions=self.functions)
 
 
@@ -142,7 +142,7 @@ def by_kernel(context: RuleContext, launches: Iterable[int]) -> dict[Any, list[i
 
 
 def measurable(context: RuleContext, rule: str) -> bool:
-    """Whether gradients can be measured; says so in the coverage where not."""
+    """True if gradients can be measured; says so in the coverage where not."""
     if context.experiment.blocked or not context.experiment.leaves:
         why = context.experiment.blocked or "there is no input with a gradient"
         context.skipped(f"{rule} was not measured: {why}")
@@ -181,7 +181,7 @@ def _written(context: RuleContext, group: Group) -> set[str]:
 
 
 def _others(context: RuleContext, group: Group) -> Semantics | None:
-    """Of a group of parts or functions, Warp's semantics without it; None where there is nothing else."""
+    """Return Warp's semantics without a group of parts or functions; None if there is nothing else."""
     kinds = {item.kind for item in context.experiment.warp_limits()[group.launches[0]]}
     chosen = frozenset(group.launches)
     if group.first.kind == "part" and kinds - {"part", "function"}:
@@ -194,7 +194,7 @@ def _others(context: RuleContext, group: Group) -> Semantics | None:
 def compared(
     context: RuleContext, right: Mapping[int, Values], wrong: Mapping[int, Values]
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """How far gradients are off, by label, and both of them where they are furthest apart."""
+    """Return the errors of gradients by label, and both gradients where they differ most."""
     labels = {leaf: context.trace.arrays[leaf].label for leaf in right}
     apart = largest_difference(context.trace, right, wrong)
     largest = max((item["norm_right"] for item in apart.values()), default=0.0)
@@ -207,7 +207,7 @@ def compared(
 
 
 def severity_of(errors: Mapping[str, float]) -> Severity | None:
-    """What such errors are; None where there are none to speak of."""
+    """Return the severity of such errors; None if they are negligible."""
     worst = max(errors.values(), default=0.0)
     return "error" if worst > GRADIENT_WRONG else "info" if worst > GRADIENT_CHANGED else None
 

@@ -186,7 +186,7 @@ def _told(wrong: dict[str, tuple[float, float]]) -> str:
 
 
 def _written_by_hand(kernel: Any) -> tuple[str, str, Any] | None:
-    """What of a kernel's adjoint a person wrote: what it is, of which function, and where that is called."""
+    """Return the hand-written part of a kernel's adjoint: its kind, its function, and the call."""
     if kernel is None:
         return None
     lowered = kernel._lowered

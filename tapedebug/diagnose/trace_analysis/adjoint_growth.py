@@ -23,7 +23,7 @@ TABLE = 200
 
 @dataclass(frozen=True, slots=True)
 class AdjointGrowth:
-    """What a loop does to the adjoint on its way back.
+    """The growth of the adjoint over the rounds of a loop.
 
     Attributes:
         rounds: The loop.
@@ -41,7 +41,7 @@ class AdjointGrowth:
 
     @property
     def total(self) -> float:
-        """By how much the adjoint grows from the end of the last round to that of the first."""
+        """The factor by which the adjoint grows from the end of the last round to that of the first."""
         return _ratio(self.norms[0], self.norms[-1])
 
     @property
@@ -56,7 +56,7 @@ class AdjointGrowth:
 
     @property
     def steady(self) -> bool:
-        """Whether both halves of the loop have their share: a sum over rounds, or one jump, has not."""
+        """True if both halves of the loop have their share: a sum over rounds, or one jump, has not."""
         middle = self.norms[len(self.norms) // 2]
         shares = [_log(_ratio(self.norms[0], middle)), _log(_ratio(middle, self.norms[-1]))]
         total = _log(self.total)
@@ -151,7 +151,7 @@ def tangent_rate(replay: Replay, growth: AdjointGrowth) -> float:
 
 
 def alternates(replay: Replay, growth: AdjointGrowth) -> bool:
-    """Whether the adjoint changes its sign from round to round, as with too large a time step."""
+    """True if the adjoint changes its sign from round to round, as with too large a time step."""
     rounds = growth.rounds
     item = rounds.carried[0]
     wanted = {rounds.launch(growth.start + k, item.writer) for k in range(len(growth.norms))}

@@ -78,7 +78,7 @@ def named_arguments(trace: Trace, launch: Launch) -> list[NamedArgument]:
 
 
 def means(text: str, name: str) -> bool:
-    """Whether a caller's `state.velocities[t]` may be what a kernel calls `vel`."""
+    """True if a caller's `state.velocities[t]` may be what a kernel calls `vel`."""
     one, other = meaning(text), meaning(name)
     if not one or not other:
         return False
@@ -87,7 +87,7 @@ def means(text: str, name: str) -> bool:
 
 
 def tells(text: str) -> bool:
-    """Whether a name says what a variable is."""
+    """True if a name says what a variable is."""
     return meaning(text) not in GENERIC and len(meaning(text)) > 1
 
 
@@ -102,7 +102,7 @@ def meaning(text: str) -> str:
 
 
 def crossed(one: NamedArgument, other: NamedArgument) -> bool:
-    """Whether the names of two arguments stand at each other's place, and say enough for that to be odd."""
+    """True if the names of two arguments stand at each other's place, and say enough for that to be odd."""
     if one.text is None or other.text is None:
         return False
     names = {meaning(one.name), meaning(other.name)}

@@ -102,7 +102,7 @@ class Dependencies:
         return above
 
     def carries(self, edge: Edge) -> bool:
-        """Whether a gradient flows back along an edge."""
+        """True if a gradient flows back along an edge."""
         arrays = self.trace.arrays
         if not (differentiable(arrays[edge.source[0]]) and differentiable(arrays[edge.target[0]])):
             return False
@@ -131,12 +131,12 @@ def read_by(arg: Argument) -> Node:
 
 
 def differentiable(info: ArrayInfo) -> bool:
-    """Whether an array can have a gradient, and has one."""
+    """True if an array can have a gradient, and has one."""
     return info.requires_grad and is_float(info)
 
 
 def is_float(info: ArrayInfo) -> bool:
-    """Whether the elements are floating-point numbers, or vectors, matrices or quaternions of them."""
+    """True if the elements are floating-point numbers, or vectors, matrices or quaternions of them."""
     compound = info.dtype.startswith(("vec", "mat", "quat"))
     # Names of compound types end with their scalar type: nothing or d of floats, b s i l (u…) of integers.
     return info.dtype.startswith("float") or (compound and not info.dtype.endswith(("b", "s", "i", "l")))
@@ -149,11 +149,11 @@ def is_integer(info: ArrayInfo) -> bool:
 
 
 def has_adjoint(trace: Trace, launch: int) -> bool:
-    """Whether the reverse pass does anything for a launch."""
+    """True if the reverse pass does anything for a launch."""
     kernel = trace.launches[launch].kernel
     return kernel is None or trace.kernels[kernel].enable_backward
 
 
 def overlaps(one: ArrayInfo, other: ArrayInfo) -> bool:
-    """Whether two arrays share memory, as far as their byte ranges say."""
+    """True if two arrays share memory, as far as their byte ranges say."""
     return one.buffer == other.buffer and one.start < other.stop and other.start < one.stop

@@ -17,7 +17,7 @@ FOLLOWED = 500
 
 @dataclass(slots=True)
 class GradientHistory:
-    """What happened to an input and to its gradient, in order.
+    """The events of an input and of its gradient, in order.
 
     Attributes:
         info: The input.
@@ -46,12 +46,12 @@ class GradientHistory:
         return next((item for item in reversed(self.passes()) if item.clock < event.clock), None)
 
     def end_of(self, event: Event) -> int | None:
-        """When the next pass began."""
+        """The clock at which the next pass began."""
         return next((item.clock for item in self.passes() if item.clock > event.clock), None)
 
 
 def _forgotten(trace: Trace) -> float:
-    """When the tape forgot these records, to be used again."""
+    """The clock at which the tape dropped these records, to be used again."""
     resets = (e.clock for e in trace.events if e.kind == "reset" and e.clock > trace.tape.ended)
     return min(resets, default=float("inf"))
 
@@ -106,12 +106,12 @@ def updates(events: list[Event]) -> list[tuple[Event, Event]]:
 
 
 def _moves(read: Event, write: Event) -> bool:
-    """Whether a write may be an update: a fill is a fresh start, unless its line has read the gradient."""
+    """True if a write may be an update: a fill is a fresh start, unless its line has read the gradient."""
     return write.how != "fill_" or same_line(read.call_site, write.call_site)
 
 
 def one_step(read: Event, write: Event) -> bool:
-    """Whether a read of the gradient and a write of the values are surely one update.
+    """True if a read of the gradient and a write of the values are surely one update.
 
     Somebody may look at all gradients, and assign the next batch of data on another line.
     """
@@ -124,7 +124,7 @@ def one_step(read: Event, write: Event) -> bool:
 
 
 def touched(events: list[Event]) -> bool:
-    """Whether the gradient was zeroed or changed by somebody else than a pass."""
+    """True if the gradient was zeroed or changed by somebody else than a pass."""
     return any(event.of == "gradient" and event.kind in ("zero", "write") for event in events)
 
 
@@ -134,12 +134,12 @@ def at(event: Event | None) -> str:
 
 
 def site_key(location: Location | None) -> tuple[str, int, int] | None:
-    """What makes two places the same."""
+    """Return the key of a place."""
     return None if location is None else (location.file, location.line, location.column)
 
 
 def same_line(one: Location | None, other: Location | None) -> bool:
-    """Whether two events come from one line of the user's source."""
+    """True if two events come from one line of the user's source."""
     return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
 
 
@@ -149,7 +149,7 @@ def first_reader(trace: Trace, array: int) -> list[int]:
 
 
 class Told(Protocol):
-    """What the rules about passes find: of which pass, and which of their reasons it is."""
+    """A result of the rules about passes: its pass and its reason."""
 
     event: Event
     why: Any
@@ -160,7 +160,7 @@ F = TypeVar("F", bound=Told)
 
 @dataclass(slots=True)
 class HistoryGroup(Generic[F]):
-    """What is one finding: the inputs of one pass or step, and the others at the same line that are like it.
+    """One finding: the inputs of one pass or step, and the others at the same line that are like it.
 
     Attributes:
         context: The tape that it is shown on.

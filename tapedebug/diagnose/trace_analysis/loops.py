@@ -106,7 +106,7 @@ def alike(trace: Trace, found: Iterable[Loop]) -> list[Loop]:
 def _rounds(
     trace: Trace, run: Sequence, places: tuple[int, ...], writers: Mapping[tuple[int, int], int | None]
 ) -> Loop:
-    """What the last round reads of the one before, each value once."""
+    """Return the values that the last round reads of the one before, each once."""
     last = run.first + run.length * (run.count - 1)
     carried: dict[tuple[int, int], LoopCarried] = {}
     for offset in range(run.length):

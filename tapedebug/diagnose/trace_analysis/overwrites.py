@@ -40,7 +40,7 @@ class OverwriteGroup:
 
     @property
     def in_place(self) -> bool:
-        """Whether launches write over what they read themselves."""
+        """True if launches write over what they read themselves."""
         return self.first.reader == self.first.clobberer
 
     @property
@@ -51,7 +51,7 @@ class OverwriteGroup:
         return list(dict.fromkeys((pair.reader, pair.param) for pair in same))
 
     def occurrences(self) -> int:
-        """How many versions were overwritten."""
+        """The number of versions that were overwritten."""
         return len({(pair.array, pair.version) for pair in self.pairs})
 
     def careless(self) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ Stack = Sequence[tuple[CodeType, int, int]]
 
 
 def flows(left: Stack, back: Stack) -> int | None:
-    """How surely what one call read goes into the arguments of another call.
+    """The certainty with which values that one call read go into the arguments of another call.
 
     Args:
         left: The stack of the call that read values.
@@ -115,7 +115,7 @@ def _common(left: Stack, back: Stack) -> tuple[int, int] | None:
 
 
 def _returned(left: Stack, inner: int) -> int:
-    """How surely helper functions return what was read within them; surely where none can be read."""
+    """Return the certainty with which helper functions return what was read within them."""
     level = SURE
     for code, instruction, _ in left[:inner]:
         tree = _scope(code)

@@ -56,13 +56,13 @@ class Reachability:
         return [node for _, node in sorted(found)]
 
     def ends(self, leaf: int) -> list[Node]:
-        """Those of them of which nothing else is computed, the last first."""
+        """Return those of them of which nothing else is computed, the last first."""
         computed = self.computed_from(leaf)
         used = {edge.source for node in computed for edge in self.graph.into(node)}
         return [node for node in reversed(computed) if node not in used]
 
     def integers(self, leaf: int) -> Edge | None:
-        """Where all chains from an input to the loss pass an array of integers: the last such read."""
+        """Return the last read of an array of integers that all chains from an input to the loss pass."""
         floats, queue = set(self.roots), list(self.roots)
         stopped: list[Edge] = []
         while queue:

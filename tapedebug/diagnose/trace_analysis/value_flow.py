@@ -164,7 +164,7 @@ class ValueFlow:
     # -- expressions ------------------------------------------------------------------------------------
 
     def _value(self, node: ast.AST | None) -> int:
-        """How surely the value of an expression carries what is followed."""
+        """Return the certainty with which the value of an expression carries what is followed."""
         if node is None:
             return NOTHING
         return max(self._carries(node), SURE if node is self.start else NOTHING)
@@ -279,7 +279,7 @@ class ValueFlow:
         return found[0] if len(found) == 1 else None
 
     def _followed(self, node: ast.Call, levels: Sequence[int]) -> int:
-        """How surely a function of the user's returns what its arguments carry."""
+        """Return the certainty with which a user's function returns what its arguments carry."""
         definition = self._definition(_name(node))
         given = [*node.args, *(word.value for word in node.keywords)]
         if definition is None or self.depth >= DEPTH or any(isinstance(arg, ast.Starred) for arg in given):

@@ -32,7 +32,7 @@ class Repeats:
 
 @dataclass(slots=True)
 class _Sum:
-    """What was added to an array since it was overwritten."""
+    """The values added to an array since it was overwritten."""
 
     shares: dict[Number, Repeats] = field(default_factory=dict)
     state: bool = False
@@ -172,12 +172,12 @@ class ValueNumbers:
         return known
 
     def _zero_before(self, array: int) -> bool:
-        """Whether an array held zeros before the tape, as far as is known."""
+        """True if an array held zeros before the tape, as far as is known."""
         first = self._first[array].value
         return first is None or not (first.nan or first.inf or first.norm)
 
     def _adds(self, launch: Launch, param: int) -> bool:
-        """Whether a kernel may only add to a parameter: it says `+=`, or `y[i] = y[i] + …`."""
+        """True if a kernel may only add to a parameter: it says `+=`, or `y[i] = y[i] + …`."""
         kernel, arg = words.kernel_of(self.trace, launch), launch.args[param]
         if kernel is None or arg.needed:
             return False
@@ -186,7 +186,7 @@ class ValueNumbers:
 
 
 def _given(launch: Launch) -> tuple[Any, ...]:
-    """What goes in beside the values that are read; of other arrays a kernel may ask the shape."""
+    """Return the inputs beside the values that are read; a kernel may ask for the shape of other arrays."""
     return tuple(
         repr(arg.value) if arg.array is None else arg.array if not (arg.reads or arg.writes) else None
         for arg in launch.args
