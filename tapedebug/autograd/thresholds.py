@@ -203,9 +203,6 @@ DOT_PRODUCT_NOISE = 100.0
 STAIRS_ROUNDING = 1e-5
 """Of a function's change over a step of 1: coarser stairs are not float64 rounding."""
 
-CALL_HAS_KINK = 1e-3
-"""A relative difference of slopes on both sides beyond which a call has no derivative to compare with."""
-
 LINE_IS_STRAIGHT = 1e-6
 """Two slopes that differ by less, of the largest slope, are those of a straight line."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._files import ChangedSource, keep
 from tapedebug._source import Origin, Span
+from tapedebug.contract import AdjointWrite
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
@@ -127,6 +128,25 @@ class Function:
         """The function's source."""
         return origin_of(self.python, "function")
 
+    @property
+    def place(self) -> Span:
+        """The place of its definition."""
+        return self.origin.span(self.origin.tree)
+
+    @property
+    def adjoint_writes(self) -> list[AdjointWrite]:
+        """Of a gradient: the statements that change adjoints, in order."""
+        found: list[AdjointWrite] = []
+        for node in ast.walk(self.origin.tree):
+            if isinstance(node, ast.Assign | ast.AugAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                inner = [part for target in targets for part in ast.walk(target)]
+                params = [name for part in inner if (name := _adjoint_of(part)) is not None]
+                if params:
+                    assigned = isinstance(node, ast.Assign)
+                    found.append(AdjointWrite(frozenset(params), self.origin.span(node), assigned))
+        return found
+
     @cached_property
     def types(self) -> dict[str, Any]:
         """The declared types of annotated parameters."""
@@ -140,6 +160,16 @@ class Function:
         declared = declared_types(self.python, self.origin, "function").get("return")
         parts = declared if isinstance(declared, tuple) else (declared,)
         return None if any(t.is_generic(part) for part in parts) else declared
+
+
+def _adjoint_of(node: ast.AST) -> str | None:
+    """Return the name in `wp.adjoint[name]`; empty if it is no plain name, None if it is something else."""
+    if not isinstance(node, ast.Subscript):
+        return None
+    value = node.value
+    if (value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")) != "adjoint":
+        return None
+    return getattr(node.slice, "id", "")
 
 
 @dataclass(frozen=True)

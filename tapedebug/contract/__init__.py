@@ -9,6 +9,7 @@ lacks; the coverage then says what was not examined.
 | --- | --- |
 | `replay_variants` | replays in float64, with tangents, of one operation, in another order, … |
 | `source` | the source of operations and of their adjoints |
+| `custom_gradients` | gradients that the user wrote, of functions that kernels call |
 | `threads` | threads that are followed one by one |
 | `thread_scheduling` | threads that run in another order |
 | `element_tracking` | accesses of threads, element by element |
@@ -26,6 +27,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tapedebug.contract.custom_gradients import AdjointWrite as AdjointWrite
+    from tapedebug.contract.custom_gradients import BypassedGradient as BypassedGradient
+    from tapedebug.contract.custom_gradients import CheckedCall as CheckedCall
+    from tapedebug.contract.custom_gradients import CustomCall as CustomCall
+    from tapedebug.contract.custom_gradients import CustomFunction as CustomFunction
+    from tapedebug.contract.custom_gradients import CustomGradients as CustomGradients
+    from tapedebug.contract.custom_gradients import NativeCall as NativeCall
+    from tapedebug.contract.custom_gradients import PartialDerivative as PartialDerivative
     from tapedebug.contract.element_tracking import AccessConflict as AccessConflict
     from tapedebug.contract.element_tracking import AccessKind as AccessKind
     from tapedebug.contract.element_tracking import ElementConflicts as ElementConflicts
@@ -93,9 +102,11 @@ if TYPE_CHECKING:
     from tapedebug.contract.replay_variants import Tangents as Tangents
     from tapedebug.contract.source import CallArguments as CallArguments
     from tapedebug.contract.source import HandWrittenAdjoint as HandWrittenAdjoint
+    from tapedebug.contract.source import KernelOperations as KernelOperations
     from tapedebug.contract.source import KernelSource as KernelSource
     from tapedebug.contract.source import Parameter as Parameter
     from tapedebug.contract.source import SourceAccess as SourceAccess
+    from tapedebug.contract.source import SourceOperation as SourceOperation
     from tapedebug.contract.source import SourceText as SourceText
     from tapedebug.contract.thread_scheduling import RunThreads as RunThreads
     from tapedebug.contract.thread_scheduling import ThreadSchedule as ThreadSchedule
@@ -118,6 +129,7 @@ else:
         "frames",
         "replay_variants",
         "source",
+        "custom_gradients",
         "threads",
         "thread_scheduling",
         "element_tracking",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -74,6 +74,21 @@ class KernelSource(Protocol):
 
     def adjoint_text(self) -> str | None:
         """Return the source of the adjoint of this operation; None if there is none to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOperation:
+    """One operation of a kernel: the name of its kind, and its place in the source if that is known."""
+
+    kind: str
+    span: Place | None
+
+
+class KernelOperations(Protocol):
+    """The operations that a kernel is compiled from, such as `abs` or `norm_of_square`."""
+
+    def operations(self) -> Iterable[SourceOperation]:
+        """Return them in the order of the source; those of functions that it calls are among them."""
 
 
 class CallArguments(Protocol):

@@ -2,6 +2,7 @@
 
 from tapedebug.runtime.launch import python_text as python_text
 from tapedebug.runtime.replay import confinement as confinement
+from tapedebug.runtime.replay import custom_gradients as custom_gradients
 from tapedebug.runtime.replay import followed_thread as followed_thread
 from tapedebug.runtime.replay import loop_values as loop_values
 from tapedebug.runtime.replay import replay_capabilities as replay_capabilities

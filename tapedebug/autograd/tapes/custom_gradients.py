@@ -14,10 +14,10 @@ from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.subjects.engine_kernels import kernel_of
 from tapedebug.autograd.subjects.launches import launch_values
-from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf, CustomGradientCall, PartialDerivative
+from tapedebug.autograd.thresholds import CALL_GRADIENT_OFF
 from tapedebug.compiler.passes.custom import calls_with_gradient
-from tapedebug.contract import CannotFollow, RecordedTape, is_array
-from tapedebug.runtime.replay.thread_interpreter import thread_of
+from tapedebug.contract import CannotFollow, CheckedCall, PartialDerivative, RecordedTape, is_array
+from tapedebug.runtime.replay.custom_gradients import checked_thread
 from tapedebug.runtime.tape.record import Record
 
 if TYPE_CHECKING:
@@ -48,16 +48,15 @@ def check_own_gradients(
     lost: dict[str, None] = {}
     for record, values in launch_values(tape, chosen, checkpoint):
         held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
-        calls: dict[str, list[CustomGradientCall]] = {name: [] for name in _functions(record.kernel)}
+        calls: dict[str, list[CheckedCall]] = {name: [] for name in _functions(record.kernel)}
         for index in _spread(record.threads):
-            thread = thread_of(record, index, held, record.kernel._lowered.custom)
-            single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
+            single = checked_thread(record, index, held)
             try:
                 single.run()
             except CannotFollow as error:
                 lost.setdefault(f"launch {record.index} ({record.name}): {error}")
             for call in single.checked:
-                calls.setdefault(call.node.name, []).append(call)
+                calls.setdefault(call.function.name, []).append(call)
             if checkpoint is not None:
                 checkpoint()
         for name, several in calls.items():
@@ -94,17 +93,27 @@ def functions_off(
         among = [index for index in wanted if index < record.threads]
         for index in dict.fromkeys([*among, *_spread(record.threads)]):
             for call in _calls(record, index, held):
-                if call.node.name in names and any(call.is_off(partial) for partial in call.partials):
+                if call.function.name in names and any(
+                    is_gradient_off(call, partial) for partial in call.partials
+                ):
                     return True
             if checkpoint is not None:
                 checkpoint()
     return False
 
 
-def _calls(record: Record, index: int, held: dict[int, Any]) -> list[CustomGradientCall]:
+def is_gradient_off(call: CheckedCall, partial: PartialDerivative) -> bool:
+    """Return True if the gradient that a call got for an argument is not the derivative."""
+    if partial.right is None or partial.thrown_away:
+        return partial.thrown_away
+    largest = max(abs(p.right or 0.0) for p in call.partials)
+    error = abs(partial.given - partial.right)
+    return not error <= CALL_GRADIENT_OFF * max(abs(partial.right), CALL_GRADIENT_OFF * largest) + 1e-9
+
+
+def _calls(record: Record, index: int, held: dict[int, Any]) -> list[CheckedCall]:
     """The calls in one thread of a launch, as far as it can be followed."""
-    thread = thread_of(record, index, held, record.kernel._lowered.custom)
-    single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
+    single = checked_thread(record, index, held)
     with contextlib.suppress(CannotFollow):
         single.run()
     return single.checked
@@ -141,8 +150,8 @@ def _spread(threads: int) -> list[int]:
     return [int(index) for index in np.unique(places)]
 
 
-def _results(record: Record, name: str, calls: Sequence[CustomGradientCall]) -> list[PairResult]:
-    partials: dict[str, list[tuple[CustomGradientCall, PartialDerivative]]] = {}
+def _results(record: Record, name: str, calls: Sequence[CheckedCall]) -> list[PairResult]:
+    partials: dict[str, list[tuple[CheckedCall, PartialDerivative]]] = {}
     for call in calls:
         for partial in call.partials:
             partials.setdefault(partial.name, []).append((call, partial))
@@ -150,10 +159,10 @@ def _results(record: Record, name: str, calls: Sequence[CustomGradientCall]) -> 
 
 
 def _result(
-    record: Record, name: str, argument: str, samples: Sequence[tuple[CustomGradientCall, PartialDerivative]]
+    record: Record, name: str, argument: str, samples: Sequence[tuple[CheckedCall, PartialDerivative]]
 ) -> PairResult:
     known = [(call, partial) for call, partial in samples if partial.right is not None]
-    off = [(call, partial) for call, partial in known if call.is_off(partial)]
+    off = [(call, partial) for call, partial in known if is_gradient_off(call, partial)]
     errors = [abs(partial.given - (partial.right or 0.0)) for _, partial in known]
     relative = [
         error / abs(partial.right or 1.0)
@@ -174,9 +183,10 @@ def _result(
     )  # fmt: skip
 
 
-def _told(call: CustomGradientCall, partial: PartialDerivative) -> str:
+def _told(call: CheckedCall, partial: PartialDerivative) -> str:
     at = ", ".join(f"{p.name} = {p.value:.6g}" for p in call.partials[:6])
-    gradient = call.node.function.gradient.name
+    assert call.function.gradient is not None
+    gradient = call.function.gradient.name
     where = f"in thread {call.thread}, at {at}"
     if partial.thrown_away:
         return (

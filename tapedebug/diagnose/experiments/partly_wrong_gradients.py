@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tapedebug.compiler.passes.custom import own_adjoints
+from tapedebug.contract import CustomFunction, CustomGradients
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line
 from tapedebug.diagnose.rule import RuleFinding
@@ -17,7 +17,6 @@ from tapedebug.trace import Finding
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.reference import Departure
-    from tapedebug.compiler.function import Function
     from tapedebug.diagnose.rule_context import RuleContext
 
 RULE = "custom-grad"
@@ -25,9 +24,9 @@ NAMED = 6
 """Entries that a finding lists."""
 
 
-def departed(case: RuleContext, known: Callable[[Function], bool]) -> Iterator[Finding]:
+def departed(case: RuleContext, known: Callable[[CustomFunction], bool]) -> Iterator[Finding]:
     """Yield a finding for each function whose gradient is not the derivative, and that is not `known`."""
-    functions: dict[int, tuple[Function, list[Departure]]] = {}
+    functions: dict[int, tuple[CustomFunction, list[Departure]]] = {}
     for departure in case.departures:
         for function in departure.functions:
             if not known(function):
@@ -36,7 +35,7 @@ def departed(case: RuleContext, known: Callable[[Function], bool]) -> Iterator[F
         yield _finding(case, function, departures)
 
 
-def _finding(case: RuleContext, function: Function, departures: list[Departure]) -> Finding:
+def _finding(case: RuleContext, function: CustomFunction, departures: list[Departure]) -> Finding:
     worst = max(departures, key=lambda d: d.error if math.isfinite(d.error) else math.inf)
     companion = function.gradient or function.replay
     assert companion is not None
@@ -85,10 +84,8 @@ def _relative(departure: Departure, at: int) -> float:
     return abs(float(departure.given[at]) - right) / abs(right) if right else math.inf
 
 
-def _calls(case: RuleContext, index: int, function: Any) -> bool:
-    """Return whether a launch calls a function."""
+def _calls(case: RuleContext, index: int, function: CustomFunction) -> bool:
+    """Return True if a launch calls a function."""
     replay = case.replay
-    kernel = None if replay is None else replay.kernel_of(index)
-    return kernel is not None and any(
-        node.function is function for node in own_adjoints(kernel._lowered.custom.body)
-    )
+    custom = None if replay is None else replay.records[index].capability(CustomGradients)
+    return custom is not None and any(call.function is function for call in custom.calls())

@@ -6,14 +6,14 @@ There a gradient of 0, or one of any size, is no fault of an adjoint; the fix is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from tapedebug._source import Span
 from tapedebug.autograd.thresholds import SINGULAR_VALUES_NEAR
-from tapedebug.compiler.ir import ops_of
+from tapedebug.contract import Array, KernelOperations, Place, Values
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.places import location_at
+from tapedebug.diagnose.experiments.replay import Replay, perturbed
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.kernel_source import code_at
 from tapedebug.trace import Location
@@ -46,30 +46,28 @@ def zero_only_here(context: RuleContext, leaf: int, index: int) -> tuple[str, st
     replay = context.replay
     if replay is None:
         return None
-    kernel = replay.kernel_of(index)
-    found = list(_operations(kernel)) if kernel is not None else []
+    kernel = replay.records[index].capability(KernelOperations)
+    found = [] if kernel is None else list(_operations(kernel))
     if not found or not _is_alive_beside(replay, replay.arrays[leaf]):
         return None
     kinds = dict.fromkeys(kind for kind, _ in found)
     lines = dict.fromkeys(_place(span) for _, span in found)
     text = f"It takes {words.listed([SINGULAR[k] for k in kinds])} ({words.listed(lines)}); 0 is taken there"
     fix = next((FIXES[k] for k in kinds if k in FIXES), OTHER_FIX)
-    return f"{text}, and beside that point the gradient is not 0.", fix, location_of(found[0][1])
+    return f"{text}, and beside that point the gradient is not 0.", fix, location_at(found[0][1])
 
 
-def _operations(kernel: Any) -> Iterator[tuple[str, Span]]:
+def _operations(kernel: KernelOperations) -> Iterator[tuple[str, Place]]:
     """The operations of a kernel that are in `SINGULAR`, a line once."""
     seen: set[tuple[str, int]] = set()
-    for op in ops_of(kernel._lowered.function.body):
+    for op in kernel.operations():
         if op.kind in SINGULAR and op.span is not None and (op.kind, op.span.line) not in seen:
             seen.add((op.kind, op.span.line))
             yield op.kind, op.span
 
 
-def _is_alive_beside(replay: Any, array: Any) -> bool:
+def _is_alive_beside(replay: Replay, array: Array) -> bool:
     """Return whether the gradient of an array is not 0 where its values are displaced a little."""
-    from tapedebug.diagnose.experiments.replay import perturbed
-
     shadow = replay.twin()
     values = shadow.forward(stop=0).values(array)
     for side in (BESIDE, -BESIDE):  # beyond 1, acos is flat
@@ -83,7 +81,7 @@ def _is_alive_beside(replay: Any, array: Any) -> bool:
 def repeated_values(context: RuleContext, index: int) -> tuple[str, str] | None:
     """Words about a launch that decomposes a matrix with equal or nearly equal values, and a fix."""
     replay = context.replay
-    kernel = None if replay is None else replay.kernel_of(index)
+    kernel = None if replay is None else replay.records[index].capability(KernelOperations)
     if replay is None or kernel is None:
         return None
     record = replay.records[index]
@@ -107,12 +105,12 @@ def repeated_values(context: RuleContext, index: int) -> tuple[str, str] | None:
     return text, fix
 
 
-def _decomposition(kernel: Any) -> Span | None:
-    spans = (op.span for op in ops_of(kernel._lowered.function.body) if op.kind == "differentiated_as")
+def _decomposition(kernel: KernelOperations) -> Place | None:
+    spans = (op.span for op in kernel.operations() if op.kind == "differentiated_as")
     return next((span for span in spans if span is not None), None)
 
 
-def _gaps(values: Any) -> list[float]:
+def _gaps(values: Values) -> list[float]:
     """Relative differences of neighbouring singular values of the matrices that an array holds."""
     shape = np.shape(values)
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] not in (2, 3):
@@ -126,14 +124,7 @@ def _gaps(values: Any) -> list[float]:
     return [float(np.min((sigma[:, :-1] - sigma[:, 1:]) / size))]
 
 
-def _place(span: Span) -> str:
-    location = location_of(span)
+def _place(span: Place) -> str:
+    location = location_at(span)
     code = code_at(location).strip()
     return f"line {span.line}: `{code}`" if code else f"line {span.line}"
-
-
-def location_of(span: Span) -> Location:
-    """The place of an operation in the user's source."""
-    from tapedebug._source import display_file
-
-    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)

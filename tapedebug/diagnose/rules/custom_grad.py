@@ -7,6 +7,7 @@ says so, with `func_grad(f, differs=True)`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,9 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.autograd.tapes.custom_gradient_calls import CallsOf
-from tapedebug.compiler.passes.custom import calls_with_gradient, own_gradients
-from tapedebug.contract import CannotFollow
+from tapedebug.autograd.tapes.custom_gradients import is_gradient_off
+from tapedebug.contract import (
+    CannotFollow,
+    CheckedCall,
+    CustomCall,
+    CustomFunction,
+    CustomGradients,
+    PartialDerivative,
+)
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line, own_name
 from tapedebug.diagnose.experiments.bypassed_gradients import bypassed
@@ -31,9 +38,6 @@ from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.custom_gradient_calls import CustomGradientCall, PartialDerivative
-    from tapedebug.compiler.function import Function
-    from tapedebug.compiler.ir import Custom
     from tapedebug.diagnose.experiments.experiment import LaunchFlow
 
 LAUNCHES = 3
@@ -47,8 +51,8 @@ SUSPECTS = 6
 class Checked:
     """All calls of one function that were checked."""
 
-    function: Function
-    calls: list[tuple[Launch, CustomGradientCall]] = field(default_factory=list)
+    function: CustomFunction
+    calls: list[tuple[Launch, CheckedCall]] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
 
 
@@ -105,7 +109,7 @@ def _checked(context: RuleContext) -> dict[int, Checked]:
     flows = values_before(context.replay, [launch.index for launch in chosen]) if chosen else {}
     for launch in chosen:
         for call in _calls(context, launch, flows[launch.index]):
-            checked = functions.setdefault(id(call.node.function), Checked(call.node.function))
+            checked = functions.setdefault(id(call.function), Checked(call.function))
             checked.calls.append((launch, call))
             if launch.name not in checked.kernels:
                 checked.kernels.append(launch.name)
@@ -116,26 +120,25 @@ def _checked(context: RuleContext) -> dict[int, Checked]:
     return functions
 
 
-def _has_own(context: RuleContext, launch: Launch) -> bool:
+def _custom(context: RuleContext, launch: Launch) -> CustomGradients | None:
+    """Return the custom gradients of a launch; None if the engine does not know them."""
     assert context.replay is not None
-
-    kernel = context.replay.kernel_of(launch.index)
-    return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
+    return context.replay.records[launch.index].capability(CustomGradients)
 
 
-def _calls(context: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[CustomGradientCall]:
-    """The calls in a few threads of a launch."""
-    replay = context.replay
-    assert replay is not None
+def _has_own(context: RuleContext, launch: Launch) -> bool:
+    custom = _custom(context, launch)
+    calls = () if custom is None else custom.calls()
+    return any(call.has_gradient and call.function is not None for call in calls)
+
+
+def _calls(context: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[CheckedCall]:
+    """Yield the calls in a few threads of a launch."""
+    custom = _custom(context, launch)
+    assert custom is not None
     for index in dict.fromkeys([*_suspected(context, launch), *threads_of(launch, flow)]):
-        plain: Any = replay.thread(launch.index, index, flow)
-        function = replay.engine_records[launch.index].kernel._lowered.custom
-        thread = CallsOf(function, index, plain.dim, plain.arrays, plain.scalars, plain.active)
-        try:
-            thread.run()
-        except CannotFollow:
-            continue
-        yield from thread.checked
+        with contextlib.suppress(CannotFollow):
+            yield from custom.check(index, flow.values)
 
 
 def _suspected(context: RuleContext, launch: Launch) -> list[int]:
@@ -162,11 +165,9 @@ def _launches(context: RuleContext) -> list[CustomGradFinding]:
             kernels.setdefault(launch.kernel, []).append(launch)
     found = []
     for launches in list(kernels.values())[:KERNELS]:
-        kernel = replay.kernel_of(launches[0].index)
-        if kernel is None:
-            continue
-        body = kernel._lowered.custom.body
-        nodes = [n for n in own_gradients(body) if n.function is None or not n.function.gradient.differs]
+        custom = _custom(context, launches[0])
+        calls = () if custom is None else custom.calls()
+        nodes = [call for call in calls if call.has_gradient and not _meant(call)]
         for place in sampled(len(launches), LAUNCHES) if nodes else ():
             off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]
             if off:
@@ -175,8 +176,14 @@ def _launches(context: RuleContext) -> list[CustomGradFinding]:
     return found
 
 
+def _meant(call: CustomCall) -> bool:
+    """Return True if the gradient is meant to differ from the derivative."""
+    gradient = None if call.function is None else call.function.gradient
+    return gradient is not None and gradient.differs
+
+
 def _as_a_whole(
-    context: RuleContext, launch: Launch, nodes: list[Custom], off: list[DirectionalSlope]
+    context: RuleContext, launch: Launch, nodes: list[CustomCall], off: list[DirectionalSlope]
 ) -> CustomGradFinding:
     names = list(dict.fromkeys(node.name for node in nodes))
     worst = max(off, key=lambda slope: abs(slope.given - slope.right))
@@ -231,7 +238,7 @@ def _judged(context: RuleContext, checked: Checked) -> list[CustomGradFinding]:
             for partial in call.partials
             if partial.name == name and partial.right is not None
         ]
-        off = [item for item in samples if item[1].is_off(item[2])]
+        off = [item for item in samples if is_gradient_off(item[1], item[2])]
         if off:
             found.append((name, samples, off))
     # One mistake may show in several arguments: components of a vector, or a factor in all of them.
@@ -242,7 +249,7 @@ def _judged(context: RuleContext, checked: Checked) -> list[CustomGradFinding]:
         assert gradient is not None
         own = own_name(checked.function, gradient, name)
         line = adjoint_line(gradient, own, assigned=kind == "assigned")
-        groups.setdefault((kind, line.line if line is not None else 0), []).append((name, samples, off, line))
+        groups.setdefault((kind, line.line), []).append((name, samples, off, line))
     return [_finding(context, checked, kind, group) for (kind, _), group in groups.items()]
 
 
@@ -349,7 +356,7 @@ def _given_words(kind: str, worst: PartialDerivative) -> str:
     return "nothing is given" if kind == "missing" else f"{worst.given:.6g} is given"
 
 
-def _fix(function: Function, gradient: Function, kind: str, name: str) -> str:
+def _fix(function: CustomFunction, gradient: CustomFunction, kind: str, name: str) -> str:
     own = own_name(function, gradient, name)
     if kind == "assigned":
         return f"write wp.adjoint[{own}] += … in {gradient.name}"

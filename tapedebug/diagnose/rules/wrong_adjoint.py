@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import display_file
 from tapedebug.autograd.finite_diff.first_divergence import find_first_divergence
-from tapedebug.compiler.ir import Custom, ops_of, walk
-from tapedebug.contract import HandWrittenAdjoint, Tangents
+from tapedebug.contract import CustomGradients, HandWrittenAdjoint, Place, Tangents
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.launch_check import launch_slopes
+from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.rule import TapeRule, inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import repeated_values
@@ -110,7 +110,7 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
     launch = trace.launches[parting.launch]
     record = replay.records[parting.launch]
     wrong = {words.label_of(trace, launch, p): pair for p, pair in parting.by_param.items()}
-    own = _written_by_hand(replay.kernel_of(parting.launch))
+    own = _written_by_hand(record.capability(CustomGradients))
     same = [
         other.index for other in trace.launches if other.kernel == launch.kernel and other.kernel is not None
     ]
@@ -142,7 +142,7 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
         what, name, span = own
         message += f" It calls {name}, whose adjoint is written by hand."
         fix = f"look at the {what} of {name}, which does not compute the derivative of the function"
-        location = _location(span) or location
+        location = place_of(span) or location
         if what == MAY_DIFFER:
             fix += f", or say that it is meant to differ: @wp.func_grad({name}, differs=True)"
     adjoint = record.capability(HandWrittenAdjoint)
@@ -185,17 +185,15 @@ def _told(wrong: dict[str, tuple[float, float]]) -> str:
     return f": {', and '.join(parts)}" if parts else ""
 
 
-def _written_by_hand(kernel: Any) -> tuple[str, str, Any] | None:
-    """Return the hand-written part of a kernel's adjoint: its kind, its function, and the call."""
-    if kernel is None:
+def _written_by_hand(custom: CustomGradients | None) -> tuple[str, str, Place | None] | None:
+    """Return the part of a kernel's adjoint that the user wrote: its kind, the function, and the call."""
+    if custom is None:
         return None
-    lowered = kernel._lowered
-    for op in ops_of(lowered.function.body):
-        if op.kind in ("native", "native_value") and not op.data[0].native.is_numba:
-            return "adjoint snippet", op.data[0].native.name, op.span
-    for node in walk(lowered.custom.body):
-        if isinstance(node, Custom) and node.gradient is not None and not node.numerical:
-            return MAY_DIFFER, node.name, node.span
+    for native in custom.native_calls():
+        return "adjoint snippet", native.name, native.span
+    for call in custom.calls():
+        if call.has_gradient:
+            return MAY_DIFFER, call.name, call.span
     return None
 
 
@@ -205,9 +203,3 @@ def _adjoint_location(adjoint: HandWrittenAdjoint | None) -> Location | None:
     if text is None:
         return None
     return Location(file=display_file(text.file), line=text.first_line, column=0, function=text.name)
-
-
-def _location(span: Any) -> Location | None:
-    if span is None:
-        return None
-    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)

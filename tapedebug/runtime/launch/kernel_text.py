@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tapedebug._source import Origin, Span
-from tapedebug.contract import CallArguments, Parameter, SourceAccess, SourceText
+from tapedebug.compiler.ir import ops_of
+from tapedebug.contract import (
+    CallArguments,
+    KernelOperations,
+    Parameter,
+    SourceAccess,
+    SourceOperation,
+    SourceText,
+)
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import OPERATION
 from tapedebug.runtime.launch.plan import LaunchPlan
@@ -101,3 +109,19 @@ def _type_text(annotation: Any) -> str:
 
 
 OPERATION[CallArguments] = RecordArguments
+
+
+class _Operations:
+    """The capability `contract.KernelOperations` of a launch."""
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def operations(self) -> Iterator[SourceOperation]:
+        """Return the operations that the kernel is compiled from."""
+        return (SourceOperation(op.kind, op.span) for op in ops_of(self._kernel._lowered.function.body))
+
+
+OPERATION[KernelOperations] = lambda record: None if record.kernel is None else _Operations(record.kernel)

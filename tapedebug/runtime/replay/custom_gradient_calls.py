@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tapedebug.autograd.thresholds import CALL_GRADIENT_OFF, CALL_HAS_KINK
 from tapedebug.compiler.rule_evaluation import evaluate
-from tapedebug.contract import CannotFollow
+from tapedebug.contract import CannotFollow, CheckedCall, PartialDerivative
 from tapedebug.lang.rules import RULES
 from tapedebug.runtime.replay.thread_interpreter import Number, Step, ThreadInterpreter, _is_float
 
@@ -28,57 +27,23 @@ GATHERED = 0.7310586
 """What other uses of an argument have gathered when the gradient runs."""
 STEP = 1e-5
 """The relative step of differences; a second one is a quarter of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartialDerivative:
-    """One argument of one call.
-
-    Attributes:
-        name: The parameter, with the component of a vector.
-        value: Its value.
-        given: What the user's gradient adds for the seeds.
-        right: What differences of the body say; None where it has no derivative here.
-        thrown_away: What had been gathered before is gone afterwards.
-    """
-
-    name: str
-    value: float
-    given: float
-    right: float | None
-    thrown_away: bool
+HAS_KINK = 1e-3
+"""A relative difference of slopes on both sides beyond which a call has no derivative to compare with."""
 
 
 @dataclass(slots=True)
-class CustomGradientCall:
-    """One call: the node of the kernel, the thread, its arguments."""
-
-    node: Custom
-    thread: int
-    partials: list[PartialDerivative] = field(default_factory=list)
-
-    def is_off(self, partial: PartialDerivative) -> bool:
-        """True if the value given for an argument is not its derivative."""
-        if partial.right is None or partial.thrown_away:
-            return partial.thrown_away
-        largest = max(abs(p.right or 0.0) for p in self.partials)
-        error = abs(partial.given - partial.right)
-        return not error <= CALL_GRADIENT_OFF * max(abs(partial.right), CALL_GRADIENT_OFF * largest) + 1e-9
-
-
-@dataclass(slots=True)
-class CallsOf(ThreadInterpreter):
-    """A thread of a kernel whose calls are checked as it comes by.
+class CheckedThread(ThreadInterpreter):
+    """A thread of a kernel whose calls of functions with a custom gradient are checked.
 
     Attributes:
-        checked: What was found.
+        checked: The calls.
     """
 
-    checked: list[CustomGradientCall] = field(default_factory=list)
+    checked: list[CheckedCall] = field(default_factory=list)
 
     def _custom(self, node: Custom) -> None:
         if node.gradient is not None and node.function is not None and not node.function.gradient.differs:
-            self.checked.append(CustomGradientCall(node, self.index, _partials(self, node)))
+            self.checked.append(CheckedCall(node.function, self.index, _partials(self, node)))
         self._block(node.body)
 
 
@@ -213,7 +178,7 @@ def _slope(
         central.append(((up - down) / (2 * h), abs(sides[0] - sides[1])))
     (coarse, wide), (fine, narrow) = central
     size = max(abs(coarse), abs(fine))
-    if abs(fine - coarse) > CALL_HAS_KINK * size or (narrow > CALL_HAS_KINK * size and narrow > wide / 2):
+    if abs(fine - coarse) > HAS_KINK * size or (narrow > HAS_KINK * size and narrow > wide / 2):
         return None
     return (16 * fine - coarse) / 15
 
