@@ -9,6 +9,7 @@ lacks; the coverage then says what was not examined.
 | --- | --- |
 | `replay_variants` | replays in float64, with tangents, of one operation, in another order, … |
 | `source` | the source of operations and of their adjoints |
+| `arguments` | numbers among the arguments, and calls as the source writes them |
 | `custom_gradients` | gradients that the user wrote, of functions that kernels call |
 | `threads` | threads that are followed one by one |
 | `thread_scheduling` | threads that run in another order |
@@ -27,6 +28,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tapedebug.contract.arguments import NumberArguments as NumberArguments
     from tapedebug.contract.custom_gradients import AdjointWrite as AdjointWrite
     from tapedebug.contract.custom_gradients import BypassedGradient as BypassedGradient
     from tapedebug.contract.custom_gradients import CheckedCall as CheckedCall
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.history import OverwrittenOutside as OverwrittenOutside
     from tapedebug.contract.history import Stack as Stack
     from tapedebug.contract.history import UnrecordedLaunches as UnrecordedLaunches
+    from tapedebug.contract.history import ValueSamples as ValueSamples
     from tapedebug.contract.program import A as A
     from tapedebug.contract.program import Access as Access
     from tapedebug.contract.program import AccessSets as AccessSets
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.program import memory_key as memory_key
     from tapedebug.contract.program import regions_of as regions_of
     from tapedebug.contract.program import view_of as view_of
+    from tapedebug.contract.program_arrays import ArrayMemory as ArrayMemory
     from tapedebug.contract.program_arrays import ArrayOrigins as ArrayOrigins
     from tapedebug.contract.program_arrays import LiveArrays as LiveArrays
     from tapedebug.contract.program_arrays import ProgramArrays as ProgramArrays
@@ -129,6 +133,7 @@ else:
         "frames",
         "replay_variants",
         "source",
+        "arguments",
         "custom_gradients",
         "threads",
         "thread_scheduling",

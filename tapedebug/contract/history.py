@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any, Literal, Protocol, TypeAlias
 
 from tapedebug.contract.frames import FrameValues
-from tapedebug.contract.program import Array, OutsideWrite, Place
+from tapedebug.contract.program import Array, OutsideWrite, Place, Values
 
 EventKind = Literal["backward", "zero", "read", "write", "reset"]
 
@@ -56,6 +56,16 @@ class History(Protocol):
 
     def events(self) -> Iterable[HistoryEvent]:
         """Return what is remembered, in any order; `RecordedTape.outside_writes` may be among them."""
+
+
+class ValueSamples(Protocol):
+    """A few numbers of arrays, evenly spread, that are kept when something happens to them."""
+
+    def kept(self, array: Array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
+        """Return the numbers that were kept of an array or its gradient at an event of just its bytes."""
+
+    def sample(self, values: Values, /) -> Values | None:
+        """Return the same numbers of other values of an array; None if they cannot be taken."""
 
 
 Stack: TypeAlias = "tuple[tuple[CodeType, int, int], ...]"
@@ -123,6 +133,7 @@ class ArrivedArray:
         stack: The frames of the program.
         memory: The number of the memory that its values are a view of, or None.
         tensor: The tensor that it was made of, if PyTorch has recorded how that was computed.
+        call_site: The place in the program, if it is known.
     """
 
     region: Hashable
@@ -134,6 +145,7 @@ class ArrivedArray:
     stack: Stack
     memory: int | None = None
     tensor: Any = None
+    call_site: Place | None = None
 
 
 class Arrivals(Protocol):

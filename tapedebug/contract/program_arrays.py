@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from tapedebug.contract.program import Array
@@ -29,6 +30,19 @@ class ArrayOrigins(Protocol):
 
     def retains_gradient(self, array: Array, /) -> bool:
         """True if it keeps its adjoint on purpose."""
+
+
+class ArrayMemory(Protocol):
+    """The memory of the program's arrays, as other libraries may share it."""
+
+    def address(self, array: Array, /) -> int:
+        """Return the address of the first element of an array in this process."""
+
+    def gradient_reads(self, array: Array, /) -> Collection[str] | None:
+        """Return the ways in which the gradient of an array has been read, such as `"numpy"`.
+
+        `"view"` is among them while something outside can read it unnoticed. None if it is not known.
+        """
 
 
 class LiveArrays(Protocol):

@@ -91,13 +91,6 @@ class KernelOperations(Protocol):
         """Return them in the order of the source; those of functions that it calls are among them."""
 
 
-class CallArguments(Protocol):
-    """The arguments as the source of a call writes them: `launch(kernel, dim, [x, y], [z])`."""
-
-    def written_as(self, param: int, /) -> tuple[int, str]:
-        """Return the position of an argument in the lists, and the end of its name: `.q` for a field."""
-
-
 class HandWrittenAdjoint(Protocol):
     """An operation whose whole adjoint is a function of the user."""
 

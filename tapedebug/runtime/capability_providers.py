@@ -5,6 +5,7 @@ from tapedebug.runtime.replay import confinement as confinement
 from tapedebug.runtime.replay import custom_gradients as custom_gradients
 from tapedebug.runtime.replay import followed_thread as followed_thread
 from tapedebug.runtime.replay import loop_values as loop_values
+from tapedebug.runtime.replay import number_arguments as number_arguments
 from tapedebug.runtime.replay import replay_capabilities as replay_capabilities
 from tapedebug.runtime.replay import resequenced as resequenced
 from tapedebug.runtime.replay import single_replay as single_replay

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.contract import Arrivals, ArrivedArray, RecordedTape, Stack
+from tapedebug.contract import ArrayMemory, Arrivals, ArrivedArray, NumberArguments, RecordedTape, Stack
 from tapedebug.diagnose.experiments.experiment import Values
-from tapedebug.lang import types
-from tapedebug.runtime.tape.record import site_of, site_span
+from tapedebug.diagnose.experiments.places import location_at, place_of
 from tapedebug.trace import Location
-from tapedebug.trace.recording import location_of
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
@@ -68,7 +65,7 @@ def arrivals(replay: Replay) -> Sequence[ArrivedArray]:
 def _arrays(replay: Replay) -> Iterator[InteropEntry]:
     trace = replay.recorded.trace
     for arrival in arrivals(replay):
-        place = _place(arrival.stack)
+        place = place_of(arrival.call_site)
         for number in _made(replay, arrival):
             reads = trace.versions_of(number)[0].reads
             if not reads or place is None:
@@ -98,25 +95,18 @@ def _made(replay: Replay, arrival: ArrivedArray) -> Iterator[int]:
 
 
 def _numbers(replay: Replay) -> Iterator[InteropEntry]:
-    """The floating-point numbers among the arguments of launches, and those that arrays are filled with."""
-    places: dict[Any, Location | None] = {}
-    for record in replay.engine_records:
-        stack = ((*record.site, 0),)
-        if stack not in places:
-            places[stack] = _place(stack)
-        place = places[stack]
-        if place is None:
+    """Yield the floating-point numbers among the arguments of launches, and those of fills."""
+    places: dict[Stack, Location] = {}
+    for record in replay.records:
+        numbers = record.capability(NumberArguments)
+        params = () if numbers is None else numbers.params
+        if numbers is None or not params:
             continue
-        if record.kind == "fill" and record.value.strip(b"\0"):
-            yield InteropEntry(None, record.index, 0, 0, record.index, "fill_", place, stack)
-        for param, of in enumerate(record.kernel.layout.params if record.kernel is not None else ()):
-            if not of.is_array and types.is_float(of.type):
-                yield InteropEntry(None, record.index, param, 0, record.index, "launch", place, stack)
-
-
-def _place(stack: Stack) -> Location | None:
-    site = site_of(stack)
-    return None if site is None else location_of(site_span(site))
+        stack, how = numbers.stack, "fill_" if record.kind == "fill" else "launch"
+        if stack not in places:
+            places[stack] = location_at(record.call_site)
+        for param in params:
+            yield InteropEntry(None, record.index, param, 0, record.index, how, places[stack], stack)
 
 
 # ---------------------------------------------------------------------------------------------- PyTorch
@@ -162,9 +152,12 @@ def graph_of(replay: Replay, entry: InteropEntry) -> TorchGraph:
 
 def _array_of(replay: Replay, tensor: Any) -> int | None:
     """The array of the tape that a tensor shares its memory with."""
+    memory: ArrayMemory | None = replay.recorded.tape.capability(ArrayMemory)
+    if memory is None:
+        return None
     address, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
     for number, a in enumerate(replay.arrays):
-        if a.ptr == address and a.stop - a.start == size:
+        if memory.address(a) == address and a.stop - a.start == size:
             return number
     return None
 
@@ -227,16 +220,16 @@ def not_handed_on(replay: Replay, entry: InteropEntry, leaves: Sequence[Any]) ->
     """
     assert entry.array is not None
     a = replay.arrays[entry.array]
-    memory = a.buffer.adjoint
-    if not a.requires_grad or memory is None or memory.history is None:
+    tape: RecordedTape = replay.recorded.tape
+    memory = tape.capability(ArrayMemory)
+    reads = None if memory is None else memory.gradient_reads(a)
+    if reads is None or not tape.reverse_passes or {"to_torch", "dlpack"} & set(reads):
         return ""
-    passes = [event.clock for event in replay.recorded.tape.tracker.log.events if event.kind == "backward"]
-    reads = {event.how for event in memory.history.events if event.kind == "read"}
-    if not passes or reads & {"to_torch", "dlpack"} or not np.any(gradient_of(replay, entry)):
+    if not np.any(gradient_of(replay, entry)):
         return ""
     if all(leaf.grad is None for leaf in leaves):
         return "no gradient"
-    return "" if reads or memory.windows else "unread"
+    return "" if reads else "unread"
 
 
 # ---------------------------------------------------------------------------------------------- numbers
@@ -244,20 +237,17 @@ def not_handed_on(replay: Replay, entry: InteropEntry, leaves: Sequence[Any]) ->
 
 def moved_by_number(replay: Replay, entry: InteropEntry, scale: float) -> float:
     """Return how much the loss changes when a number that a launch was given is displaced, relatively."""
-    record = replay.engine_records[entry.launch]
-    plain, shadow = replay._shadow().forward(), cast("Any", replay._shadow())
-    if record.kernel is None:
+    record = replay.records[entry.launch]
+    numbers = record.capability(NumberArguments)
+    assert numbers is not None
+    plain, shadow = replay._shadow().forward(), replay._shadow()
+    if record.kind == "fill":
         shadow.forward(stop=entry.launch + 1)
-        target = record.args[0]
+        target = record.args[entry.param]
         shadow.set(target, shadow.values(target) * (1 + scale))
         shadow.forward(start=entry.launch + 1)
     else:
-        layout = record.plan.kernel.layout
-        *_, address = shadow._forward[1][entry.launch]
-        slot = layout.values[entry.param]
-        assert address
-        for place in range(slot, slot + types.components(layout.params[entry.param].type)):
-            ctypes.c_double.from_address(address + 8 * place).value *= 1 + scale
+        numbers.scale(shadow, entry.param, 1 + scale)
         shadow.forward()
     with np.errstate(invalid="ignore"):
         moved = [

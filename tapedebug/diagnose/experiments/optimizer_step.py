@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tapedebug.autograd.thresholds import STEP_ALONG_GRADIENT, STEP_BEYOND_CHANCE, STEP_IS_MULTIPLE
+from tapedebug.contract import Array, Values, ValueSamples
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory
-from tapedebug.runtime.tape.gradient_history import glance_at
 from tapedebug.trace import Event
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -70,16 +70,19 @@ def optimizer_step(
         read: The reading of the gradient.
         update: The first time that the input was written after the pass.
     """
-    a = case.rerun.arrays[story.info.id]
+    samples: ValueSamples | None = case.rerun.recorded.tape.capability(ValueSamples)
+    if samples is None:
+        return None
+    a: Array = case.rerun.arrays[story.info.id]
     later = [item for item in story.events if item.clock > update.clock]
     again = next((item for item in later if item.kind == "write" and item.of == "values"), None)
-    before = _glance(a.region, a, update)
-    after = glance_at(np.ascontiguousarray(a._look())) if again is None else _glance(a.region, a, again)
-    if before is None and event.tape == case.trace.tape.id:  # through NumPy, which nobody announces
-        before = glance_at(np.ascontiguousarray(case.rerun._shadow().values(a)))
+    before = samples.kept(a, "values", update.clock)
+    after = samples.sample(a.current()) if again is None else samples.kept(a, "values", again.clock)
+    if before is None and event.tape == case.trace.tape.id:  # through NumPy, which is not announced
+        before = samples.sample(case.rerun._shadow().values(a))
         if again is not None:
-            after = _found_by(following, a, later)
-    glance = _glance(a.buffer.adjoint, a, read)
+            after = _found_by(samples, following, a, later)
+    glance = samples.kept(a, "gradient", read.clock)
     if glance is None or before is None or after is None or before.dtype.kind != "f":
         return None
     if not before.shape == after.shape == glance.shape:
@@ -88,24 +91,17 @@ def optimizer_step(
     return OptimizerStep(after.astype(np.float64) - before, glance.astype(np.float64), rounding)
 
 
-def _found_by(following: RuleContext | None, a: Any, later: Sequence[Event]) -> Any:
-    """Some numbers of an array as the next tape found it, if the next pass is of that."""
+def _found_by(
+    samples: ValueSamples, following: RuleContext | None, a: Array, later: Sequence[Event]
+) -> Values | None:
+    """Return some numbers of an array as the next tape found it, if the next pass is of that."""
     after = next((item for item in later if item.kind == "backward"), None)
     if following is None or after is None or after.tape != following.trace.tape.id:
         return None
     own = following.rerun.recorded.id_of(a)
     if own is None:
         return None
-    return glance_at(np.ascontiguousarray(following.rerun._shadow().values(following.rerun.arrays[own])))
-
-
-def _glance(memory: Any, a: Any, event: Event) -> Any:
-    """Some numbers of an array, or of its gradient, when something happened to just its bytes."""
-    history = None if memory is None else memory.history
-    for item in history.events if history is not None else ():
-        if (item.clock, item.start, item.stop) == (event.clock, a.start, a.stop):
-            return item.glance
-    return None
+    return samples.sample(following.rerun._shadow().values(following.rerun.arrays[own]))
 
 
 def relation(steps: Sequence[OptimizerStep]) -> Relation | None:

@@ -453,17 +453,6 @@ class Replay:
                 return self._prepared(self.recorded.tape.new_replay(float64=True))
         return self._prepared(self.stale.new_replay())
 
-    @property
-    def engine_records(self) -> list[Any]:
-        """The operations as this project's engine has them, for what the contract has no words for."""
-        return list[Any](self.records)
-
-    def kernel_of(self, launch: int) -> Any:
-        """The kernel of a launch, if its threads can be followed; else None."""
-        if self.records[launch].capability(Threads) is None:
-            return None
-        return self.engine_records[launch].kernel
-
     def tangents(self) -> TangentReplay:
         """Return a new replay with tangents, in float64 if that is possible.
 

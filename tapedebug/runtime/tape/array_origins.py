@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tapedebug.contract import ArrayOrigins
+from tapedebug.contract import ArrayMemory, ArrayOrigins
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.tape import Tape
@@ -31,3 +31,23 @@ class TapeArrayOrigins:
 
 
 TAPE[ArrayOrigins] = TapeArrayOrigins
+
+
+class EngineArrayMemory:
+    """The capability `contract.ArrayMemory` of this engine's tapes."""
+
+    def address(self, a: array, /) -> int:
+        """Return the address of the first element of an array."""
+        return a.ptr
+
+    def gradient_reads(self, a: array, /) -> set[str] | None:
+        """Return the ways in which the gradient of an array has been read; None if it has no history."""
+        memory = a.buffer.adjoint
+        if not a.requires_grad or memory is None or memory.history is None:
+            return None
+        reads = {event.how for event in memory.history.events if event.kind == "read"}
+        return reads | {"view"} if memory.windows else reads
+
+
+_memory = EngineArrayMemory()
+TAPE[ArrayMemory] = lambda tape: _memory

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tapedebug.contract import Arrivals, ArrivedArray
+from tapedebug._source import Span, site_span
+from tapedebug.contract import Arrivals, ArrivedArray, Stack
 from tapedebug.runtime.capabilities import TAPE
+from tapedebug.runtime.tape.record import site_of
 from tapedebug.runtime.tape.tape import Tape
 
 
@@ -28,9 +30,15 @@ class TapeArrivals:
                 found.stack,
                 found.memory,
                 found.tensor,
+                _place(found.stack),
             )
             for found in self.tape.tracker.arrivals
         ]
+
+
+def _place(stack: Stack) -> Span | None:
+    site = site_of(stack)
+    return None if site is None else site_span(site)
 
 
 TAPE[Arrivals] = TapeArrivals

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, cast
 
+import numpy as np
+
 from tapedebug._source import site_span
-from tapedebug.contract import History, HistoryEvent, ProgramArrays, Retention
+from tapedebug.contract import History, HistoryEvent, ProgramArrays, Retention, Values, ValueSamples
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer
@@ -130,7 +132,26 @@ class TapeArrays:
         return found
 
 
+class EngineValueSamples:
+    """The numbers of arrays that are kept with events (`contract.ValueSamples`)."""
+
+    def kept(self, a: array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
+        """Return the numbers that were kept of an array or its gradient at an event of just its bytes."""
+        memory = a.buffer if of == "values" else a.buffer.adjoint
+        history = None if memory is None else memory.history
+        for event in () if history is None else history.events:
+            if (event.clock, event.start, event.stop) == (clock, a.start, a.stop):
+                return event.glance
+        return None
+
+    def sample(self, values: Values, /) -> Values | None:
+        """Return the same numbers of other values."""
+        return gradient_history.glance_at(np.ascontiguousarray(values))
+
+
 _arrays = TapeArrays()
+_samples = EngineValueSamples()
 TAPE[History] = TapeHistory
 TAPE[Retention] = TapeRetention
 TAPE[ProgramArrays] = lambda tape: _arrays
+TAPE[ValueSamples] = lambda tape: _samples
