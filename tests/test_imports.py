@@ -71,7 +71,7 @@ MAY_IMPORT = {
     "trace": set(),
     "formats": {"trace"},
     "autograd": ENGINE | {"aswarp"},
-    "diagnose": ENGINE | {"trace", "autograd"},
+    "diagnose": {"trace", "autograd"},
     "visualize": {"trace", "diagnose"},
     "panel": {"lang", "trace", "autograd", "diagnose"},
     "report": {"trace", "diagnose", "panel"},

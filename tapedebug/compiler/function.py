@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._files import ChangedSource, keep
 from tapedebug._source import Origin, Span
-from tapedebug.contract import AdjointWrite
+from tapedebug.contract.custom_gradients import AdjointWrite
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
