@@ -430,7 +430,7 @@ class Replay:
     def _ready(self) -> TapeReplay:
         """A shadow in float32 at the end of the tape, kept for the next experiment."""
         if self._single is None:
-            self._single = self._shadow()
+            self._single = self._prepared(self.stale.new_replay())
             self._single.forward()
         self.stale.see(self._single, (), ())
         return self._single
@@ -451,7 +451,9 @@ class Replay:
             # Memory that is used as float32 and as something else has no twin.
             with contextlib.suppress(TapeError):
                 return self._prepared(self.recorded.tape.new_replay(float64=True))
-        return self._prepared(self.stale.new_replay())
+        stale: StaleReads | None = self.recorded.tape.capability(StaleReads)
+        # A capability gets a replay of the engine's own, never one that wraps it.
+        return self._prepared(self.recorded.tape.new_replay() if stale is None else stale.new_replay())
 
     def tangents(self) -> TangentReplay:
         """Return a new replay with tangents, in float64 if that is possible.
