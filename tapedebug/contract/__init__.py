@@ -28,6 +28,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tapedebug.contract.arguments import CallArguments as CallArguments
     from tapedebug.contract.arguments import NumberArguments as NumberArguments
     from tapedebug.contract.custom_gradients import AdjointWrite as AdjointWrite
     from tapedebug.contract.custom_gradients import BypassedGradient as BypassedGradient
@@ -104,7 +105,6 @@ if TYPE_CHECKING:
     from tapedebug.contract.replay_variants import StaleReads as StaleReads
     from tapedebug.contract.replay_variants import TangentReplay as TangentReplay
     from tapedebug.contract.replay_variants import Tangents as Tangents
-    from tapedebug.contract.source import CallArguments as CallArguments
     from tapedebug.contract.source import HandWrittenAdjoint as HandWrittenAdjoint
     from tapedebug.contract.source import KernelOperations as KernelOperations
     from tapedebug.contract.source import KernelSource as KernelSource
