@@ -103,7 +103,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class _Watch:
-    """Listener on one buffer: stands in for a tracker, its ledger and its state in `tracker.announce`."""
+    """Listener on one buffer: stands in for tracker, ledger and state in `before_write`."""
 
     __slots__ = ("__weakref__", "buffer", "guard")
 

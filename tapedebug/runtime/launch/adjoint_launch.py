@@ -20,7 +20,8 @@ from tapedebug.runtime.reverse.argument_table import ArgumentTable, reversing
 from tapedebug.runtime.reverse.live_space import LiveSpace
 from tapedebug.runtime.tape.buffer_versions import InplaceSave
 from tapedebug.runtime.tape.record import Record, call_site
-from tapedebug.runtime.tape.tracker import Tracker, announce, announced
+from tapedebug.runtime.tape.tracker import Tracker
+from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 
 class _Given(LiveSpace):
@@ -96,7 +97,7 @@ def run(
     changed = {p: gradient for p, gradient in given.items() if not keeps[p]}
     call, address, _held = (_call_apart if apart else _call)(record, used, kept)
     for gradient in changed.values():
-        announce(gradient, record.site, "launch")
+        before_write(gradient, record.site, "launch")
     before = Memory(list(used.values())) if plan.diagnostics_back else None
     try:
         call(0, threads, address)
@@ -107,7 +108,7 @@ def run(
     for p, gradient in changed.items():
         if used[p] is not gradient:
             np.copyto(gradient._look(), used[p]._look())
-        announced(gradient)
+        after_write(gradient)
 
 
 Prepared = tuple[Runner, int, Any]

@@ -21,7 +21,7 @@ from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.state import state
 from tapedebug.runtime.tape.gradient_history import note_read
 from tapedebug.runtime.tape.record import Record, call_site
-from tapedebug.runtime.tape.tracker import announce, announced
+from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 
 class Memory:
@@ -106,10 +106,10 @@ def _noted(written: list[array], run: Callable[[], None], tape: Any, record: Rec
     if record is None:
         site = call_site(3)
         for a in written:
-            announce(a, site, "launch")
+            before_write(a, site, "launch")
         run()
         for a in written:
-            announced(a)
+            after_write(a)
         return
     watched = tape.tracker.before(record)
     start = perf_counter()

@@ -23,7 +23,7 @@ from tapedebug.runtime.memory.lazy_zero import covered, overwriting, waiting
 from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.gradient_history import note_read
 from tapedebug.runtime.tape.record import Record, call_site
-from tapedebug.runtime.tape.tracker import announce, announced
+from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.command import Launch
@@ -124,15 +124,11 @@ def launch(
             note_read(args[p], "launch")
         for p in plan.written:
             written = args[p]
-            if written.buffer.watch:
-                announce(written, call_site(), "launch")
-            else:
-                written.buffer.fill = None
-                written.buffer.writes += 1
+            before_write(written, call_site() if written.buffer.watch else None, "launch")
         (plan.run if threads < plan.least else plan.large)(0, threads, id(packed) + _HEADER)
         for p in plan.written:
             if args[p].buffer.windows:
-                announced(args[p])
+                after_write(args[p])
         return None
     frame = sys._getframe(1)
     code = frame.f_code

@@ -15,7 +15,7 @@ from tapedebug.runtime.state import here, refuse_at_another_time
 from tapedebug.runtime.tape.buffer_versions import RangeState
 from tapedebug.runtime.tape.gradient_history import is_gradient, note_read
 from tapedebug.runtime.tape.record import Record, Site, call_site
-from tapedebug.runtime.tape.tracker import announce, announced
+from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 
 def launch_python(
@@ -73,7 +73,7 @@ def run_operation(operation: PythonOperation, site: Site) -> None:
     tape = here.thread.tape
     if tape is None:
         for a in into:
-            announce(a, site, "launch")
+            before_write(a, site, "launch")
     else:
         record = Record(len(tape.records), PythonPlan(operation), args, (), 0, b"", site, tape.scope)
         record.elapsed = elapsed
@@ -82,7 +82,7 @@ def run_operation(operation: PythonOperation, site: Site) -> None:
         a._look()[...] = values
     if tape is None:
         for a in into:
-            announced(a)
+            after_write(a)
     else:
         if any(a.buffer.windows for a in into):
             tape.tracker.after(record)

@@ -21,7 +21,7 @@ from tapedebug.runtime.tape.builtin_plans import COPY, FILL, READ, WRITE
 from tapedebug.runtime.tape.gradient_history import is_gradient, note_read
 from tapedebug.runtime.tape.imported_arrays import arrived
 from tapedebug.runtime.tape.record import Record, Site, call_site
-from tapedebug.runtime.tape.tracker import announce, announced
+from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 
 def copy(
@@ -76,9 +76,9 @@ def assign(dest: array, src: Any) -> None:
             ) from None
         if state.tape is None:
             if dest.size:
-                announce(dest, _site_for(dest, 2), "assign")
+                before_write(dest, _site_for(dest, 2), "assign")
                 parallel_memcpy.copy(dest._look(), values)
-                announced(dest)
+                after_write(dest)
             return
         given, src = src, new(dest.shape, dest.dtype)
         src._look()[...] = values
@@ -158,7 +158,7 @@ def mark(a: array, *, writes: bool) -> None:
             tape.tracker.may_overwrite(
                 Record(len(tape.records), WRITE, (a,), (0,), 0, b"", call_site(3), tape.scope)
             )
-        announce(a, call_site(3), "mark_write")
+        before_write(a, call_site(3), "mark_write")
     elif tape is not None:
         probe = Record(len(tape.records), READ, (a,), (0,), 0, b"", call_site(3), tape.scope)
         tape.tracker.before(probe)
@@ -168,7 +168,7 @@ def _begin(plan: LaunchPlan, args: tuple[array, ...], how: str, written: array) 
     """Announce a write; the record that is to be committed after it, on an active tape."""
     tape = state.tape
     if tape is None:
-        announce(written, _site_for(written, 4), how)
+        before_write(written, _site_for(written, 4), how)
         return None
     record = Record(len(tape.records), plan, args, args[0].shape, args[0].size, b"", call_site(3), tape.scope)
     tape.tracker.before(record)
@@ -182,7 +182,7 @@ def _site_for(a: array, depth: int) -> Site | None:
 
 def _finish(record: Record | None, written: array, start: float) -> None:
     if record is None:
-        announced(written)
+        after_write(written)
     elif state.tape is not None:
         record.elapsed = perf_counter() - start
         if any(a.buffer.windows for a in record.args):

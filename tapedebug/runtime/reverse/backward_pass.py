@@ -38,7 +38,8 @@ from tapedebug.runtime.reverse.seed_forwarding import SeedForwarding
 from tapedebug.runtime.reverse.seeds import SeedMap
 from tapedebug.runtime.tape.gradient_history import input_grads_of, note
 from tapedebug.runtime.tape.record import Record, Site
-from tapedebug.runtime.tape.tracker import Tracker, announce
+from tapedebug.runtime.tape.tracker import Tracker
+from tapedebug.runtime.tape.write_barrier import before_write
 
 Values = np.ndarray[Any, Any]
 
@@ -92,7 +93,7 @@ def zero_gradient(a: array, site: Site | None = None) -> None:
     assert gradient is not None
     note("zero", gradient, "zero", site)
     if memory.watch:
-        announce(gradient, None, "zero")
+        before_write(gradient, None, "zero")
     if a.is_contiguous:
         memory.zero_range(a.start, a.stop)
     else:
@@ -415,4 +416,4 @@ def _warn_of_missing_adjoints(records: list[Record], plans: list[LaunchPlan]) ->
 def _announce_all(memory: Buffer) -> None:
     for ledger, _ in memory.watchers():
         for state in list(ledger.states):
-            announce(state.array, None, "backward")
+            before_write(state.array, None, "backward")

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.runtime.launch.argument_packing import WRITTEN
+from tapedebug.runtime.tape.write_barrier import before_write
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import LaunchPlan
@@ -25,7 +26,8 @@ def opening(plan: LaunchPlan) -> Callable[[Any, Any], bool]:
 
 @cache
 def _made(text: str) -> Callable[[Any, Any], bool]:
-    names: dict[str, Any] = {"__name__": __name__}  # a frame of this package: warnings point behind it
+    # The name makes it a frame of this package: warnings point behind it.
+    names: dict[str, Any] = {"__name__": __name__, "before_write": before_write}
     exec(compile(text, WRITTEN, "exec"), names)
     made: Callable[[Any, Any], bool] = names["before"]
     return made
@@ -69,10 +71,7 @@ def _text(plan: LaunchPlan) -> list[str]:
             "    closed = True",
             f"    tracker.close(tracker.ledgers[b{p}], s{p}, record)",
             "if not tracker.dry:",
-            f"    b{p}.fill = None",
-            f"    b{p}.writes += 1",
-            f"    if len(b{p}.watch) > 1:",
-            f"        tracker.tell_others(record, a{p})",
+            f"    before_write(a{p}, record.site, 'launch', tracker)",
         ]
     if plan.late:
         lines += [f"tracker.need_late(record, {own})"]

@@ -44,7 +44,7 @@ HOST_READS = 1000
 Watch = tuple[weakref.ref["Tracker"], ...]
 """The trackers of the tapes that use a buffer."""
 
-__all__ = ["Tracker", "announce", "announced", "range_key"]
+__all__ = ["Tracker", "range_key"]
 
 
 class Tracker:
@@ -202,10 +202,6 @@ class Tracker:
         """Note what NumPy has changed in a range, and in those that overlap it."""
         ledger = self._ledgers[buffer]
         self.catch_up(ledger, ledger.around(state))
-
-    def tell_others(self, record: Record, a: array) -> None:
-        """A launch is about to write what other tapes use, too."""
-        announce(a, record.site, "launch", skip=self)
 
     def keep_in_place(self, record: Record, own: dict[int, RangeState]) -> None:
         """Keep what a launch starts from, where it writes what its own adjoint needs."""
@@ -515,28 +511,3 @@ class Tracker:
             self._warned.add(key)
             text = messages.overwrite_warning(records, need, buffer, by, self.mode)
             warnings.warn(text, OverwriteWarning, stacklevel=messages.user_stacklevel())
-
-
-def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None) -> None:
-    """Tell every live tape but `skip` that `a` is about to be written."""
-    buffer = a.buffer
-    buffer.fill = None
-    buffer.writes += 1
-    if how not in ("backward", "zero"):  # which are noted where they happen
-        note("write", a, how, site)
-    gone = True
-    for reference in buffer.watch:
-        tracker = reference()
-        if tracker is not None:
-            gone = False
-            if tracker is not skip:
-                tracker.overwritten_outside(buffer, a, site, how)
-    if gone and buffer.history is None:
-        buffer.watch = ()  # the tapes are gone, and nobody asks who writes
-
-
-def announced(a: array) -> None:
-    """An announced write of `a` is over."""
-    if a.buffer.windows:
-        for ledger, tracker in a.buffer.watchers():
-            tracker.written(ledger, a)

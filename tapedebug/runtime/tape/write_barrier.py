@@ -1,0 +1,54 @@
+"""The write barrier: each write through this package calls `before_write`, and then `after_write`.
+
+Tapes preserve what they still need of the memory, and a constant that was known to fill it is forgotten.
+Writes through NumPy pass no barrier: tapes find them by comparing, while a view is open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tapedebug.runtime.tape.gradient_history import note
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.memory.array import array
+    from tapedebug.runtime.tape.record import Site
+    from tapedebug.runtime.tape.tracker import Tracker
+
+
+def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None = None) -> None:
+    """Count a write of `a` that is about to happen, and let all live tapes preserve what they need.
+
+    Args:
+        a: The array that is written.
+        site: The place in the user's source, or None: then nothing is noted if no tape uses the memory.
+        how: `"launch"`, `"copy"`, `"assign"`, ...
+        recorder: The tracker that records this write, which has preserved its own values already.
+    """
+    buffer = a.buffer
+    buffer.fill = None
+    buffer.writes += 1
+    watch = buffer.watch
+    if recorder is None:
+        if site is None and not watch:
+            return
+    elif len(watch) < 2:  # its own reference alone
+        return
+    if how not in ("backward", "zero"):  # which are noted where they happen
+        note("write", a, how, site)
+    gone = True
+    for reference in watch:
+        tracker = reference()
+        if tracker is not None:
+            gone = False
+            if tracker is not recorder:
+                tracker.overwritten_outside(buffer, a, site, how)
+    if gone and buffer.history is None:
+        buffer.watch = ()  # the tapes are gone, and no history needs the sites of writes
+
+
+def after_write(a: array) -> None:
+    """Let the tapes that compare memory under an open NumPy view take note of what a write has left."""
+    if a.buffer.windows:
+        for ledger, tracker in a.buffer.watchers():
+            tracker.written(ledger, a)
