@@ -13,7 +13,7 @@ from typing import Any
 
 from tapedebug._config import DEFAULTS, config
 from tapedebug.aswarp._errors import no_module
-from tapedebug.aswarp._modules import World, exists
+from tapedebug.aswarp.module_counterparts import World, exists
 from tapedebug.runtime.state import state
 
 

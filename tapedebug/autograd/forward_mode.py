@@ -16,13 +16,13 @@ from tapedebug.autograd.subjects.subject import function_subject, named_ports
 from tapedebug.autograd.subjects.whole_tape import Names, not_an_input
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.contract import is_array
-from tapedebug.lang.types import is_float
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.overloads import concrete
 from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.shadow_memory import is_double
 from tapedebug.runtime.tape.tape import Tape
+from tapedebug.runtime.tape.tape_arrays import results_of
 
 Make = Callable[[bool], Shadow]
 
@@ -152,20 +152,3 @@ def _called(
             f"got {function!r} ({type(function).__name__})"
         )
     return make, targets
-
-
-def results_of(tape: Tape) -> list[Any]:
-    """The float arrays that a tape writes and does not read again, by last write."""
-    found: dict[tuple[int, int], tuple[int, Any]] = {}
-    ledgers = tape.tracker.ledgers
-    for record in tape.records:
-        for p in sorted(record.reads):
-            ledger = ledgers[record.args[p].region]
-            for state in ledger.around(ledger.state(record.args[p])):
-                found.pop((id(ledger), state.number), None)
-        for p in sorted(record.writes):
-            array = record.args[p]
-            if is_float(array.dtype):
-                ledger = ledgers[array.region]
-                found[id(ledger), ledger.state(array).number] = record.index, array
-    return [array for _, array in sorted(found.values(), key=lambda entry: entry[0])]

@@ -109,7 +109,7 @@ class Diagnosis:
             return format_several(self.verdict, self.coverage, self.findings, self.traces)
         return format_diagnosis(self.trace)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """Show the panel in a notebook; the notebook room decides how."""
         try:
             shown = renderer()

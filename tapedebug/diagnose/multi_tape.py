@@ -11,7 +11,7 @@ from tapedebug.diagnose.rules.truncated import Truncated
 from tapedebug.diagnose.target import Loss
 
 
-def losses_for(tapes: Sequence[Any], loss: Any) -> list[Loss]:
+def losses_for(tapes: Sequence[object], loss: Loss | Sequence[Loss]) -> list[Loss]:
     """Return the loss of each tape: one for all, or the one at its place in a list.
 
     Raises:

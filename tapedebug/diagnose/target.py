@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tapedebug._errors import TapedebugError
 from tapedebug.autograd.subjects.struct_fields import arrays_in
@@ -95,7 +96,7 @@ def find_seeds(recorded: TraceBinding, target: Loss) -> dict[Any, np.ndarray[Any
     return {target: np.ones(target.shape, target.scalar_dtype)}
 
 
-def _need_array(what: str, found: Any) -> None:
+def _need_array(what: str, found: object) -> None:
     if not isinstance(found, Array):
         raise TypeError(
             f"diagnose: {what} must be an array that a recorded launch uses, "
@@ -103,11 +104,11 @@ def _need_array(what: str, found: Any) -> None:
         )
 
 
-def _values(seed: Any) -> np.ndarray[Any, Any]:
+def _values(seed: Array | npt.ArrayLike) -> np.ndarray[Any, Any]:
     return seed.current() if isinstance(seed, Array) else np.array(seed)
 
 
-def find_leaves(recorded: TraceBinding, inputs: Any) -> list[int]:
+def find_leaves(recorded: TraceBinding, inputs: Iterable[Array] | Array | None) -> list[int]:
     """Ids of the arrays whose gradients matter."""
     if inputs is not None:
         given = arrays_in(inputs)

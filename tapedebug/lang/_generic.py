@@ -6,8 +6,8 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-from tapedebug.lang._compound import Compound
 from tapedebug.lang._scalars import FLOATS, INTEGERS, Scalar
+from tapedebug.lang.compound_types import Compound
 
 
 class Generic:

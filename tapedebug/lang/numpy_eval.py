@@ -18,8 +18,8 @@ from tapedebug._errors import TapedebugError
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import in_python
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Expr, Quantity, RuleError
-from tapedebug.lang.rules._table import Rule
 from tapedebug.lang.rules.random import Stream
+from tapedebug.lang.rules.table import Rule
 
 
 @dataclass(frozen=True, slots=True, eq=False)

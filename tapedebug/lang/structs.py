@@ -10,7 +10,7 @@ from typing import Any
 
 from tapedebug._errors import KernelTypeError
 from tapedebug.lang import types as t
-from tapedebug.lang._struct import Field, Struct
+from tapedebug.lang.struct_types import Field, Struct
 
 _KNOWN: weakref.WeakValueDictionary[Any, type[Struct]] = weakref.WeakValueDictionary()
 """Structs by what defines them: a notebook cell that runs again gives the same type."""

@@ -18,12 +18,6 @@ from tapedebug.lang import _generic
 from tapedebug.lang._arrays import MAX_DIMENSIONS as MAX_DIMENSIONS
 from tapedebug.lang._arrays import ArrayType as ArrayType
 from tapedebug.lang._arrays import IndexedArrayType as IndexedArrayType
-from tapedebug.lang._compound import Compound as Compound
-from tapedebug.lang._compound import Matrix as Matrix
-from tapedebug.lang._compound import Part as Part
-from tapedebug.lang._compound import Quaternion as Quaternion
-from tapedebug.lang._compound import Transformation as Transformation
-from tapedebug.lang._compound import Vector as Vector
 from tapedebug.lang._generic import CALLABLE as CALLABLE
 from tapedebug.lang._generic import Float as Float
 from tapedebug.lang._generic import Generic as Generic
@@ -48,8 +42,14 @@ from tapedebug.lang._scalars import uint8 as uint8
 from tapedebug.lang._scalars import uint16 as uint16
 from tapedebug.lang._scalars import uint32 as uint32
 from tapedebug.lang._scalars import uint64 as uint64
-from tapedebug.lang._struct import Struct as Struct
-from tapedebug.lang._struct import is_struct as is_struct
+from tapedebug.lang.compound_types import Compound as Compound
+from tapedebug.lang.compound_types import Matrix as Matrix
+from tapedebug.lang.compound_types import Part as Part
+from tapedebug.lang.compound_types import Quaternion as Quaternion
+from tapedebug.lang.compound_types import Transformation as Transformation
+from tapedebug.lang.compound_types import Vector as Vector
+from tapedebug.lang.struct_types import Struct as Struct
+from tapedebug.lang.struct_types import is_struct as is_struct
 
 
 def vector(length: Any, dtype: Any) -> type[Vector]:

@@ -21,7 +21,7 @@ from tapedebug.lang import lowering
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import FUNCTIONS, Instructions, fitting, in_python
 from tapedebug.lang.rules import NOT_DIFFERENTIABLE, RULES, Rule, RuleError
-from tapedebug.lang.rules._table import floats, numbers, rule
+from tapedebug.lang.rules.table import floats, numbers, rule
 
 
 def operands_of(unit: Rule) -> Iterator[tuple[Any, ...]]:

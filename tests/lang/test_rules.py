@@ -22,7 +22,7 @@ from tapedebug.lang import builtins
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Composite, Quantity, Rule
 from tapedebug.lang.rules._quantities import require
-from tapedebug.lang.rules._table import numbers
+from tapedebug.lang.rules.table import numbers
 from tests.compiler.harness import run, twin
 from tests.lang import cases
 from tests.lang.cases import Case

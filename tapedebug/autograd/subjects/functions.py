@@ -23,6 +23,7 @@ from tapedebug.autograd.subjects.struct_fields import named_values
 from tapedebug.contract import is_array
 from tapedebug.lang.types import float16, scalar_of
 from tapedebug.runtime.tape.tape import Tape
+from tapedebug.runtime.tape.tape_arrays import include_array
 
 CHANGE = 1e-3  # relative change of the inputs of the second run
 
@@ -72,7 +73,7 @@ class FunctionCall:
                 result = function(*inputs)
             returned = returned_by(name, result, outputs)
             for array in _arrays([*given, *returned]):
-                tape.tracker.include(array)
+                include_array(tape, array)
             observed = [values_of(a) for _, _, a in returned]
         return cls(name, function, inputs, outputs, given, returned, observed, tape, random)
 

@@ -22,7 +22,7 @@ from tapedebug.compiler.function import _SCOPES, DIFFERING, Function, decorated_
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.modules import OPTIONS
 from tapedebug.compiler.native.function import Native
-from tapedebug.lang._compound import from_words, in_words
+from tapedebug.lang.compound_types import from_words, in_words
 from tapedebug.lang.structs import struct
 from tapedebug.lang.types import Struct, is_compound
 

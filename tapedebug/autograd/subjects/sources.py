@@ -15,7 +15,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._files import ChangedSource
 from tapedebug._source import Origin
-from tapedebug.aswarp._modules import COUNTERPARTS
+from tapedebug.aswarp.module_counterparts import COUNTERPARTS
 from tapedebug.autograd.array_types import EngineArray, ValueType
 from tapedebug.autograd.subjects.literals import Packed, scalar
 from tapedebug.compiler.function import Function, closure_of, decorated_scope

@@ -33,7 +33,6 @@ from tapedebug.autograd.tapes.single_launch import (
 )
 from tapedebug.autograd.thresholds import ADJOINT_ROUNDING
 from tapedebug.contract import Replay, SingleReplay, is_array
-from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.tape.rerecord import rerecorded
 
@@ -105,7 +104,7 @@ class _Lockstep:
         self.open = rerecorded(tape, lambda record: meeting(record, dark)) if dark else tape
         self.differs = not program.preserves or bool(dark)
         self.held: dict[int, dict[Any, Values]] = {}
-        self.right = self._walked(Shadow(self.open.tracker, float64), self._hold())
+        self.right = self._walked(self.open.new_replay(float64=True), self._hold())
         self.users: Shadow | None = None
         if self.differs:
             self.users = self._walked(program.shadow(), None)

@@ -11,7 +11,7 @@ from tapedebug.compiler.lower import expressions
 from tapedebug.compiler.lower._context import Context
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
-from tapedebug.lang.rules._table import name_list
+from tapedebug.lang.rules.table import name_list
 
 XYZ = 3
 """Components of the vector that a quaternion may be made of."""

@@ -23,8 +23,8 @@ from tapedebug.compiler.lower._context import (
     counted,
 )
 from tapedebug.lang import types as t
-from tapedebug.lang._struct import near_field
 from tapedebug.lang.rules import Quantity
+from tapedebug.lang.struct_types import near_field
 
 # Parameters ------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from tapedebug.diagnose.trace_analysis import python_flow
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.diagnose.trace_analysis.value_flow import NOTHING, SURE
+from tapedebug.trace import Location, Trace
 
 SCALE = 1e-3
 """How far values are displaced, relatively, to see whether the loss depends on them."""
@@ -282,7 +283,7 @@ class InteropSearch:
         return match(crossing.source, target, entry.launch, values[left], values[back])
 
 
-def target_of(trace: Any, entry: InteropEntry) -> str:
+def target_of(trace: Trace, entry: InteropEntry) -> str:
     """Return what people call what came in: the array, what `assign` or a fill writes, or the parameter."""
     launch = trace.launches[entry.launch]
     if entry.array is None and launch.kind != "fill":
@@ -311,5 +312,5 @@ def _as_argument(read: HostRead, entry: InteropEntry) -> int | None:
     return reached.get(listed[entry.param], NOTHING)
 
 
-def _spot(place: Any) -> tuple[Any, ...]:
+def _spot(place: Location) -> tuple[str, int, int]:
     return place.file, place.line, place.column

@@ -11,7 +11,6 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from tapedebug.diagnose.rule import inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._disconnected_finding import CODE, DisconnectedFinding
 from tapedebug.diagnose.rules._no_derivative import zero_only_here
-from tapedebug.diagnose.trace_analysis.dependencies import is_float
+from tapedebug.diagnose.trace_analysis.dependencies import Edge, is_float
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
@@ -165,9 +164,12 @@ def _leads_to(reach: Reachability, index: int, leaf: int) -> bool:
     return (leaf, 0) in reach.graph.upstream(nodes, with_gradient=True)
 
 
-def _integers(context: RuleContext, reach: Reachability, leaf: int, edge: Any, response: Response) -> Finding:
+def _integers(
+    context: RuleContext, reach: Reachability, leaf: int, edge: Edge, response: Response
+) -> Finding:
     trace = context.trace
     label, between = trace.arrays[leaf].label, trace.arrays[edge.source[0]]
+    assert edge.launch is not None
     reader = trace.launches[edge.launch]
     writer = reach.graph.versions[edge.source].written_by
     launch: Launch = reader if writer is None else trace.launches[writer]

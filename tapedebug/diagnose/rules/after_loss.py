@@ -24,6 +24,7 @@ from tapedebug.diagnose.rules._disconnected_finding import DisconnectedFinding
 from tapedebug.diagnose.rules.overwrite import OverwriteFinding
 from tapedebug.diagnose.trace_analysis.dependencies import Node, overlaps
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
+from tapedebug.trace.model import Severity
 
 MEASURED = 8
 """How many kinds of launches are left out one by one; each costs a run of the tape."""
@@ -277,7 +278,7 @@ class _Study:
         if costs:
             message += f"; measured: {words.listed(costs)}"
         fix = f"move {self._lines(launches)} behind backward, out of the `with` block"
-        severity = "warning" if considerable else "info"
+        severity: Severity = "warning" if considerable else "info"
         return self._finding(
             severity, launches, f"{message}.", fix, {}, kept=kept, share=share, seconds=seconds
         )
@@ -297,7 +298,7 @@ class _Study:
 
     def _finding(
         self,
-        severity: Any,
+        severity: Severity,
         launches: list[Launch],
         message: str,
         fix: str,

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from tapedebug.contract import EarlierRecording, EarlierRecordings, RecordedTape
 from tapedebug.diagnose import wording as words
@@ -141,7 +142,7 @@ def _sum(context: RuleContext, replay: Replay, loss: int) -> Sum | None:
     return Sum(context.trace.arrays[loss], held, alone, total)
 
 
-def _number(values: Any) -> float:
+def _number(values: npt.ArrayLike) -> float:
     return float(np.asarray(values, np.float64).reshape(-1)[0])
 
 

@@ -11,7 +11,7 @@ gradient, or whose own gradient was zeroed between two passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -123,7 +123,7 @@ def _rows(contexts: Sequence[RuleContext]) -> list[Row]:
     return rows
 
 
-def _in(a: Any, arrays: Sequence[Any]) -> bool:
+def _in(a: object, arrays: Iterable[object]) -> bool:
     return any(a is each for each in arrays)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tapedebug.diagnose.trace_analysis.kernel_source import FLAT
 
@@ -213,7 +212,7 @@ class ValueFlow:
             level = max(level, NOTHING if path else self._value(node.value))
         return level
 
-    def _comprehension(self, node: Any) -> int:
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> int:
         for part in node.generators:
             self._target(part.target, self._value(part.iter))
             for test in part.ifs:

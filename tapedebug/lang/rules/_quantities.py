@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from tapedebug.lang import types as t
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, conversion, name_list
+from tapedebug.lang.rules.table import Expr, Quantity, RuleError, conversion, name_list
 
 PLURALS: dict[type[t.Compound], str] = {
     t.Vector: "vectors",

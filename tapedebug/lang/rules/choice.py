@@ -7,7 +7,7 @@ from functools import reduce
 
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._quantities import require, scalar
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
+from tapedebug.lang.rules.table import Expr, Quantity, RuleError, composite, conversion, name_list
 
 
 @composite("where", "The second value where the first holds, else the third; both are computed.")

@@ -19,7 +19,7 @@ from tapedebug.lang.lowering import (
     llvm_type,
 )
 from tapedebug.lang.rules._halves import to_half
-from tapedebug.lang.rules._table import NOT_DIFFERENTIABLE, RuleError, numpy_fold, rule
+from tapedebug.lang.rules.table import NOT_DIFFERENTIABLE, RuleError, numpy_fold, rule
 
 
 def _conversion(target: type[t.Scalar]) -> Function:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._quantities import inner, matrix, require_shape, rows_of, total, vector
-from tapedebug.lang.rules._table import Expr, Quantity, composite
+from tapedebug.lang.rules.table import Expr, Quantity, composite
 
 Row = tuple[Expr, ...]
 Rows = list[Row]

@@ -21,8 +21,8 @@ from tapedebug.lang.lowering import (
     of_its_type,
 )
 from tapedebug.lang.rules._formulas import Double, formula
-from tapedebug.lang.rules._table import NOT_DIFFERENTIABLE, Expr, Partial, floats, rule
 from tapedebug.lang.rules._vector_functions import cosine, root, sine
+from tapedebug.lang.rules.table import NOT_DIFFERENTIABLE, Expr, Partial, floats, rule
 
 
 def _unary(

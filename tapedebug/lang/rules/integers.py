@@ -20,7 +20,8 @@ from tapedebug.lang.lowering import (
     llvm_type,
     same_integer,
 )
-from tapedebug.lang.rules._table import (
+from tapedebug.lang.rules.scalar import SELECT
+from tapedebug.lang.rules.table import (
     NOT_DIFFERENTIABLE,
     bits,
     integers,
@@ -29,7 +30,6 @@ from tapedebug.lang.rules._table import (
     rule,
     typed,
 )
-from tapedebug.lang.rules.scalar import SELECT
 
 # Division --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from tapedebug.lang.rules._quantities import (
     total,
     vector,
 )
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
+from tapedebug.lang.rules.table import Expr, Quantity, RuleError, composite, conversion, name_list
 
 Rows = list[tuple[Expr, ...]]
 

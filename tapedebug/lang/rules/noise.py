@@ -15,7 +15,8 @@ from typing import Any
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import Instructions, double, fitting, function, llvm_type
 from tapedebug.lang.rules._quantities import inner, scalar, vector
-from tapedebug.lang.rules._table import (
+from tapedebug.lang.rules.random import UNIT, next_field, require_state
+from tapedebug.lang.rules.table import (
     NOT_DIFFERENTIABLE,
     Expr,
     Quantity,
@@ -25,7 +26,6 @@ from tapedebug.lang.rules._table import (
     rule,
     typed,
 )
-from tapedebug.lang.rules.random import UNIT, next_field, require_state
 
 PRIMES = (73856093, 19349663, 53471161, 10000019)
 FIELDS = (10019689, 13112221)

@@ -16,7 +16,7 @@ from tapedebug.lang.rules._quantities import (
     scalar,
     vector,
 )
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
+from tapedebug.lang.rules.table import Expr, Quantity, RuleError, composite, conversion, name_list
 
 
 @composite("add", "Sum of two values of one type.")

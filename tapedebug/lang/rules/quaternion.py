@@ -14,8 +14,8 @@ from tapedebug.lang.rules._quantities import (
     scalar,
     vector,
 )
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, name_list
 from tapedebug.lang.rules.operators import hamilton, rotated
+from tapedebug.lang.rules.table import Expr, Quantity, RuleError, composite, name_list
 from tapedebug.lang.rules.vector import length, normalize
 from tapedebug.lang.types import Quaternion
 

@@ -6,9 +6,9 @@ import math
 
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._quantities import require_scalar, scalar
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
 from tapedebug.lang.rules.choice import clamp
 from tapedebug.lang.rules.operators import add, mul, sub
+from tapedebug.lang.rules.table import Expr, Quantity, RuleError, composite, conversion, name_list
 from tapedebug.lang.types import scalar_of
 
 

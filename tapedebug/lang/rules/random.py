@@ -17,7 +17,7 @@ import numpy as np
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import Instructions, cast, fitting, function
 from tapedebug.lang.rules._quantities import scalar, vector
-from tapedebug.lang.rules._table import (
+from tapedebug.lang.rules.table import (
     NOT_DIFFERENTIABLE,
     Expr,
     Quantity,

@@ -17,7 +17,7 @@ from tapedebug.lang.lowering import (
     llvm_type,
     number,
 )
-from tapedebug.lang.rules._table import (
+from tapedebug.lang.rules.table import (
     NOT_DIFFERENTIABLE,
     Select,
     comparison,

@@ -14,7 +14,7 @@ from tapedebug.lang.rules._quantities import (
     scalar,
     vector,
 )
-from tapedebug.lang.rules._table import Expr, Quantity, composite
+from tapedebug.lang.rules.table import Expr, Quantity, composite
 from tapedebug.lang.rules.transform import cross
 
 Parts = tuple[Expr, ...]

@@ -13,9 +13,9 @@ from tapedebug.lang.rules._quantities import (
     rows_of,
     vector,
 )
-from tapedebug.lang.rules._table import Expr, Quantity, composite
 from tapedebug.lang.rules.operators import rotated, transformed
 from tapedebug.lang.rules.quaternion import from_columns, quat_inverse, rotation_rows
+from tapedebug.lang.rules.table import Expr, Quantity, composite
 
 Parts = tuple[Expr, ...]
 

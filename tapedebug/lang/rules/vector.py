@@ -12,7 +12,7 @@ from tapedebug.lang.rules._quantities import (
     scalar,
     total,
 )
-from tapedebug.lang.rules._table import Expr, Quantity, composite
+from tapedebug.lang.rules.table import Expr, Quantity, composite
 
 
 @composite("cw_mul", "Product of components of two vectors or matrices.")

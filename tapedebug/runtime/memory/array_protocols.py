@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
-from tapedebug.lang._compound import from_words, in_words
+from tapedebug.lang.compound_types import from_words, in_words
 from tapedebug.runtime.memory import convert
 from tapedebug.runtime.memory.buffer import Window
 from tapedebug.runtime.tape.gradient_history import note_read

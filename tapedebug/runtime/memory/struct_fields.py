@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug._errors import ArrayError, TapeError
 from tapedebug.lang import types
-from tapedebug.lang._struct import near_field
+from tapedebug.lang.struct_types import near_field
 from tapedebug.runtime.memory.array import array, make
 
 Leaves = tuple[array, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapedebug._errors import ArrayError
-from tapedebug.lang._struct import is_struct
+from tapedebug.lang.struct_types import is_struct
 from tapedebug.runtime.launch.plan import has_gradient
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.tracker import Tracker

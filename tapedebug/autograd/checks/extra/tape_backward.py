@@ -13,7 +13,6 @@ from tapedebug.autograd.subjects.isolation import apart
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.lang.types import numpy_dtype, value_shape
-from tapedebug.runtime.launch.launch import address_of, launch_dims, resolve
 from tapedebug.runtime.launch.launch_python import run_operation
 from tapedebug.runtime.launch.python_operation import operation_of
 from tapedebug.runtime.memory.array import array, make
@@ -23,6 +22,7 @@ from tapedebug.runtime.memory.transfer import copy
 from tapedebug.runtime.state import state
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tape import Tape
+from tapedebug.runtime.tape.tape_arrays import include_array, launch_again
 
 ONE_AT_A_TIME = threading.RLock()
 """A process has one tape that records, and workers of an executor may be threads of it."""
@@ -53,7 +53,7 @@ class TapeBackward:
                 for record in self.records:
                     self._again(record, tape)
             for port in (*self.program.inputs, *self.program.outputs):
-                tape.tracker.include(self.mine(port.array))
+                include_array(tape, self.mine(port.array))
             grads = {self.mine(p.array): self._shaped(p, seed) for p, seed in seeds.items()}
             tape.backward(grads=grads)
             return {p: self._gradient(p) for p in self.program.inputs}
@@ -88,15 +88,7 @@ class TapeBackward:
             value = np.frombuffer(record.value, dtype=numpy_dtype(args[0].dtype).base)
             args[0].fill_(value.reshape(value_shape(args[0].dtype)) if value.size > 1 else value[0])
         else:
-            plan, given = resolve(record.kernel, args, flat=True)
-            sizes, threads, slots = launch_dims(record.kernel, record.dim)
-            packed = plan.packed(slots, *given)
-            again = Record(record.index, plan, given, sizes, threads, packed, record.site, None)
-            watched = tape.tracker.before(again)
-            plan.forward_run(False)(0, threads, address_of(packed))  # which prints nothing
-            if watched:
-                tape.tracker.after(again)
-            tape.records.append(again)
+            launch_again(tape, record, args)
 
 
 def obstacle_to_backward(program: ShadowProgram) -> str | None:

@@ -33,9 +33,14 @@ class RuleError(Exception):
 class Emitter(Protocol):
     """The operations of the compiler that a rule uses on its values."""
 
-    def exact(self, value: float, type: Any) -> Any: ...
-    def apply(self, rule: str, *args: Any) -> Any: ...
-    def repeat(self, count: int, values: Sequence[Any], step: Callable[..., Any]) -> Any: ...
+    def exact(self, value: float, type: Any) -> Any:
+        """A constant of a type."""
+
+    def apply(self, rule: str, *args: Any) -> Any:
+        """The result of a rule."""
+
+    def repeat(self, count: int, values: Sequence[Any], step: Callable[..., Any]) -> Any:
+        """The values after `step` has replaced them `count` times."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
