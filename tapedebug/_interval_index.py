@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tapedebug.runtime.memory.array import array
-
-
-def range_key(a: array) -> tuple[Any, ...]:
-    """Return a key that is equal for arrays of the same bytes, whatever the shape of contiguous ones."""
-    if a.is_contiguous:
-        return (id(a.buffer), a.start, a.stop)
-    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
 
 
 class IntervalIndex:

@@ -1,6 +1,7 @@
 """`import tapedebug` stays light, cached kernels need no Numba, rooms import one way: and tests can fail."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -89,7 +90,7 @@ LAZY = {
 UNTYPED = {
     "autograd": 2,
     "contract": 1,
-    "diagnose": 33,
+    "diagnose": 8,
     "notebook": 3,
     "operations": 0,
     "report": 1,
@@ -397,3 +398,59 @@ def test_trace_is_a_function_of_kernels_and_a_package() -> None:
         "else:\n    raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+PACKAGE = ROOT / "tapedebug"
+
+INTERNALS = re.compile(r"\.(tracker|plan)\b|\.buffer\.")
+"""Attributes of our engine's tapes, records and arrays that other rooms do not read."""
+
+
+def engine_internals(source: str) -> list[str]:
+    """Return the lines that read what belongs to our engine alone."""
+    return [line.strip() for line in source.splitlines() if INTERNALS.search(line) and "import" not in line]
+
+
+def test_only_the_engine_reads_its_internals() -> None:
+    found = {
+        str(path.relative_to(PACKAGE)): lines
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in ENGINE | {"aswarp"}
+        if (lines := engine_internals(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+def test_a_read_of_internals_is_seen() -> None:
+    source = (
+        "a = tape.tracker.states\nfrom tapedebug.runtime.launch.plan import KernelPlan\nb = record.planned"
+    )
+    assert engine_internals(source) == ["a = tape.tracker.states"]
+
+
+def private_imports(source: str, room: str) -> list[str]:
+    """Return the private modules of other rooms that a module imports."""
+    found = []
+    for _, name in all_imports(source):
+        parts = name.split(".")
+        if parts[0] == "tapedebug" and len(parts) > 2 and parts[1] != room and not parts[1].startswith("_"):
+            found += [name] if any(part.startswith("_") for part in parts[2:]) else []
+    return found
+
+
+def test_private_modules_stay_in_their_room() -> None:
+    found = {
+        str(path.relative_to(PACKAGE)): names
+        for path in PACKAGE.rglob("*.py")
+        if (
+            names := private_imports(
+                path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+            )
+        )
+    }
+    assert found == {}
+
+
+def test_an_import_of_a_private_module_is_seen() -> None:
+    source = "from tapedebug.lang._arrays import A\nfrom tapedebug.trace._x import y"
+    assert private_imports(source, "trace") == ["tapedebug.lang._arrays.A"]

@@ -26,7 +26,7 @@ def with_sigint_ignored(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_suite_hears_it() -> None:
-    one = "tests/autograd/test_isolation.py::test_ctrl_c_waits_until_everything_is_put_back"
+    one = "tests/runtime/test_isolation.py::test_ctrl_c_waits_until_everything_is_put_back"
     done = with_sigint_ignored("-m", "pytest", "-q", "-p", "no:cacheprovider", one)
     assert (done.returncode, done.stdout.splitlines()[-1].partition(" in ")[0]) == (0, "1 passed"), (
         done.stdout
@@ -36,7 +36,7 @@ def test_the_suite_hears_it() -> None:
 STAYS = """
 import signal
 import tapedebug as wp
-from tapedebug.autograd.subjects.isolation import uninterrupted
+from tapedebug.runtime.isolation import uninterrupted
 from tapedebug.runtime.interrupts import deferred
 
 for holds in (uninterrupted, deferred):

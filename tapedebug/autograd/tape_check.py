@@ -42,6 +42,7 @@ from tapedebug.autograd.tapes.launch_check import (
 from tapedebug.autograd.tapes.whole_check import WholeCheck
 from tapedebug.contract import RecordedTape, Recording, is_recorded_tape
 from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tape_arrays import launch_kind
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -258,7 +259,7 @@ class _TapeCheck:
         again = replace(self.check_plan, options=replace(self.check_plan.options, check_undefined_grad=False))
         values = launch_values(self.tape, records, self.pace.pulse, self.unmatched)
         for record, held in values:
-            shared = id(record.plan if isinstance(record, Record) else record)
+            shared = launch_kind(record) if isinstance(record, Record) else id(record)
             plan = again if shared in seen else self.check_plan
             seen.add(shared)
             yield LaunchWork(copy_of(self.tape, record, held, self.choice.mask(record)), plan)

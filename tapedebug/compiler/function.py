@@ -310,7 +310,7 @@ def closure_of(python: Callable[..., Any]) -> dict[str, Any]:
     return found
 
 
-_SCOPES: weakref.WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = weakref.WeakKeyDictionary()
+DECORATED_SCOPES: weakref.WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
 def remember_scope(python: Callable[..., Any]) -> None:
@@ -321,12 +321,12 @@ def remember_scope(python: Callable[..., Any]) -> None:
         names.update(code.co_names, code.co_freevars)
         codes += [inner for inner in code.co_consts if hasattr(inner, "co_names")]
     scope = scope_of(python)
-    _SCOPES[python] = {name: scope[name] for name in names if name in scope}
+    DECORATED_SCOPES[python] = {name: scope[name] for name in names if name in scope}
 
 
 def is_remembered(python: Callable[..., Any]) -> bool:
     """True if a decorator has read the function's annotations and names."""
-    return python in _SCOPES
+    return python in DECORATED_SCOPES
 
 
 def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
 
 def decorated_scope(python: Callable[..., Any]) -> dict[str, Any]:
     """Return the values of the names in a function when it was decorated."""
-    return _SCOPES.get(python, {})
+    return DECORATED_SCOPES.get(python, {})
 
 
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from tapedebug.lang.types import type_name
 from tapedebug.runtime import array as Array
 from tapedebug.runtime import indexedarray
+from tapedebug.runtime.tape.tape_arrays import gradient_in_memory
 from tapedebug.trace.summaries import summarise
 
 if TYPE_CHECKING:
@@ -96,9 +97,7 @@ def _look(array: Array | indexedarray) -> Any:
 
 def _gradient(array: Array | indexedarray) -> Any:
     """The gradient, where there is memory for it: asking for `.grad` would make some."""
-    if not isinstance(array, Array) or not array.requires_grad or array.buffer.adjoint is None:
-        return None
-    gradient = array.grad
+    gradient = gradient_in_memory(array) if isinstance(array, Array) else None
     return None if gradient is None else gradient._look()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tapedebug import _shell
 from tapedebug.diagnose.rules.overwrite import Overwrite as OverwriteRule
 from tapedebug.notebook._cell_sources import CellSource, cells
-from tapedebug.panel.panel_source import _diagnosis_of, called
+from tapedebug.panel.panel_source import called, diagnosis_of
 from tapedebug.trace.recording import record_with_arrays, recording_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _entry(cell: CellSource, tape: Tape) -> dict[str, Any]:
 
 def _made(tape: Tape) -> ByPlace:
     """The marks of a tape by file and line; they are made once, and kept."""
-    diagnosis = _diagnosis_of(tape)
+    diagnosis = diagnosis_of(tape)
     key = (recording_of(tape), len(tape.operations), len(tape.reverse_passes), id(diagnosis))
     kept = _MADE.get(tape)
     if kept is None or kept[0] != key:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug import _shell
 from tapedebug.diagnose.wording import listed, number
 from tapedebug.runtime.tape.gradient_history import norm_of
-from tapedebug.runtime.tape.tape_arrays import arrays_of
+from tapedebug.runtime.tape.tape_arrays import arrays_of, gradient_in_memory
 from tapedebug.trace.recording import record_with_arrays
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def clear_gradients(tape: Tape, loss: object, magic: str) -> str:
     """
     found: dict[Any, float] = {}
     for a in arrays_of(tape):
-        gradient = a.grad if a is not loss and a.requires_grad and a.buffer.adjoint is not None else None
+        gradient = None if a is loss else gradient_in_memory(a)
         norm = 0.0 if gradient is None else norm_of(gradient)
         if norm:
             found[a] = norm

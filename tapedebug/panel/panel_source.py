@@ -167,7 +167,7 @@ def made_at(subject: PanelSource) -> Hashable:
 
 def tape_row(tape: RecordedTape) -> dict[str, Any]:
     """Return what the side bar shows of a live tape. Nothing is computed for it."""
-    diagnosis = _diagnosis_of(tape)
+    diagnosis = diagnosis_of(tape)
     made, retention = tape.created_at, tape.capability(Retention)
     place = "" if made is None else f"{display_file(made.file)}:{made.line}"
     arrays = [access.array for operation in tape.operations for access in operation.accesses]
@@ -240,13 +240,13 @@ def text_of(subject: PanelSource) -> str:
     return format_diagnosis(subject.source)
 
 
-def _diagnosis_of(tape: RecordedTape) -> Diagnosis | None:
+def diagnosis_of(tape: RecordedTape) -> Diagnosis | None:
     """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
     return latest_diagnosis(tape)
 
 
 def _trace_of(tape: RecordedTape) -> Trace:
-    diagnosis = _diagnosis_of(tape)
+    diagnosis = diagnosis_of(tape)
     if diagnosis is not None:
         return diagnosis.trace
 

@@ -102,8 +102,8 @@ class TraceBinding:
     """
 
     trace: Trace
-    arrays: list[Any]
-    tape: Any
+    arrays: list[Array]
+    tape: RecordedTape
     outside: dict[int, list[Version]] = field(default_factory=dict)
 
     def id_of(self, array: Array) -> int | None:

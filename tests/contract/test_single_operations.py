@@ -8,6 +8,8 @@ import pytest
 from tapedebug import GradcheckError
 from tapedebug.autograd import GradcheckFailure, gradcheck_tape, hvp, hvp_check
 from tapedebug.autograd.pair_check import check_pairs, pair_script
+from tapedebug.autograd.subjects.whole_tape import whole_tape
+from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.contract import LocalReplays
 from tests.reference_engine import Tape, array, operation, zeros
 
@@ -155,3 +157,14 @@ def test_second_derivatives_of_an_engine_that_has_none_are_refused() -> None:
         hvp(tape, loss={y: np.ones(3)}, tangents={x: np.ones(3)})
     with pytest.raises(GradcheckError, match="hvp_check: NumPy has no second derivatives"):
         hvp_check(tape, loss={y: np.ones(3)})
+
+
+def test_the_lockstep_names_an_engine_that_it_cannot_follow() -> None:
+    tape, x, y = recorded(square)
+    program = whole_tape(tape, {y: np.ones(3)}, [x], {x: "x"})
+    with pytest.raises(GradcheckError) as error:
+        lockstep(program, tape, 1e-3, [0], Steps())
+    assert str(error.value) == (
+        "the reverse pass of NumPy does not run beside a reference, launch by launch\n"
+        "  = hint: check launches alone: gradcheck_tape(tape)"
+    )

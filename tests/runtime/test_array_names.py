@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tapedebug as wp
-from tapedebug._interval_index import range_key
+from tapedebug.runtime.memory.array import range_key
 from tests.runtime.kernels import square
 
 

@@ -577,7 +577,7 @@ def test_what_shows_a_tape_is_asked_lazily():
 
 
 def test_names_are_remembered_when_the_block_ends():
-    from tapedebug._interval_index import range_key
+    from tapedebug.runtime.memory.array import range_key
 
     def local_variables():
         position = vector(1, 2)

@@ -14,7 +14,6 @@ import numpy as np
 from tapedebug._errors import GradcheckError, TapeError
 from tapedebug._tape_observers import unlist
 from tapedebug.autograd.array_types import EngineArray, Floats
-from tapedebug.autograd.subjects.isolation import isolated
 from tapedebug.autograd.subjects.metadata import Named, input_names
 from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port, Program
@@ -22,6 +21,7 @@ from tapedebug.autograd.subjects.rng_pin import RngPin
 from tapedebug.autograd.subjects.struct_fields import named_values
 from tapedebug.contract import is_array
 from tapedebug.lang.types import float16, scalar_of
+from tapedebug.runtime.isolation import isolated
 from tapedebug.runtime.tape.tape import Tape
 from tapedebug.runtime.tape.tape_arrays import include_array
 

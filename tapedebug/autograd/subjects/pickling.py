@@ -18,7 +18,7 @@ from typing import Any
 
 from tapedebug._config import config
 from tapedebug._errors import GradcheckError
-from tapedebug.compiler.function import _SCOPES, DIFFERING, Function, decorated_scope
+from tapedebug.compiler.function import DECORATED_SCOPES, DIFFERING, Function, decorated_scope
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.modules import OPTIONS
 from tapedebug.compiler.native.function import Native
@@ -186,12 +186,12 @@ def _known_kernel(module: str, path: str, text: str, options: dict[str, Any]) ->
 
 
 def _new_kernel(python: Callable[..., Any], key: str, module: str, options: dict[str, Any]) -> Kernel:
-    _SCOPES.setdefault(python, {})  # its annotations are read already
+    DECORATED_SCOPES.setdefault(python, {})  # its annotations are read already
     return Kernel(python, key, module, options)
 
 
 def _complete_kernel(kernel: Kernel, state: dict[str, Any]) -> None:
-    _SCOPES[kernel.python] = state["scope"]
+    DECORATED_SCOPES[kernel.python] = state["scope"]
     vars(kernel)["origin"] = state["origin"].arrive(kernel.python)
 
 
@@ -223,7 +223,7 @@ def _reduced_function(function: Function) -> Reduced:
 
 def _complete_function(function: Function, state: dict[str, Any]) -> None:
     python = function.python
-    _SCOPES[python] = state["scope"]
+    DECORATED_SCOPES[python] = state["scope"]
     vars(function)["origin"] = state["origin"].arrive(python)
     for name in ("differs", "gradient", "replay", "companion_of", "overloads"):
         setattr(function, name, state[name])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Checkpoint, Floats, Values
 from tapedebug.autograd.subjects.aliases import first_of_each, meeting, overlapping, same, unique
 from tapedebug.autograd.subjects.launches import LaunchCopy
@@ -32,13 +33,13 @@ from tapedebug.autograd.tapes.single_launch import (
     worst_entry,
 )
 from tapedebug.autograd.thresholds import ADJOINT_ROUNDING
-from tapedebug.contract import Replay, SingleReplay, is_array
+from tapedebug.contract import RecordedTape, Replay, SingleReplay, is_array
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.tape.rerecord import rerecorded
+from tapedebug.runtime.tape.tape import Tape
 
 if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
-    from tapedebug.runtime.tape.tape import Tape
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Steps:
 
 def lockstep(
     program: WholeTape,
-    tape: Tape,
+    tape: RecordedTape,
     rtol: float,
     wanted: Collection[int],
     found: Steps,
@@ -77,7 +78,15 @@ def lockstep(
         found: Takes the results, as they come.
         checkpoint: Called often; may raise to cancel.
         begin: Called with each record that is about to be checked.
+
+    Raises:
+        GradcheckError: Another engine recorded the tape.
     """
+    if not isinstance(tape, Tape):
+        raise GradcheckError(
+            f"the reverse pass of {tape.engine.name} does not run beside a reference, launch by launch",
+            hint="check launches alone: gradcheck_tape(tape)",
+        )
     with np.errstate(all="ignore"):
         _Lockstep(program, tape, rtol, wanted, found, checkpoint, begin).run()
 

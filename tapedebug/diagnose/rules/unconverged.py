@@ -155,7 +155,7 @@ def _line(
         return None
     shape = context.trace.arrays[array].shape
     assert context.replay is not None
-    components = max(1, context.replay.arrays[array]._look().size // max(1, math.prod(shape)))
+    components = max(1, context.replay.arrays[array].current().size // max(1, math.prod(shape)))
     return context.experiment.writer_of(launch.index, array, param, scalar // components)
 
 

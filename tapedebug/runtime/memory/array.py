@@ -518,3 +518,10 @@ def _kind_of(a: array) -> int:
     history = a.buffer.history
     key = (a.dtype, a.ndim, a.is_contiguous, a._requires_grad, history is not None and history.of_gradient)
     return KINDS.setdefault(key, len(KINDS))
+
+
+def range_key(a: array) -> tuple[Any, ...]:
+    """Return a key that is equal for arrays of the same bytes, whatever the shape of contiguous ones."""
+    if a.is_contiguous:
+        return (id(a.buffer), a.start, a.stop)
+    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)

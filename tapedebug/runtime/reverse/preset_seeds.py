@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._interval_index import range_key
-from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.memory.buffer import ZERO, Buffer
 from tapedebug.runtime.reverse.argument_table import Group, grouped
 from tapedebug.runtime.tape.buffer_versions import elements_of

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._interval_index import range_key
 from tapedebug.runtime.launch.plan import has_gradient
-from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.reverse.argument_table import Group
 from tapedebug.runtime.reverse.live_space import LiveSpace

@@ -7,9 +7,8 @@ from operator import attrgetter
 from types import FrameType
 from typing import Any
 
-from tapedebug._interval_index import range_key
 from tapedebug._names import Sighting, look_for, written_out
-from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.tape.buffer_versions import RangeState
 from tapedebug.runtime.tape.tracker import Tracker
 

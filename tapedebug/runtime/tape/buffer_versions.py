@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._clock import clock
-from tapedebug._interval_index import IntervalIndex, range_key
+from tapedebug._interval_index import IntervalIndex
 from tapedebug._source import Span
 from tapedebug.runtime.memory.alias_spans import folds
+from tapedebug.runtime.memory.array import range_key
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
 
 VIEWS = 20

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tapedebug import _tape_observers as tape_observers
 from tapedebug._clock import clock, tape_ids
 from tapedebug._errors import TapedebugError, TapeError
-from tapedebug._interval_index import range_key
 from tapedebug._source import Span, site_span
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import launch_dims, resolve
-from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.reverse import backward_pass, late_grad
 from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, same_seed
 from tapedebug.runtime.reverse.seeds import SeedMap, checked_seeds

@@ -18,6 +18,16 @@ def arrays_of(tape: Tape) -> list[array]:
     return list(tape.tracker.states)
 
 
+def gradient_in_memory(a: array) -> array | None:
+    """Return the gradient of an array, or None if it has no memory yet: `.grad` would allocate some."""
+    return a.grad if a.requires_grad and a.buffer.adjoint is not None else None
+
+
+def launch_kind(record: Record) -> int:
+    """Return a number that is equal for launches of a kernel with equal types and gradients."""
+    return id(record.plan)
+
+
 def include_array(tape: Tape, a: array) -> None:
     """Make an array known to a tape that no record uses, with the values that it has now."""
     tape.tracker.include(a)

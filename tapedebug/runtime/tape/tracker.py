@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import OverwriteWarning
-from tapedebug._interval_index import range_key
 from tapedebug.runtime import messages
 from tapedebug.runtime.config import config
+from tapedebug.runtime.memory.array import range_key
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.reverse.inplace_saves import set_scratch
 from tapedebug.runtime.state import state as process

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.array_types import Floats
-from tapedebug.autograd.subjects.isolation import apart
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.lang.types import numpy_dtype, value_shape
+from tapedebug.runtime.isolation import apart
 from tapedebug.runtime.launch.launch_python import run_operation
 from tapedebug.runtime.launch.python_operation import operation_of
 from tapedebug.runtime.memory.array import array, make

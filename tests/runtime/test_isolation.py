@@ -12,7 +12,7 @@ import pytest
 import tapedebug as wp
 from tapedebug._tape_observers import observers
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
-from tapedebug.autograd.subjects.isolation import isolated, uninterrupted
+from tapedebug.runtime.isolation import isolated, uninterrupted
 from tapedebug.runtime.memory.buffer import _REGISTRY
 from tapedebug.runtime.replay.batch import BatchedReplay
 from tapedebug.runtime.replay.shadow import Shadow
