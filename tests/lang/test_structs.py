@@ -47,7 +47,7 @@ def test_fields_begin_as_zeros_and_arrays_as_none() -> None:
     assert list(State.vars) == ["q", "mass", "gravity", "inner", "on", "small"]
     assert State.vars["inner"].type is Inner
     assert State.vars["mass"].label == "mass"
-    assert State.__doc__ == "What a simulation has."
+    assert State.__doc__ == "The state of a simulation."
     assert State.__module__ == __name__
 
 
