@@ -54,7 +54,7 @@ class Arguments(list[str]):
     read = False
 
 
-def _reading(name: str) -> Any:
+def _list_method(name: str) -> Any:
     def method(self: Arguments, *args: object) -> Any:
         self.read = True
         return getattr(list, name)(self, *args)
@@ -73,7 +73,7 @@ for _name in (
     "index",
     "pop",
 ):
-    setattr(Arguments, _name, _reading(_name))
+    setattr(Arguments, _name, _list_method(_name))
 
 
 class NoProgram(Exception):

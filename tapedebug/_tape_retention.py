@@ -109,7 +109,7 @@ class TapeRetention:
     def tapes(self) -> list[RetainedTape]:
         """The tapes that were kept, in the order of recording; those without any launch are left out."""
         self._settle(everything=True)
-        return sorted(set(self._kept()), key=lambda item: item.number)
+        return sorted(set(self._retained()), key=lambda item: item.number)
 
     def runs(self) -> list[list[RetainedTape]]:
         """The same, by runs of tapes that followed one another."""
@@ -138,7 +138,7 @@ class TapeRetention:
             many += f". The gradients of {self.bad} were not finite"
         return [many]
 
-    def _kept(self) -> Iterator[RetainedTape]:
+    def _retained(self) -> Iterator[RetainedTape]:
         for kind in self._kinds.values():
             yield from kind.first
             yield from kind.last
@@ -148,7 +148,7 @@ class TapeRetention:
 
     def _item(self, tape: RecordedTape) -> RetainedTape | None:
         """The entry of a tape that is still in use."""
-        for item in (*reversed(self._open), *self._kept()):
+        for item in (*reversed(self._open), *self._retained()):
             if item.tape is tape:
                 return item
         return None

@@ -191,7 +191,7 @@ def _second(adjoint: AdjointProgram, plan: CheckPlan, pace: Progress) -> list[Pa
             results = TangentCheck(adjoint, source, targets, plan, pace.pulse, SECOND).results()
         except OutOfTime as error:
             results = unchecked(adjoint, several, error, SECOND)
-        found += [_unsteady(result, noise) for result in results]
+        found += [_mark_nondeterministic(result, noise) for result in results]
     return found
 
 
@@ -209,7 +209,7 @@ def _noise(adjoint: AdjointProgram, nondet_tol: float) -> dict[str, float]:
     return found
 
 
-def _unsteady(result: PairResult, noise: Mapping[str, float]) -> PairResult:
+def _mark_nondeterministic(result: PairResult, noise: Mapping[str, float]) -> PairResult:
     apart = noise.get(result.output)
     if apart is None:
         return result

@@ -77,14 +77,14 @@ class _Progress:
         """One step is done: look, and tell."""
         self.look()
         self.passed += 1
-        self._tell(self.done + self.count * min(0.95, self.passed / self.steps))
+        self._report_share(self.done + self.count * min(0.95, self.passed / self.steps))
 
     def finish(self) -> None:
         """The pairs that were begun are done."""
         self.done += self.count
-        self._tell(self.done)
+        self._report_share(self.done)
 
-    def _tell(self, done: float) -> None:
+    def _report_share(self, done: float) -> None:
         if self.report is not None:
             self.report(min(1.0, done / max(1, self.total)))
 

@@ -215,10 +215,10 @@ class NumbaVersion:
 
     def _unit(self, variant: str, *, f64: bool) -> _Unit:
         if (variant, f64) not in self._units:
-            self._units[variant, f64] = self._kept(variant, f64) or self._compiled(variant, f64)
+            self._units[variant, f64] = self._cached_unit(variant, f64) or self._compiled(variant, f64)
         return self._units[variant, f64]
 
-    def _kept(self, variant: str, f64: bool) -> _Unit | None:
+    def _cached_unit(self, variant: str, f64: bool) -> _Unit | None:
         content = objects.read(self._key(variant, f64), SUFFIX) if self._fingerprint else None
         if content is not None:
             with suppress(ValueError, TypeError, KeyError, RecursionError):

@@ -55,12 +55,12 @@ class Connection:
 
         self._channel = channel
         self._runners: dict[int, CheckRunner] = {}
-        channel.on_msg(self._heard)
+        channel.on_msg(self._on_message)
         channel.on_close(self._closed)
         self._deaf = next_cell.listen(lambda told: self._say("next", **told))
         self._say("hello", version=__version__, process=PROCESS, next=next_cell.describe())
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _on_message(self, message: dict[str, Any]) -> None:
         question = message.get("content", {}).get("data", {})
         request = question.get("request")
         try:

@@ -71,7 +71,7 @@ class ReportMagics(Base):
             target = unused_path(traces[0].name) if path is None else path
             replaced = target.exists()
             write_report(shown, target, redact_source=given.redact_source)
-        self._tell(f"Report of {' and '.join(map(_called, traces))}", target, replaced=replaced)
+        self._announce(f"Report of {' and '.join(map(_called, traces))}", target, replaced=replaced)
 
     @line_magic
     @magic_arguments()
@@ -112,7 +112,7 @@ class ReportMagics(Base):
                 compared.save(path, redact_source=given.redact_source)
         if path is not None:
             names = " and ".join(compared.names)
-            self._tell(f"Comparison of {names}", path, replaced=replaced)
+            self._announce(f"Comparison of {names}", path, replaced=replaced)
         compared.release_tapes()  # IPython keeps all results, and they would keep their tapes
         return compared
 
@@ -137,7 +137,7 @@ class ReportMagics(Base):
             )
         return max(tapes, key=lambda tape: tape.id)
 
-    def _tell(self, what: str, path: Path, *, replaced: bool) -> None:
+    def _announce(self, what: str, path: Path, *, replaced: bool) -> None:
         """Say what was written where, and link to it in a notebook."""
         size = f"{path.stat().st_size / 1000:.0f} kB"
         print(

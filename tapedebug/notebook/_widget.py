@@ -113,7 +113,7 @@ class TapeDebugger(anywidget.AnyWidget):
         self._own_layout = self.layout
         self._show_subject(subject)
         panel_sync.opened(self)
-        self.on_msg(self._heard)
+        self.on_msg(self._on_click)
         shell = _shell.current()
         if shell is not None:
             execution_lock.install(shell)
@@ -259,7 +259,7 @@ class TapeDebugger(anywidget.AnyWidget):
                 "This panel was closed.", hint="Open another: TapeDebugger(tape), or show the tape."
             )
 
-    def _heard(self, _: object, content: Mapping[str, Any], __: object) -> None:
+    def _on_click(self, _: object, content: Mapping[str, Any], __: object) -> None:
         """A button was pressed. There is no cell to show a traceback in: errors go to the status line."""
         kind = content.get("type") if isinstance(content, dict) else None
         try:

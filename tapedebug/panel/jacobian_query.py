@@ -66,7 +66,7 @@ def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
     whole = question.get("whole") is True
     if pair is None or (whole and _lacks(pair)):
         pair = _checked(subject, launch, source, target, whole)
-    data = _told(subject, pair, launch, source, target)
+    data = _as_json(subject, pair, launch, source, target)
     looked = Looked.of(pair)
     if looked is None:
         return Answer({**data, "cells": None, "worst": [], "buffers": []})
@@ -174,7 +174,7 @@ def _window(question: Mapping[str, Any], axis: str, size: int) -> Window:
 # ------------------------------------------------------------------ in words
 
 
-def _told(
+def _as_json(
     subject: PanelSource, pair: PairResult, launch: int | None, source: str, target: str
 ) -> dict[str, Any]:
     line = pair.written.line if pair.written is not None else None

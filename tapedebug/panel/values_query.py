@@ -96,10 +96,10 @@ def _find(subject: PanelSource, info: ArrayInfo, version: int, kind: ContentKind
                 f"The trace does not hold the {what} of {info.label} v{version}, and its tape is not in this "
                 'kernel. tape.trace(values="arrays") keeps them.'
             ) from None
-    return _moments(subject).values(info.id, version, kind)
+    return _version_values(subject).values(info.id, version, kind)
 
 
-def _moments(subject: PanelSource) -> VersionValues:
+def _version_values(subject: PanelSource) -> VersionValues:
     assert subject.tape is not None
     subject.require_unchanged()
     found: VersionValues | None = subject.memo.get("moments")

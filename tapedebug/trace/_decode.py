@@ -194,7 +194,7 @@ def _flag(value: object) -> bool:
     raise Misfit(f"expected true or false, found {describe(value)}")
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def _free_form(value: Any, depth: int = 0) -> Any:
     """Free-form data (an argument's value, evidence): any JSON, but not nested without end."""
     kind = type(value)
     if kind is str:
@@ -204,13 +204,13 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if depth > DEPTH and kind in (list, dict):
         raise Misfit(f"nested more than {DEPTH} levels deep")
     if kind is list:
-        return [_plain(item, depth + 1) for item in value]
+        return [_free_form(item, depth + 1) for item in value]
     if kind is dict:
-        return {read_text(key): _plain(item, depth + 1) for key, item in value.items()}
+        return {read_text(key): _free_form(item, depth + 1) for key, item in value.items()}
     return value
 
 
-_SCALARS: dict[Any, Reader] = {str: read_text, int: _whole, float: _number, bool: _flag, Any: _plain}
+_SCALARS: dict[Any, Reader] = {str: read_text, int: _whole, float: _number, bool: _flag, Any: _free_form}
 
 
 def describe(value: object) -> str:

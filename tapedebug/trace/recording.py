@@ -175,7 +175,7 @@ class _Builder:
             outside.setdefault(event.at, []).append(event.array)
         for launch in launches:
             for a in outside.get(launch.index, ()):
-                versions = book.write_outside(self._sharing(a))
+                versions = book.write_outside(self._overlapping_arrays(a))
                 self.outside.setdefault(launch.index, []).extend(versions)
             book.add(launch.index, launch.args, self.needed_after[launch.index])
         versions = book.finish()
@@ -249,7 +249,7 @@ class _Builder:
             if other != number and arrays_overlap(mine, self.arrays[other])
         ]
 
-    def _sharing(self, a: Array) -> list[int]:
+    def _overlapping_arrays(self, a: Array) -> list[int]:
         """The arrays of the tape that share bytes with any array."""
         known = self._near(a) if id(a.region) in self.in_buffer else ()
         return [number for number in known if arrays_overlap(a, self.arrays[number])]
@@ -311,7 +311,7 @@ class _Builder:
             elif self._is_array(value):
                 arg = Argument(name=item.param_name(number), array=self._enter(value))
             else:
-                arg = Argument(name=item.param_name(number), value=_plain(value))
+                arg = Argument(name=item.param_name(number), value=_as_json(value))
             args.append(arg)
         return Launch(
             index=item.index,
@@ -386,14 +386,14 @@ def _size(a: Array) -> int:
     return int(a.stop - a.start)
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """A scalar or vector argument as JSON data."""
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
     if hasattr(value, "tolist"):
         return value.tolist()
     try:
-        return [_plain(component) for component in value]
+        return [_as_json(component) for component in value]
     except TypeError:
         return str(value)
 

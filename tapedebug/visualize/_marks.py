@@ -70,15 +70,15 @@ def _mark_findings(trace: Trace, folded: Folded, marks: Marks) -> None:
                 continue
             words = f"{sign} {finding.rule}"
             nodes = (folded.group[by_label[label]] for label in finding.arrays if label in by_label)
-            _note(marks.of_nodes, nodes, words)
-            _note(marks.of_launches, _launches_of(finding, folded), words)
+            _add_mark(marks.of_nodes, nodes, words)
+            _add_mark(marks.of_launches, _launches_of(finding, folded), words)
 
 
 def _launches_of(finding: Finding, folded: Folded) -> Iterator[int]:
     return (folded.drawn[index] for index in finding.launches)
 
 
-def _note(found: dict[int, list[str]], places: Iterable[int], words: str) -> None:
+def _add_mark(found: dict[int, list[str]], places: Iterable[int], words: str) -> None:
     for place in places:
         own = found.setdefault(place, [])
         if words not in own:
@@ -90,7 +90,7 @@ def _note(found: dict[int, list[str]], places: Iterable[int], words: str) -> Non
 
 def _mark_ends(trace: Trace, folded: Folded, marks: Marks) -> None:
     """Mark what lies on the way from an array with a gradient to the loss, and lets none through."""
-    way = _Way(trace)
+    way = _GradientPath(trace)
     zero: dict[int, bool] = {}
     for version in trace.versions:
         if (version.array, version.version) not in way.between:
@@ -112,7 +112,7 @@ def _mark_ends(trace: Trace, folded: Folded, marks: Marks) -> None:
             marks.disabled.add(folded.drawn[launch.index])
 
 
-class _Way:
+class _GradientPath:
     """The versions of float arrays between an array with a gradient and the loss."""
 
     def __init__(self, trace: Trace) -> None:

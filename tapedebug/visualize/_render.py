@@ -48,7 +48,7 @@ def _with_graphviz(dot: str, kind: str) -> bytes | None:
     except graphviz.ExecutableNotFound:
         return None
     except graphviz.CalledProcessError as error:
-        raise GraphvizError(f"Graphviz could not draw this graph: {_told(error)}") from None
+        raise GraphvizError(f"Graphviz could not draw this graph: {_message_of(error)}") from None
 
 
 def _with_pygraphviz(dot: str, kind: str) -> bytes | None:
@@ -63,7 +63,7 @@ def _with_pygraphviz(dot: str, kind: str) -> bytes | None:
     return drawn
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return what Graphviz said, as text."""
     said = getattr(error, "stderr", None)
     return said.decode(errors="replace").strip() if isinstance(said, bytes) and said else str(said or error)

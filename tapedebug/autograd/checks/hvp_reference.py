@@ -36,7 +36,7 @@ def check_against_function(adjoint: AdjointProgram, plan: CheckPlan) -> list[Pai
     return []
 
 
-def _apart(ports: Sequence[Port]) -> list[Port]:
+def _disjoint_ports(ports: Sequence[Port]) -> list[Port]:
     """Return the ports that share no memory with earlier ones: displacing one moves no other."""
     found: list[Port] = []
     for port in ports:
@@ -50,7 +50,7 @@ def _apart(ports: Sequence[Port]) -> list[Port]:
 class _Comparison:
     def __init__(self, adjoint: AdjointProgram, plan: CheckPlan, number: int) -> None:
         self.adjoint, self.check_plan = adjoint, plan
-        self.points = _apart(adjoint.first.inputs)
+        self.points = _disjoint_ports(adjoint.first.inputs)
         self.u, self.v = self._direction(2 * number), self._direction(2 * number + 1)
         self.shadow = adjoint.first.shadow()
         self.shadow.forward_only = True

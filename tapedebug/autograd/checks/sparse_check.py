@@ -126,7 +126,7 @@ class SparseCheck:
         targets = [target for own, target in self.patterns if own is source]
         stacked = _stacked([self.patterns[source, target] for target in targets], axis=0)
         groups = compress(stacked, "columns")
-        colours = self._apart(source, groups.column_colours)
+        colours = self._columns_by_kind(source, groups.column_colours)
         slopes, steps, free, freely = self._slopes(source, targets, _indicators(colours))
         found: dict[Pair, Reference] = {}
         for target in targets:
@@ -140,7 +140,7 @@ class SparseCheck:
                 self.incomplete[source, target] = missed
         return found
 
-    def _apart(self, source: Port, colours: Indices) -> Indices:
+    def _columns_by_kind(self, source: Port, colours: Indices) -> Indices:
         """Groups of columns whose values are of one kind, so that one step serves all of them.
 
         Steps can not be as small as a tiny value needs where they displace a large one, too.

@@ -88,7 +88,7 @@ class _Closer:
                 return
             before, gradients = self.codes[chosen], self.pair.ad[chosen]
             self._take(
-                self._alone(np.unique(self.pair.rows[chosen]), np.unique(self.pair.columns[chosen])), chosen
+                self._recheck(np.unique(self.pair.rows[chosen]), np.unique(self.pair.columns[chosen])), chosen
             )
             seen = np.concatenate([seen, np.ones(len(self.codes) - len(seen), dtype=bool)])
             seen[chosen] = True
@@ -130,7 +130,7 @@ class _Closer:
         most = max(4, min(AT_ONCE, BUDGET // self.pair.target.size))
         return doubtful[order[:most]]
 
-    def _alone(self, rows: Indices, columns: Indices) -> RecheckedEntries:
+    def _recheck(self, rows: Indices, columns: Indices) -> RecheckedEntries:
         pair = self.pair
         return recheck_entries(
             pair.program, pair.source, pair.target, rows, columns, self.check_plan, self.checkpoint
@@ -246,7 +246,7 @@ class _Closer:
             return np.abs(pulled[:, column] - parts @ exact)
 
         row = bisect_entry(seed, misses)
-        found = self._alone(np.array([row]), np.array([column]))
+        found = self._recheck(np.array([row]), np.array([column]))
         if (found.codes == AGREE).all():
             return False
         self._take(found, np.flatnonzero((self.pair.columns == column) & (self.pair.rows == row)))

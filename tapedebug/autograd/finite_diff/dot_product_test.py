@@ -140,7 +140,7 @@ class _Test:
             launch = self._guilty(forward, rounding * size)
         message = (
             f"dot-product test: ⟨w, J v⟩ = {forward:.6g}, ⟨Jᵀ w, v⟩ = {reverse:.6g}, "
-            f"relative mismatch {mismatch:.1g}: {self._told(launch, overwritten)}"
+            f"relative mismatch {mismatch:.1g}: {self._reason_at(launch, overwritten)}"
         )
         return DotProduct(forward, reverse, mismatch, rounding, launch, message)
 
@@ -174,7 +174,7 @@ class _Test:
                 low = middle
         return low
 
-    def _told(self, launch: int, overwritten: bool) -> str:
+    def _reason_at(self, launch: int, overwritten: bool) -> str:
         record = self.back.records[launch if self.program.launch is None else 0]
         where = self.program.subject if self.program.launch is not None or self.last == 1 else None
         where = where or f"{'launch' if record.kernel is not None else 'record'} {launch} ({record.name})"

@@ -89,9 +89,9 @@ def _head(result: GradcheckResult) -> Iterator[str]:
     said = "passed" if result else "failed"
     yield (
         f'<div class="td-head">{badge(result.verdict)} '
-        f"<strong>Gradient check for {escape(_cut(result.subject))} {said}</strong></div>"
+        f"<strong>Gradient check for {escape(_shortened(result.subject))} {said}</strong></div>"
     )
-    yield f'<p class="td-summary">{escape(_cut(result.coverage.summary))}</p>'
+    yield f'<p class="td-summary">{escape(_shortened(result.coverage.summary))}</p>'
 
 
 def _article(pair: PairResult, *, maps: bool) -> str:
@@ -99,18 +99,18 @@ def _article(pair: PairResult, *, maps: bool) -> str:
     parts = [
         '<div class="td-pair">',
         f'<div class="td-title">{badge(pair.verdict)} <b>{_derivative(pair)}</b> '
-        f"<span>{escape(_cut(where))}</span></div>",
-        f'<p class="td-message">{escape(_cut(pair.message))}</p>',
+        f"<span>{escape(_shortened(where))}</span></div>",
+        f'<p class="td-message">{escape(_shortened(pair.message))}</p>',
     ]
     if pair.written is not None:
-        parts.append(f'<pre class="td-source">{escape(_cut(chr(10).join(pair.written.lines())))}</pre>')
+        parts.append(f'<pre class="td-source">{escape(_shortened(chr(10).join(pair.written.lines())))}</pre>')
     if maps:
         parts += _maps(pair)
     return "\n".join([*parts, "</div>"])
 
 
 def _derivative(pair: PairResult) -> str:
-    return escape(f"d {_cut(pair.output, 200)} / d {_cut(pair.input, 200)}")
+    return escape(f"d {_shortened(pair.output, 200)} / d {_shortened(pair.input, 200)}")
 
 
 def _maps(pair: PairResult) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _table(result: GradcheckResult, failing: list[PairResult]) -> Iterator[str]:
     yield f"<thead><tr>{''.join(map(_heading, head))}</tr></thead><tbody>"
     for pair in shown:
         cells = ([pair.subject] if launches else []) + ([pair.check] if checks else []) + [*pair.row()[:-1]]
-        columns = "".join(f"<td>{escape(_cut(cell, 200))}</td>" for cell in cells)
+        columns = "".join(f"<td>{escape(_shortened(cell, 200))}</td>" for cell in cells)
         yield f'<tr class="td-row-{pair.verdict.lower()}"><td>{badge(pair.verdict)}</td>{columns}</tr>'
     yield "</tbody></table></div>"
     if len(shown) < len(result.pairs):
@@ -205,7 +205,7 @@ def _coverage(result: GradcheckResult) -> Iterator[str]:
     dot = result.dot_product
     notes += [str(dot)] if dot is not None and dot.agrees else []
     if notes:
-        listed = "".join(f"<li>{escape(_cut(note))}</li>" for note in notes)
+        listed = "".join(f"<li>{escape(_shortened(note))}</li>" for note in notes)
         yield f'<div class="td-notes">Coverage<ul>{listed}</ul></div>'
     facts = [f"{name} {value}" for name, value in result.environment.items()]
     told = [f"{name}={value}" for name, value in result.settings.items() if name in ("eps", "atol", "rtol")]
@@ -222,5 +222,5 @@ def _script(result: GradcheckResult) -> Iterator[str]:
         yield f'<pre class="td-source">{escape(text)}</pre></details>'
 
 
-def _cut(text: str, most: int = LONGEST) -> str:
+def _shortened(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -57,7 +57,7 @@ def one_sided_slopes(
         mine = columns == column
         slopes = _slopes(program, source, target, int(column))[:, :, rows[mine]]
         for entry, line in zip(np.flatnonzero(mine), np.moveaxis(slopes, 2, 0), strict=True):
-            sides = [_beyond(side, here[entry]) for side in line]
+            sides = [_next_slope_outwards(side, here[entry]) for side in line]
             known = [slope for slope in sides if not np.isnan(slope)]
             if known:
                 found[entry] = min(known, key=lambda slope: abs(slope - wanted[entry]))
@@ -82,7 +82,7 @@ def _slopes(program: Program, source: Port, target: Port, column: int) -> Floats
     return slopes
 
 
-def _beyond(slopes: Floats, here: float) -> float:
+def _next_slope_outwards(slopes: Floats, here: float) -> float:
     """The first slope outwards that is another one; NaN where there is none."""
     known = slopes[np.isfinite(slopes)]
     largest = max(float(np.abs(known).max(initial=0.0)), abs(here))

@@ -272,7 +272,7 @@ class PairResults(tuple[PairResult, ...]):
             "verdict": verdict,
             "check": check,
         }
-        sets = {name: _several(value) for name, value in wanted.items() if value is not ANY}
+        sets = {name: _as_list(value) for name, value in wanted.items() if value is not ANY}
         for one in sets.get("verdict", ()):
             if one not in VERDICTS:
                 raise GradcheckError(f"{one!r} is no verdict; they are {', '.join(VERDICTS)}")
@@ -292,7 +292,7 @@ class PairResults(tuple[PairResult, ...]):
         return super().__getitem__(place)
 
 
-def _several(value: str | int | Collection[Any] | None) -> list[Any]:
+def _as_list(value: str | int | Collection[Any] | None) -> list[Any]:
     return [value] if value is None or isinstance(value, str | int) else list(value)
 
 

@@ -36,24 +36,24 @@ def result_data(result: GradcheckResult, *, compared: bool) -> dict[str, Any]:
         "subject": result.subject,
         "verdict": result.verdict,
         "passed": bool(result),
-        "settings": _plain(dict(result.settings)),
-        "coverage": _plain(asdict(result.coverage)),
+        "settings": _as_json(dict(result.settings)),
+        "coverage": _as_json(asdict(result.coverage)),
         "pairs": [_pair(pair, compared) for pair in result.pairs],
-        "dot_products": [_plain(asdict(dot)) for dot in result.dot_products],
+        "dot_products": [_as_json(asdict(dot)) for dot in result.dot_products],
         "environment": dict(result.environment),
     }
 
 
 def _pair(pair: PairResult, compared: bool) -> dict[str, Any]:
     data = {
-        f.name: _plain(getattr(pair, f.name))
+        f.name: _as_json(getattr(pair, f.name))
         for f in fields(pair)
         if f.name not in (*PARTS, "compared", "written", "gradient")
     }
     for name in PARTS:
         part = getattr(pair, name)
-        data[name] = None if part is None else _plain(asdict(part))
-    data["written"] = None if pair.written is None else _plain(asdict(pair.written))
+        data[name] = None if part is None else _as_json(asdict(part))
+    data["written"] = None if pair.written is None else _as_json(asdict(pair.written))
     if compared:
         data["compared"] = None if pair.compared is None else _entries(pair.compared)
     return data
@@ -62,16 +62,16 @@ def _pair(pair: PairResult, compared: bool) -> dict[str, Any]:
 def _entries(compared: ComparedEntries) -> dict[str, Any]:
     data: dict[str, Any] = {"shape": list(compared.shape), "zeros": compared.zeros}
     data |= {"rows": compared.rows.tolist(), "columns": compared.columns.tolist()}
-    data |= {name: _plain(getattr(compared, name).tolist()) for name in NUMBERS}
+    data |= {name: _as_json(getattr(compared, name).tolist()) for name in NUMBERS}
     return data | {"wrong": None if compared.wrong is None else compared.wrong.tolist()}
 
 
-def _plain(value: object) -> Any:
+def _as_json(value: object) -> Any:
     """Only dictionaries, lists, text, numbers and None."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): _as_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_as_json(inner) for inner in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | int | float | str | None):

@@ -135,8 +135,8 @@ def _compressed(pattern: Pattern, by: By) -> Compression:
     ways: dict[str, tuple[int, Callable[[], Compression]]] = {
         "rows": (least["rows"], lambda: _by_rows(pattern)),
         "columns": (least["columns"], lambda: _by_columns(pattern)),
-        "dense columns apart": (with_columns, lambda: _apart(pattern, columns=cut_columns)),
-        "dense rows apart": (with_rows, lambda: _apart(pattern, rows=cut_rows)),
+        "dense columns apart": (with_columns, lambda: _mixed_colouring(pattern, columns=cut_columns)),
+        "dense rows apart": (with_rows, lambda: _mixed_colouring(pattern, rows=cut_rows)),
     }
     if by != "fewest":
         return ways[by][1]()
@@ -173,7 +173,9 @@ def _by_columns(pattern: Pattern) -> Compression:
     return Compression(pattern, none, colours, np.zeros(len(pattern), bool))
 
 
-def _apart(pattern: Pattern, *, rows: Indices | None = None, columns: Indices | None = None) -> Compression:
+def _mixed_colouring(
+    pattern: Pattern, *, rows: Indices | None = None, columns: Indices | None = None
+) -> Compression:
     """Some dense columns by tangent runs and all else by adjoint runs; or some dense rows the other way."""
     by_row = np.ones(len(pattern), bool)
     if columns is not None:

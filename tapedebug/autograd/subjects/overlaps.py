@@ -42,7 +42,7 @@ def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], 
     for pair in list(pairs.chosen):
         for port in pair:
             if id(port.array) not in problems:
-                problems[id(port.array)] = _within(port) or _between(port, known)
+                problems[id(port.array)] = _share_memory(port) or _between(port, known)
             problem = problems[id(port.array)]
             if problem is None:
                 continue
@@ -54,7 +54,7 @@ def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], 
     pairs.notes = list(dict.fromkeys(pairs.notes))
 
 
-def _within(port: Port) -> Problem | None:
+def _share_memory(port: Port) -> Problem | None:
     """Two indices of one array are the same memory, in whole or in part."""
     array = port.array
     item = array.scalar_dtype.itemsize * math.prod(array.element_shape)

@@ -137,7 +137,7 @@ class ReproScript:
         masked = self.function == "gradcheck"
         mask = [f"input_output_mask=[({self.mask[0]!r}, {self.mask[1]!r})]"] if masked else []
         call = [scene.call, *mask]
-        call += [f"{name}={scalar(value)}" for name, value in self._told()]
+        call += [f"{name}={scalar(value)}" for name, value in self._changed_settings()]
         lines = "".join(f"    {argument},\n" for argument in (*call, "raise_exception=False"))
         text = f"{scene.text}result = wp.autograd.{self.function}(\n{lines})\n{ENDING}"
         text = beside(text, scene.arrays) if data_beside and scene.arrays else inlined(text, scene.arrays)
@@ -148,7 +148,7 @@ class ReproScript:
         """The long arrays."""
         return self.writer.scene().arrays
 
-    def _told(self) -> list[tuple[str, Any]]:
+    def _changed_settings(self) -> list[tuple[str, Any]]:
         """Settings that are not what they are by default."""
         from tapedebug import autograd
 
@@ -267,7 +267,7 @@ class _Arguments:
         key = (value.ptr, value.shape, value.strides, value.dtype)
         if key in self._memory:
             return self._memory[key][0]
-        self._alone(name, value)
+        self._refuse_partial_overlap(name, value)
         self._memory[key] = (name, value)
         found = value.current() if values is None else values
         return self._bound(name, array_expression(value, self.packed.literal(found, value.dtype, name)))
@@ -320,7 +320,7 @@ class _Arguments:
         self.lines.append(f"{name} = {text}")
         return name
 
-    def _alone(self, name: str, value: EngineArray) -> None:
+    def _refuse_partial_overlap(self, name: str, value: EngineArray) -> None:
         """Refuse views that share some memory: copies of them would share none."""
         if not value.size:
             return

@@ -59,11 +59,11 @@ def _sources_of(generator: np.random.Generator | np.random.RandomState | random.
 
 def _generators(owners: Iterable[Any]) -> list[Any]:
     kinds = np.random.Generator, np.random.RandomState, random.Random
-    found = (value for owner in owners for value in (owner, *_within(owner)))
+    found = (value for owner in owners for value in (owner, *_reachable_by_name(owner)))
     return list({id(value): value for value in found if isinstance(value, kinds)}.values())
 
 
-def _within(owner: object) -> list[Any]:
+def _reachable_by_name(owner: object) -> list[Any]:
     """Return what a function, method or object can reach by name."""
     held = list(getattr(getattr(owner, "__self__", owner), "__dict__", {}).values())
     function: Any = getattr(owner, "__func__", owner)

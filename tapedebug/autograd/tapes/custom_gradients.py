@@ -43,7 +43,7 @@ def check_own_gradients(
     Returns:
         One result for each argument of each function of each launch that was looked at.
     """
-    chosen = _chosen(records, notes)
+    chosen = _launches_to_check(records, notes)
     found: list[PairResult] = []
     lost: dict[str, None] = {}
     for record, values in launch_values(tape, chosen, checkpoint):
@@ -88,7 +88,7 @@ def functions_off(
     ]
     records = [record for record in records if set(names) & set(_functions(record.kernel))]
     wanted = list(islice(threads, THREADS))
-    for record, values in launch_values(tape, _chosen(records, []), checkpoint):
+    for record, values in launch_values(tape, _launches_to_check(records, []), checkpoint):
         held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         among = [index for index in wanted if index < record.threads]
         for index in dict.fromkeys([*among, *_spread(record.threads)]):
@@ -125,7 +125,7 @@ def _functions(kernel: Kernel) -> list[str]:
     return list(dict.fromkeys(node.name for node in nodes if not node.function.gradient.differs))
 
 
-def _chosen(records: Sequence[Any], notes: list[str]) -> list[Any]:
+def _launches_to_check(records: Sequence[Any], notes: list[str]) -> list[Any]:
     """Some launches of each kernel that calls such functions, in recorded order."""
     kernels: dict[int, list[Any]] = {}
     for record in records:
@@ -173,7 +173,7 @@ def _result(
     message = ""
     if off:
         call, partial = max(off, key=lambda sample: abs(sample[1].given - (sample[1].right or 0.0)))
-        message = f"{_told(call, partial)}; {len(off)} of {len(known)} calls that were checked are off"
+        message = f"{_describe(call, partial)}; {len(off)} of {len(known)} calls that were checked are off"
     elif not known:
         message = f"the function has no derivative by {argument} where it was called"
     return PairResult(
@@ -183,7 +183,7 @@ def _result(
     )  # fmt: skip
 
 
-def _told(call: CheckedCall, partial: PartialDerivative) -> str:
+def _describe(call: CheckedCall, partial: PartialDerivative) -> str:
     at = ", ".join(f"{p.name} = {p.value:.6g}" for p in call.partials[:6])
     assert call.function.gradient is not None
     gradient = call.function.gradient.name

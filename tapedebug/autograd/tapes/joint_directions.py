@@ -59,7 +59,7 @@ class JointDirections:
         """The comparisons that concern each input."""
         inputs = sorted(self.program.inputs, key=lambda port: -self.moves[port])
         for port in inputs[:SAMPLE]:
-            self._alone(port)
+            self._probe_alone(port)
         for band in _bands(inputs[SAMPLE:], self.moves):
             self._group(band)
         together = len(inputs) - self.one_by_one - self.left
@@ -80,7 +80,7 @@ class JointDirections:
         found = float(np.linalg.norm(self.gradients.exact[port] * self.scale[port]))
         return found if np.isfinite(found) else float("inf")
 
-    def _alone(self, port: Port) -> None:
+    def _probe_alone(self, port: Port) -> None:
         self.one_by_one += 1
         self.probes[port] = probe_input(
             self.program, port, self.gradients, self.rtol, self.effort, self.checkpoint
@@ -89,7 +89,7 @@ class JointDirections:
     def _group(self, group: Sequence[Port]) -> None:
         """Displace a group together, and its halves where that does not settle it."""
         if len(group) == 1:
-            self._alone(group[0])
+            self._probe_alone(group[0])
             return
         found = [self._displace(group, number) for number in range(self.effort.random)]
         if all(_confirms(probe) for probes in found for probe in probes.values()):

@@ -113,13 +113,13 @@ class _Lockstep:
         self.open = rerecorded(tape, lambda record: meeting(record, dark)) if dark else tape
         self.differs = not program.preserves or bool(dark)
         self.held: dict[int, dict[Any, Values]] = {}
-        self.right = self._walked(self.open.new_replay(float64=True), self._hold())
+        self.right = self._walked(self.open.new_replay(float64=True), self._store_launch_values())
         self.users: Shadow | None = None
         if self.differs:
             self.users = self._walked(program.shadow(), None)
         self.before: dict[Any, Floats] = {}
 
-    def _hold(self) -> Callable[[Any, Shadow], None]:
+    def _store_launch_values(self) -> Callable[[Any, Shadow], None]:
         """Keeps what each launch was launched with; arrays that nothing wrote since are kept once."""
         latest: dict[Any, Values] = {}
 

@@ -95,9 +95,9 @@ def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequen
     if not plain and not sure:
         return False
     jumps = _jumps(program, port, gradients)
-    if any(_steady(port, probe, jumps) for probe in plain):
+    if any(_is_smooth(port, probe, jumps) for probe in plain):
         return True
-    sure = [probe for probe in sure if _steady(port, probe, jumps)]
+    sure = [probe for probe in sure if _is_smooth(port, probe, jumps)]
     if any(p.noise <= ROUNDING_SENSITIVE * _size(p) for p in sure):
         return True
     # A chaotic run may show a slope that is none, at all steps alike.
@@ -112,7 +112,7 @@ def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
     return found
 
 
-def _steady(port: Port, probe: Probe, jumps: Floats) -> bool:
+def _is_smooth(port: Port, probe: Probe, jumps: Floats) -> bool:
     """Return whether the adjoint is the same one over the shortest step: that of `sin` of 1e16 is not."""
     moves = float(jumps.sum())
     if probe.entry is not None:

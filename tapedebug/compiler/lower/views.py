@@ -150,11 +150,11 @@ def _slice(ctx: Context, node: ast.Slice, base: ArrayView, axis: int) -> Slice:
     if node.lower is None:
         start = first if step > 0 else last
     else:
-        start = _held(ctx, from_end(ctx, _integer(ctx, node.lower, base), length), first, last)
+        start = _clamped(ctx, from_end(ctx, _integer(ctx, node.lower, base), length), first, last)
     if node.upper is None:
         stop = last if step > 0 else first
     else:
-        stop = _held(ctx, from_end(ctx, _integer(ctx, node.upper, base), length), first, last)
+        stop = _clamped(ctx, from_end(ctx, _integer(ctx, node.upper, base), length), first, last)
     steps = b.constant(step, t.int64)
     simple = step == 1 and start is zero
     count = b.apply("sub", stop, start) if simple else b.apply("trip_count", start, stop, steps)
@@ -164,7 +164,7 @@ def _slice(ctx: Context, node: ast.Slice, base: ArrayView, axis: int) -> Slice:
     return Slice(start, step, count)
 
 
-def _held(ctx: Context, place: Value, first: Value, last: Value) -> Value:
+def _clamped(ctx: Context, place: Value, first: Value, last: Value) -> Value:
     """A bound, held between two others."""
     b = ctx.builder
     if not (not_negative(b, place) and constant_of(first) == 0):

@@ -249,18 +249,20 @@ class NativeCall:
     params: dict[str, int]
     active: frozenset[int] = frozenset()
 
-    def _behind(self, names: frozenset[str]) -> frozenset[int]:
+    def _param_numbers(self, names: frozenset[str]) -> frozenset[int]:
         return frozenset(self.params[name] for name in names)
 
     @cached_property
     def reads(self) -> frozenset[int]:
         """The kernel's parameters that it may read."""
-        return self._behind(self.native.read(self.variant))
+        return self._param_numbers(self.native.read(self.variant))
 
     @cached_property
     def writes(self) -> frozenset[int]:
         """The kernel's parameters that it may write to."""
-        return self._behind(self.native.written(self.variant)) if self.variant != ADJOINT else frozenset()
+        return (
+            self._param_numbers(self.native.written(self.variant)) if self.variant != ADJOINT else frozenset()
+        )
 
     @cached_property
     def adjoints(self) -> frozenset[int]:
@@ -269,7 +271,7 @@ class NativeCall:
             return frozenset()
         named = (w.name for w in self.words if w.kind == "array_adjoint")
         used = frozenset(n for n in named if self.native.snippets.mentions(ADJOINT, f"adj_{n}"))
-        return self._behind(used)
+        return self._param_numbers(used)
 
     @property
     def by_value(self) -> bool:

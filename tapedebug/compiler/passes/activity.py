@@ -61,7 +61,7 @@ def values_between(body: Block, inputs: list[Value], results: list[Value]) -> se
     return from_inputs.run(body) & to_results.run(body)
 
 
-def _touches(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> bool:
+def _accesses_adjoint(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> bool:
     """True if a custom gradient accesses the adjoint of an active array itself."""
     return any(
         not active.isdisjoint(op.data[0].adjoints)
@@ -129,7 +129,7 @@ class _Varied(_Reached):
             case Custom():
                 assert node.gradient is not None
                 into = any(v in self.found for v in node.inputs)
-                if into or _touches(node.gradient, self.active, ADJOINT):
+                if into or _accesses_adjoint(node.gradient, self.active, ADJOINT):
                     self.found.update(r for r in node.results if r.type in t.FLOATS)
             case Op():
                 self._op(node)
@@ -186,7 +186,7 @@ class _Useful(_Reached):
             case Custom():
                 assert node.gradient is not None
                 onto = any(r in self.found for r in node.results)
-                if onto or _touches(node.gradient, self.active, frozenset({"load_adjoint"})):
+                if onto or _accesses_adjoint(node.gradient, self.active, frozenset({"load_adjoint"})):
                     self.found.update(node.inputs)
             case Op():
                 if node.kind in ("store", "atomic_add") and node.data[0] in self.active:

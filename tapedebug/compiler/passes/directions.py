@@ -91,7 +91,7 @@ class _Directions(Adder):
     # What is linear in a direction
 
     def _note_linear(self, op: Op, result: Value) -> None:
-        found = self._component(op) or self._combined(op)
+        found = self._component(op) or self._linear_combinations(op)
         if found is not None:
             self.along[result] = found
 
@@ -109,7 +109,7 @@ class _Directions(Adder):
             return None
         return length, quotient.args[0]
 
-    def _combined(self, op: Op) -> tuple[Value, Value] | None:
+    def _linear_combinations(self, op: Op) -> tuple[Value, Value] | None:
         """Sums of such components, and products with numbers."""
         b = self.builder
         known = [self.along.get(a) for a in op.args]

@@ -60,7 +60,7 @@ class _Smoothed(Adder):
         b, result, rule = self.builder, op.result, RULES.get(op.kind)
         if op.kind == JOINED:
             assert result is not None
-            self.beside[result] = self._wide(op.args[1])[0], self._wide(op.args[2])[1]
+            self.beside[result] = self._as_float64(op.args[1])[0], self._as_float64(op.args[2])[1]
             b.append(op)
             return
         smooth = rule is not None and rule.differentiable and not self.beside.keys().isdisjoint(op.args)
@@ -70,13 +70,13 @@ class _Smoothed(Adder):
         value = Value(result.type, result.hint)
         value.op = replace(op, result=value)
         b.append(value.op)
-        one, other = zip(*map(self._wide, op.args), strict=True)
+        one, other = zip(*map(self._as_float64, op.args), strict=True)
         if op.kind in CONVERSIONS:
             self._join(value, one + other, result)
         else:
             self._join(value, (b.apply(op.kind, *one), b.apply(op.kind, *other)), result)
 
-    def _wide(self, value: Value) -> tuple[Value, Value]:
+    def _as_float64(self, value: Value) -> tuple[Value, Value]:
         """The two that a value is differentiated as, in float64; what is no float is itself."""
         if value.type not in t.FLOATS:
             return value, value

@@ -106,7 +106,7 @@ def _births(trace: Trace, experiment: Experiment) -> list[NonfiniteOrigin]:
     births: list[NonfiniteOrigin] = []
     for forward, consume in passes:
         index = experiment.first_bad_value() if forward else experiment.first_bad_adjoint(consume)
-        birth = None if index is None else _birth(trace, experiment, index, forward, consume)
+        birth = None if index is None else _origin_in_launch(trace, experiment, index, forward, consume)
         if birth is not None and not any(_same(birth, other) for other in births):
             births.append(birth)
     return births
@@ -174,7 +174,7 @@ def _in_input(
 # ------------------------------------------------------------------ looking for the operation
 
 
-def _birth(
+def _origin_in_launch(
     trace: Trace, experiment: Experiment, index: int, forward: bool, consume: Consume
 ) -> NonfiniteOrigin | None:
     launch = trace.launches[index]

@@ -104,7 +104,9 @@ class _Teller:
             message += f" {count - 1} more like it (×{count})."
         launches = dict.fromkeys(index for item in group.pairs for index in (item.reader, item.clobberer))
         harmless = not group.needed or (bool(errors) and max(errors.values()) == 0)
-        harmless = harmless or (not errors and self.consumes_new and bool(self._apart(group)))
+        harmless = harmless or (
+            not errors and self.consumes_new and bool(self._reason_nothing_is_lost(group))
+        )
         return OverwriteFinding(
             rule=Overwrite.code,
             severity=severity,
@@ -124,7 +126,7 @@ class _Teller:
         text = f"{self._what(group)}: {self._changed(group)}."
         worst = max(errors.values(), default=None)
         if worst is None:
-            apart = self._apart(group) if self.consumes_new else ""
+            apart = self._reason_nothing_is_lost(group) if self.consumes_new else ""
             if apart:
                 return "info", f"{text} Harmless: {apart}."
             if self.consumes_new:
@@ -132,11 +134,14 @@ class _Teller:
                     "warning",
                     f"{text} The reverse pass sees the new values; what that does was not measured.",
                 )
-            return "info", f"{text} The {self._kept(group)} for the adjoint."
+            return "info", f"{text} The {self._recomputation_note(group)} for the adjoint."
         if worst == 0:
             reason = "the values are the same"
             if self.study.total(group).changed:
-                reason = self._apart(group) or "the elements that changed do not reach the gradient"
+                reason = (
+                    self._reason_nothing_is_lost(group)
+                    or "the elements that changed do not reach the gradient"
+                )
             return "info", f"{text} Harmless: {reason}; measured, the gradient is the same to the bit."
         alone = errors == self.study.together
         severity: Severity = (
@@ -146,7 +151,7 @@ class _Teller:
             more = "" if alone else f"; all overwrites together {self._together('put {}', 'leave it right')}"
             return severity, f"{text} That puts the gradient of {off(errors, '')}{more}."
         if self.as_warp:
-            kept = f"the {self._kept(group)}"
+            kept = f"the {self._recomputation_note(group)}"
             if group.first.back:
                 kept = f"the adjoint writes them again, into a private copy of {label}"
             more = f"; through all overwrites together {off(self.study.together, 'is ')}"
@@ -158,11 +163,11 @@ class _Teller:
             )
         more = "" if alone else f" ({self._together('{}', 'right')} without any copy)"
         return "info", (
-            f"{text} The {self._kept(group)} for the adjoint, so the gradient is right; "
+            f"{text} The {self._recomputation_note(group)} for the adjoint, so the gradient is right; "
             f"without it the gradient of {off(errors, 'would be ')}{more}."
         )
 
-    def _kept(self, group: OverwriteGroup) -> str:
+    def _recomputation_note(self, group: OverwriteGroup) -> str:
         """Return what the tape does for the old values: to keep its budget it may recompute them."""
         label = self.trace.arrays[group.first.array].label
         again = [(pair.array, pair.version) in self.again for pair in group.pairs]
@@ -179,7 +184,7 @@ class _Teller:
             return right
         return wrong.format(off(errors, ""))
 
-    def _apart(self, group: OverwriteGroup) -> str:
+    def _reason_nothing_is_lost(self, group: OverwriteGroup) -> str:
         """Return the reason why nothing is lost: no overwritten element had been read; empty if one had."""
         found = self._shared(group)
         if found is None or found.both:

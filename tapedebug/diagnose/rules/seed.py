@@ -53,7 +53,7 @@ class Seed(TapeRule):
         if seeds is None:
             return []
         if not _same(seeds, context):
-            return _told(context, seeds)
+            return _pass_from_elsewhere(context, seeds)
         if context.named_loss:
             return []
         return [*_stale(context, seeds), *(_seen(context, seeds) or _off_tape(context))]
@@ -95,7 +95,7 @@ def _unseeded(context: RuleContext) -> list[Finding]:
     ]
 
 
-def _told(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
+def _pass_from_elsewhere(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
     """The user named a loss, and backward began from something else."""
     right = context.experiment.gradients()
     consumed = seeds_of.gradients_from(context.rerun, seeds)

@@ -190,7 +190,7 @@ def _finding(row: Row) -> tuple[RuleContext, Finding] | None:
     if max(errors.values(), default=0.0) <= GRADIENT_WRONG:
         return None
     confirm(horizon, row.contexts, row.links, row.params)
-    return _told(row, horizon, errors)
+    return _cut_between_windows(row, horizon, errors)
 
 
 def _label(row: Row, place: int) -> str:
@@ -199,7 +199,9 @@ def _label(row: Row, place: int) -> str:
     return last.trace.arrays[number or 0].label
 
 
-def _told(row: Row, horizon: CrossTapeGradient, errors: dict[str, float]) -> tuple[RuleContext, Finding]:
+def _cut_between_windows(
+    row: Row, horizon: CrossTapeGradient, errors: dict[str, float]
+) -> tuple[RuleContext, Finding]:
     position = next(n for n, edges in enumerate(row.links) if any(e.handed is False for e in edges))
     before, after = row.contexts[position : position + 2]
     dropped = [edge for edge in row.links[position] if edge.handed is False]

@@ -86,7 +86,7 @@ def _one_by_one(context: RuleContext, replay: Replay) -> list[Finding]:
             Finding(
                 rule=WrongAdjoint.code,
                 severity="error",
-                message=f"The adjoint of {words.launch_words(launch)} is wrong{_told(wrong)}.",
+                message=f"The adjoint of {words.launch_words(launch)} is wrong{_slopes_of(wrong)}.",
                 launches=[launch.index],
                 arrays=list(wrong),
                 location=words.access_location(trace, launch, off[0].param, ("read",)),
@@ -115,9 +115,10 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
         other.index for other in trace.launches if other.kernel == launch.kernel and other.kernel is not None
     ]
     message = (
-        f"The adjoint of {words.launch_words(launch)} is wrong{_told(wrong)}. Over this launch the change of "
-        f"the loss that adjoints promise goes from {words.number(parting.after.value)}, as differences say, "
-        f"to {words.number(parting.before.value)}; the adjoints of the "
+        f"The adjoint of {words.launch_words(launch)} is wrong{_slopes_of(wrong)}. "
+        "Over this launch the change of the loss that adjoints promise goes from "
+        f"{words.number(parting.after.value)}, as differences say, to "
+        f"{words.number(parting.before.value)}; the adjoints of the "
         f"{words.plural(len(trace.launches) - parting.launch - 1, 'launch')} after it are right."
     )
     if len(same) > 1:
@@ -133,8 +134,8 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
     if repeated is not None:
         text, fix = repeated
         message = (
-            f"The gradient through {words.launch_words(launch)} is not the slope of the loss{_told(wrong)}. "
-            "Over this launch the change of the loss that adjoints promise goes from "
+            f"The gradient through {words.launch_words(launch)} is not the slope of the loss"
+            f"{_slopes_of(wrong)}. Over this launch the change of the loss that adjoints promise goes from "
             f"{words.number(parting.after.value)}, as differences say, to "
             f"{words.number(parting.before.value)}. {text}."
         )
@@ -173,7 +174,7 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
     )
 
 
-def _told(wrong: dict[str, tuple[float, float]]) -> str:
+def _slopes_of(wrong: dict[str, tuple[float, float]]) -> str:
     parts = []
     for label, (adjoint, difference) in wrong.items():
         ratio = adjoint / difference if difference else float("inf")

@@ -238,7 +238,7 @@ def _values(result: Diff, partners: dict[str, str]) -> None:
                 continue
             seen.add((one.name, arg.name))
             arrays = result.before.arrays[mine.array], result.after.arrays[theirs.array]
-            result.parted.append(_parting((one, other), arg.name, arrays, found))
+            result.parted.append(_first_divergence((one, other), arg.name, arrays, found))
     _beginnings(result, before, after, partners)
     if result.matches and not known:
         result.notes.append(
@@ -253,7 +253,7 @@ def _by_number(trace: Trace) -> dict[tuple[int | None, int], Version]:
 Found = tuple[str, float | None, float | None]
 
 
-def _parting(
+def _first_divergence(
     launches: tuple[Launch, Launch], argument: str, arrays: tuple[ArrayInfo, ArrayInfo], found: Found
 ) -> Parting:
     return Parting(

@@ -88,7 +88,7 @@ def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) ->
 
 
 def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any, what: str = "argument") -> LaunchError:
-    got = _told(value)
+    got = _describe(value)
     wanted = types.type_name(kind)
     hint = f"pass {'an instance of ' if types.is_struct(kind) else ''}{wanted}"
     if types.is_struct(kind) and isinstance(value, type):
@@ -109,7 +109,7 @@ def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any, what: str
     )
 
 
-def _told(value: Any) -> str:
+def _describe(value: Any) -> str:
     kind = getattr(value, "kernel_type", None)
     if kind is not None:
         return f"{types.type_name(kind)} of shape {value.shape}"

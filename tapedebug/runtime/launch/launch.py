@@ -96,7 +96,7 @@ def launch(
         raise error.with_traceback(None) from None
     if packed is None:
         try:
-            plan, args = _planned(kernel, args)
+            plan, args = _plan_and_arguments(kernel, args)
         except TapedebugError as error:
             raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
         if plan.watched:
@@ -171,7 +171,7 @@ def _is_users(frame: FrameType) -> bool:
     return True
 
 
-def _planned(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
     """The plan of a launch, which is the first that the next one tries, and the flat arguments."""
     try:
         plan = kernel.plans.get(kernel.kinds(*args))

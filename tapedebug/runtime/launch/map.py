@@ -111,7 +111,7 @@ def apply(
         )
     given = list(out) if isinstance(out, list | tuple) else [] if out is None else [out]
     written = args[:1] if in_place else [a for a in given if isinstance(a, array)]
-    args = [_apart(a, written, i == 0 and in_place) for i, a in enumerate(args)]
+    args = [_input_before_writes(a, written, i == 0 and in_place) for i, a in enumerate(args)]
     made = _kernel(name, function, template, args, declared, shape, in_place)
     if return_kernel:
         return made.kernel
@@ -254,7 +254,7 @@ def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Seq
     return given
 
 
-def _apart(value: Any, written: Sequence[array], itself: bool) -> Any:
+def _input_before_writes(value: Any, written: Sequence[array], itself: bool) -> Any:
     """An input that no thread overwrites before another reads it: a copy, where memory overlaps."""
     if itself or not isinstance(value, array | indexedarray):
         return value

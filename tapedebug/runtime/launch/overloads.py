@@ -26,7 +26,9 @@ def concrete(kernel: Any, args: tuple[Any, ...]) -> Any:
     for param, value in zip(kernel.signature, args, strict=True):
         kind = _type_of(value, param.type) if types.is_generic(param.type) else param.type
         if not types.fits(param.type, kind):
-            raise argument_checks.misfit(kernel, param, f"got {_told(value, kind)}", _mend(param.type, kind))
+            raise argument_checks.misfit(
+                kernel, param, f"got {_describe(value, kind)}", _hint(param.type, kind)
+            )
         kinds.append(kind)
     return kernel.instance(tuple(kinds))
 
@@ -41,13 +43,13 @@ def _type_of(value: Any, declared: Any) -> Any:
     return types.type_of_value(value)
 
 
-def _told(value: Any, kind: Any) -> str:
+def _describe(value: Any, kind: Any) -> str:
     if isinstance(value, array | np.ndarray) and kind is not None:
         return f"{types.type_name(kind)} with shape {value.shape}"
     return argument_checks.told(value)
 
 
-def _mend(declared: Any, kind: Any) -> str:
+def _hint(declared: Any, kind: Any) -> str:
     if kind is None:
         return "pass an array, a number or a vector, whose type is known"
     return f"pass a value of another type, or annotate it as {types.type_name(kind)}"

@@ -120,7 +120,7 @@ class PythonOperation:
         If that is not known yet, `forward` runs once on the values that its arrays hold now.
         """
         if self.narrow is None:
-            kinds = [_wide(a.scalar_dtype) for a in self.args]
+            kinds = [_float64_type(a.scalar_dtype) for a in self.args]
             given = [a._look().astype(kind) for a, kind in zip(self.args, kinds, strict=True)]
             self.run([given[p] for p in self.sources], [kinds[p] for p in self.targets])
         return self.narrow or ""
@@ -226,7 +226,7 @@ def _not_recording() -> Iterator[None]:
         thread.tape = tape
 
 
-def _wide(kind: np.dtype[Any]) -> np.dtype[Any]:
+def _float64_type(kind: np.dtype[Any]) -> np.dtype[Any]:
     """The type that a replay in float64 has for a type of the program."""
     return np.dtype(np.float64) if kind in (np.dtype(np.float16), np.dtype(np.float32)) else kind
 

@@ -150,7 +150,7 @@ class Scheduler:
         """That of launches of these sizes whose arrays are arranged alike."""
         known = self.courses.get(sizes)
         if known is None:
-            memories = self._memories(raw)
+            memories = self._alias_spans(raw)
             spans = [(m.start - first, m.stop - first) for m, first in zip(memories, firsts, strict=True)]
             known = _bounded(self.courses)[sizes] = spans, {}
         spans, courses = known
@@ -160,12 +160,12 @@ class Scheduler:
             found = _bounded(courses)[arranged] = self._course(sizes[0], raw)
         return found
 
-    def _memories(self, raw: bytes) -> list[AliasSpan]:
+    def _alias_spans(self, raw: bytes) -> list[AliasSpan]:
         words = memoryview(raw).cast("q")
         return [self._memory(place, slot, words) for place, slot in self.slots.items()]
 
     def _course(self, threads: int, raw: bytes) -> LaunchSchedule:
-        memories = self._memories(raw)
+        memories = self._alias_spans(raw)
         met = list(overlapping_pairs(memories))
         words, axes = memoryview(raw).cast("q"), self.division.axes
         # Threads are cut on the first axis on which there are several.

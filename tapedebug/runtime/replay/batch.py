@@ -171,7 +171,7 @@ class _Batch:
 
     def _fill(self, memory: Mapping[Buffer, BatchMemory], given: Matrices) -> None:
         """Put a matrix where each array is, with zeros around."""
-        whole = _filled(given)
+        whole = _fully_covered(given)
         for buffer, rows in memory.items():
             if buffer not in whole:
                 rows.clear(self.space.count)
@@ -251,7 +251,7 @@ class _Forward(_Batch):
 
     def _start(self, changes: Matrices) -> None:
         self.shadow.reset()
-        whole = _filled(changes)
+        whole = _fully_covered(changes)
         for buffer, rows in self.space.values.items():
             if buffer not in whole:
                 rows.each[: self.space.count] = self.shadow._buffers[buffer].data
@@ -304,7 +304,7 @@ def _call_list(calls: list[Call], words: Words) -> CallList:
     return CallList(runs, threads, addresses, stride=words.strides[0], held=words)
 
 
-def _filled(given: Iterable[array]) -> set[Buffer]:
+def _fully_covered(given: Iterable[array]) -> set[Buffer]:
     """The buffers of which each byte is one of these arrays'."""
     return {a.buffer for a in given if a.is_contiguous and a.stop - a.start == a.buffer.nbytes}
 

@@ -133,7 +133,7 @@ class _SecondTable(ArgumentTable):
         for (p, _), need in zip(plan.needed_slots, record.needs, strict=True):
             copy = self.dot_copies.get(need)
             if p in plan.active and copy is not None and self.shadow.kept(record, need) is not None:
-                place = self._held(copy) + self.space.offset(record.args[p], need.start)
+                place = self._address_of_copy(copy) + self.space.offset(record.args[p], need.start)
                 self.words[base + layout.dots[p]] = place
 
     def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:

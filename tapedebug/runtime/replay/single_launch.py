@@ -50,15 +50,17 @@ def one_launch(
     if active is not None:
         plan = plan_for(plan.kernel, checked, plan, active)
     sizes, threads, slots = launch_dims(kernel, dim)
-    return _alone(Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None))
+    return _recorded_alone(
+        Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None)
+    )
 
 
 def one_python(operation: PythonOperation) -> SingleLaunch:
     """Return a Python operation as a launch, of which any number of shadows can be made."""
-    return _alone(Record(0, PythonPlan(operation), operation.args, (), 0, b"", call_site(), None))
+    return _recorded_alone(Record(0, PythonPlan(operation), operation.args, (), 0, b"", call_site(), None))
 
 
-def _alone(record: Record) -> SingleLaunch:
+def _recorded_alone(record: Record) -> SingleLaunch:
     tracker = SingleLaunch()
     tracker.before(record)
     tracker.records.append(record)

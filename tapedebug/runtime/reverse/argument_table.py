@@ -283,7 +283,7 @@ class ArgumentTable:
                 if need.copy is not None or need.clobber is not None:
                     copy = space.kept(record, need)
                     if copy is not None:
-                        place = self._held(copy) + space.offset(record.args[p], need.start)
+                        place = self._address_of_copy(copy) + space.offset(record.args[p], need.start)
                         words[base[record.index] + slot] = place
 
     def _own(self, record: Record) -> tuple[Runner, int, int] | None:
@@ -304,7 +304,7 @@ class ArgumentTable:
         retained = frozenset(p for p in record.plan.active if record.args[p].retain_grad)
         return record.plan.warp_run(retained)
 
-    def _held(self, copy: Bytes) -> int:
+    def _address_of_copy(self, copy: Bytes) -> int:
         """The address of a copy, which is kept alive."""
         address = self.copies.get(id(copy))
         if not address:
@@ -326,13 +326,13 @@ class ArgumentTable:
         if not again:
             return entry, address
         sources = [self.space.scratch(record, scratch) for scratch in again]
-        into = self._room
+        into = self._scratch_address
         copies = []
         for scratch, source in zip(again, sources, strict=True):
             for p in scratch.params:
                 place = into + self.space.offset(record.args[p], scratch.start)
                 self.words[base + slots[p]] = place
-            copies += [(into, self._held(source), source.nbytes)]
+            copies += [(into, self._address_of_copy(source), source.nbytes)]
             into += _aligned(source.nbytes)
         if type(entry) is Entry:
             from tapedebug.compiler.driver import after_copies
@@ -349,7 +349,7 @@ class ArgumentTable:
         return run, address
 
     @cached_property
-    def _room(self) -> int:
+    def _scratch_address(self) -> int:
         """The address of memory for the copies of any one launch."""
         sizes = [sum([_aligned(self.space.scratch(r, s).nbytes) for s in r.scratch]) for r in self.in_place]
         self.scratch = np.empty(max(sizes), np.uint8)

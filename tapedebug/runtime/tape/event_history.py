@@ -34,9 +34,9 @@ class TapeHistory:
     def events(self) -> Iterator[HistoryEvent]:
         """Return what is remembered: events of the tape, numbers that were read, and events of its memory."""
         for event in self._tracker.log.events:
-            yield _told(event, "tape", None, 0, 0, {})
+            yield _as_history_event(event, "tape", None, 0, 0, {})
         for a, event in self._tracker.looks.values():
-            yield _told(event, "values", a.buffer, a.start, a.stop, {})
+            yield _as_history_event(event, "values", a.buffer, a.start, a.stop, {})
         for buffer, of, history in self._histories():
             for event in history.events:
                 norms = {(start, stop): (before, after) for start, stop, before, after in event.norms}
@@ -47,7 +47,7 @@ class TapeHistory:
                     )
                     if event.viewed:
                         numbers["viewed"] = 1
-                    yield _told(event, of, buffer, start, stop, numbers)
+                    yield _as_history_event(event, of, buffer, start, stop, numbers)
 
     def _histories(
         self,
@@ -60,7 +60,7 @@ class TapeHistory:
                 yield buffer, "gradient", gradient.history
 
 
-def _told(
+def _as_history_event(
     event: gradient_history.Event,
     of: Literal["values", "gradient", "tape"],
     buffer: Buffer | None,

@@ -35,7 +35,7 @@ def check_batched_adjoints(
         sources = [i for i, o in pairs.chosen if o is target]
         if checkpoint is not None:
             checkpoint()
-        apart = _apart(sources, runs)
+        apart = _largest_differences(sources, runs)
         for source in sources:
             found[source, target] = _result(program, source, target, source, apart[source], plan, ADJOINT)
     return [found[pair] for pair in pairs.chosen]
@@ -58,7 +58,7 @@ def check_batched_tangents(
         targets = pairs.outputs(source)
         if checkpoint is not None:
             checkpoint()
-        apart = _apart(targets, runs)
+        apart = _largest_differences(targets, runs)
         for target in targets:
             found[source, target] = _result(program, source, target, target, apart[target], plan, TANGENT)
     return [found[pair] for pair in pairs.chosen]
@@ -68,7 +68,7 @@ Slot = tuple[float, int, int, float, float]
 """How far apart; which seed, which scalar; both numbers."""
 
 
-def _apart(ports: list[Port], runs: list[tuple[Vectors, list[Vectors]]]) -> dict[Port, Slot]:
+def _largest_differences(ports: list[Port], runs: list[tuple[Vectors, list[Vectors]]]) -> dict[Port, Slot]:
     """For each port where the two ways differ most."""
     worst: dict[Port, Slot] = {port: (0.0, 0, 0, 0.0, 0.0) for port in ports}
     for together, alone in runs:
@@ -107,14 +107,14 @@ def _result(
         max_abs_error=apart,
         max_rel_error=apart / abs(alone) if alone else apart,
         message=message,
-        notes=_alone(program, check),
+        notes=_note_of_single_rows(program, check),
         entries=COUNT * where.size,
         evaluated=COUNT * where.size,
         check=check,
     )
 
 
-def _alone(program: ShadowProgram, check: str) -> tuple[str, ...]:
+def _note_of_single_rows(program: ShadowProgram, check: str) -> tuple[str, ...]:
     """Return the note that several rows run one by one, so that there is nothing to compare; else nothing."""
     reason = program.one_by_one.get("backward" if check == ADJOINT else "push")
     kind = check.removeprefix("batched ")

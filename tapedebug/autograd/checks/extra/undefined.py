@@ -71,18 +71,18 @@ class _Test:
         target = self.pairs.outputs()[0]
         nothing = {port: np.zeros(port.size) for port in self.pairs.inputs()}
         why = "of zero for all outputs" if len(self.zeros) > 1 else f"of zero for {target.name}"
-        found = self._apart(target, nothing, self._pull(self.zeros), f"an adjoint {why}")
-        return found or self._apart(target, nothing, self._pull({}), "no adjoint for any output")
+        found = self._compare(target, nothing, self._pull(self.zeros), f"an adjoint {why}")
+        return found or self._compare(target, nothing, self._pull({}), "no adjoint for any output")
 
     def left_out(self, target: Port) -> list[PairResult]:
         """One output has no adjoint, the others have."""
         others = {port: seed for port, seed in self.seeds.items() if port.array is not target.array}
         expected = self._pull({**others, target: np.zeros(target.size)})
-        found = self._apart(target, expected, self._pull(others), f"no adjoint for {target.name}")
+        found = self._compare(target, expected, self._pull(others), f"no adjoint for {target.name}")
         if found or self._is_read(target):
             return found
         given = self._pull(others, without=[target])
-        return self._apart(target, expected, given, f"{target.name}.grad None (requires_grad=False)")
+        return self._compare(target, expected, given, f"{target.name}.grad None (requires_grad=False)")
 
     def _is_read(self, target: Port) -> bool:
         """Without its gradient, a chain through it would be cut, and rightly."""
@@ -95,7 +95,7 @@ class _Test:
                     return True
         return False
 
-    def _apart(self, target: Port, expected: Vectors, given: Vectors, what: str) -> list[PairResult]:
+    def _compare(self, target: Port, expected: Vectors, given: Vectors, what: str) -> list[PairResult]:
         results = []
         for source in (i for i, o in self.pairs.chosen if o is target):
             size = float(np.abs(expected[source][np.isfinite(expected[source])]).max(initial=0.0))
