@@ -1,7 +1,7 @@
-"""Capabilities of this engine's tapes and records that go beyond the debugger's contract, by protocol.
+"""Capabilities of this engine's tapes and records beyond the debugger's contract, by protocol.
 
-A module that implements one registers it: `TAPE[Float64] = TapeInFloat64`. The implementation is made from
-the tape or record, or is None where that one lacks it.
+A module that implements one registers it: `TAPE[Float64] = TapeInFloat64`. The factory receives the tape or
+record, and returns the implementation, or None if that tape or record lacks it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 TAPE: dict[type, Callable[[Any], Any]] = {}
-"""For each capability protocol, what makes its implementation for a tape."""
+"""By capability protocol, the factory of its implementation for a tape."""
 
 OPERATION: dict[type, Callable[[Any], Any]] = {}
-"""For each capability protocol, what makes its implementation for a record."""
+"""By capability protocol, the factory of its implementation for a record."""
 
 
 def tape_capability(tape: Any, kind: type[T]) -> T | None:
@@ -33,12 +33,12 @@ def operation_capability(record: Any, kind: type[T]) -> T | None:
 
 
 def _provided(table: dict[type, Callable[[Any], Any]]) -> dict[type, Callable[[Any], Any]]:
-    """Return a table of which every entry is made: recording itself needs none of the modules."""
+    """Return a table with all its entries, loaded at first use: recording needs none of the modules."""
     _load()
     return table
 
 
 @cache
 def _load() -> None:
-    """Import the modules that register capabilities, once: an import statement costs too much per launch."""
+    """Import the modules that register capabilities, once: an import statement in each call is slow."""
     from tapedebug.runtime import capability_providers as capability_providers

@@ -1,4 +1,4 @@
-"""Loads the modules that implement capabilities: each registers its own in `capabilities`."""
+"""Import the modules that implement capabilities: each registers its own in `capabilities`."""
 
 from tapedebug.runtime.launch import python_text as python_text
 from tapedebug.runtime.replay import confinement as confinement

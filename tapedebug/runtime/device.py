@@ -1,4 +1,4 @@
-"""Devices: `"cpu"` today. Every function that takes a device resolves it here."""
+"""Devices: `"cpu"` today. Functions that take a device resolve it with `get_device`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Device:
 
     @property
     def name(self) -> str:
-        """What the hardware calls itself."""
-        import platform  # here, for it runs a process to find out
+        """The name that the hardware reports."""
+        import platform  # here, because it starts a process
 
         return platform.processor() or platform.machine() or "CPU"
 
     @property
     def is_cpu(self) -> bool:
-        """Whether memory of this device is host memory."""
+        """True if memory of this device is host memory."""
         return self.alias == "cpu"
 
     @property
     def is_cuda(self) -> bool:
-        """Whether this is a CUDA device (none are supported yet)."""
+        """True if this is a CUDA device (none is supported yet)."""
         return not self.is_cpu
 
     def __eq__(self, other: object) -> bool:
@@ -56,7 +56,7 @@ CPU = Device("cpu")
 
 
 def get_device(ident: Any = None) -> Device:
-    """The device called `ident`; None means the current one.
+    """Return the device called `ident`; None means the current one.
 
     Raises:
         DeviceError: There is no such device; the message names those that exist.
@@ -82,12 +82,12 @@ def get_device(ident: Any = None) -> Device:
 
 
 def get_devices() -> list[Device]:
-    """All devices of this process."""
+    """Return all devices of this process."""
     return [CPU]
 
 
 def get_preferred_device() -> Device:
-    """The device to use where none is asked for."""
+    """Return the device to use if none is given."""
     return CPU
 
 
@@ -110,22 +110,22 @@ class ScopedDevice:
 
 
 def is_cpu_available() -> bool:
-    """Whether kernels can run on the CPU: always."""
+    """Return True: kernels can always run on the CPU."""
     return True
 
 
 def is_cuda_available() -> bool:
-    """Whether kernels can run on a CUDA device: not yet."""
+    """Return False: kernels cannot run on a CUDA device yet."""
     return False
 
 
 def get_cuda_device_count() -> int:
-    """How many CUDA devices kernels can run on: none yet."""
+    """Return the number of CUDA devices that kernels can run on: none yet."""
     return 0
 
 
 def synchronize() -> None:
-    """Wait until all launches have finished; launches on the CPU already have when `launch` returns."""
+    """Wait until all launches have finished; on the CPU they have when `launch` returns."""
 
 
 def synchronize_device(device: Any = None) -> None:
@@ -134,4 +134,4 @@ def synchronize_device(device: Any = None) -> None:
 
 
 def init() -> None:
-    """Nothing to do: everything is initialised on first use. Kept for programs that call it."""
+    """Do nothing: everything is initialised on first use. Exists for programs that call it."""

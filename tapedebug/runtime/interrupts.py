@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The functions of `signal` turn everything into enums and back: 10 µs in each reverse pass.
+# The functions of `signal` convert to enums and back, which costs 10 µs in each reverse pass.
 from _signal import getsignal, signal  # type: ignore[import-not-found, unused-ignore]
 from signal import SIGINT
 from threading import get_ident, main_thread
@@ -10,9 +10,9 @@ from types import FrameType
 
 
 class deferred:
-    """Holds a keyboard interrupt back until the block is done; then it happens.
+    """Context manager that delays a keyboard interrupt until the end of the block.
 
-    Python delivers it to the main thread only, so elsewhere there is nothing to hold back.
+    Python delivers it to the main thread only, so in other threads there is nothing to delay.
     """
 
     __slots__ = ("_arrived", "_handler")

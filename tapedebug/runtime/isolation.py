@@ -16,11 +16,11 @@ from tapedebug.runtime.state import state
 
 
 class isolated:
-    """Puts back what a block writes to memory that existed before it, whatever ends the block.
+    """Context manager that restores memory which existed before the block and was written in it.
 
-    Within the block no tape records, until the block begins one, and nobody hears of that tape. Writes
-    through the API are noticed when they happen and cost one copy of the buffer; writes through NumPy are
-    noticed for the buffers of `watched` only.
+    It does so however the block ends. Within the block no tape records until the block begins one, and no
+    observer is notified of that tape. Writes through the API are noticed when they happen, and cost one copy
+    of the buffer; writes through NumPy are noticed for the buffers of `watched` only.
 
     Args:
         watched: Arrays whose values are copied at the start.
@@ -70,14 +70,17 @@ class isolated:
         self._kept.clear()
 
     def keep(self, buffer: Buffer) -> None:
-        """Remember the content of a buffer that is about to be written."""
+        """Copy the content of a buffer that is about to be written."""
         if buffer not in self._kept:
             self._kept[buffer] = (buffer.data.copy(), buffer.fill)
 
 
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
-    """Run a tape of our own, on memory of our own: the user's does not record, and nobody hears of ours."""
+    """Context manager for private tapes on private memory.
+
+    The user's tape does not record meanwhile, and no observer is notified.
+    """
     recording, state.tape = state.tape, None
     try:
         with unheard():
@@ -88,7 +91,7 @@ def apart() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is done."""
+    """Context manager that delays Ctrl-C until the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals go to the main thread
         return
@@ -103,7 +106,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class _Watch:
-    """Listener on one buffer: stands in for tracker, ledger and state in `before_write`."""
+    """Listener on one buffer: takes the places of tracker, ledger and state in `before_write`."""
 
     __slots__ = ("__weakref__", "buffer", "guard")
 
@@ -124,18 +127,18 @@ class _Watch:
         return {self.buffer: self}
 
     def window_opened(self, ledger: object, start: int, stop: int) -> None:
-        """NumPy can write to the buffer from now on."""
+        """Keep the content of the buffer: NumPy can write to it from now on."""
         self.guard.keep(self.buffer)
 
     def written(self, ledger: object, array: object) -> None:
-        """A write of the buffer is over."""
+        """Do nothing after a write of the buffer."""
 
     def window_closed(self, ledger: object) -> None:
-        """NumPy cannot write to the buffer any more."""
+        """Do nothing when NumPy can no longer write to the buffer."""
 
     def looked_at(self, array: object, event: object) -> None:
-        """Somebody reads the buffer."""
+        """Do nothing when the buffer is read."""
 
     def overwritten_outside(self, buffer: object, array: object, site: object, how: str) -> None:
-        """Something is about to write to the buffer."""
+        """Keep the content of the buffer, which is about to be written."""
         self.guard.keep(self.buffer)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def need_span(record: Record, param: int) -> Span:
-    """The place of the read whose value an adjoint needs: in the kernel, or the call."""
+    """Return the place of the read whose value an adjoint needs: in the kernel, or of the call."""
     spans = record.info.need_spans.get(param, ()) if record.info is not None else ()
     return spans[0] if spans else record.call_site
 
 
 def write_span(record: Record, param: int) -> Span:
-    """The place of a write through `param`: in the kernel, or the call."""
+    """Return the place of a write through `param`: in the kernel, or of the call."""
     if record.kernel is not None:
         for access in record.kernel.analysis.accesses:
             if access.param == param and access.kind in {"write", "atomic"}:
@@ -34,7 +34,7 @@ def write_span(record: Record, param: int) -> Span:
 
 
 def declaration(kernel: Any, param: Any) -> Span:
-    """Where a parameter is declared; without one, where the kernel is."""
+    """Return the place where a parameter is declared; without a parameter, that of the kernel."""
     origin = kernel.origin
     declared = origin.tree.args
     span: Span = origin.span(
@@ -57,7 +57,7 @@ def _array(record: Record, param: int) -> str:
 
 
 def overwrite(records: Sequence[Record], need: SavedValue, record: Record, param: int) -> OverwriteError:
-    """The error of a launch that would overwrite a needed value."""
+    """Return the error of a launch that would overwrite a needed value."""
     reader, read_param = records[need.reader], need.param
     if reader is record:
         message = (
@@ -81,7 +81,7 @@ def _writer_param(record: Record, buffer: Buffer) -> int:
 def overwrite_key(
     records: Sequence[Record], need: SavedValue, by: Record | UntrackedWrite
 ) -> tuple[Any, ...]:
-    """What makes two overwrites the same to a user: the line that reads and the line that overwrites."""
+    """Return the identity of an overwrite for the user: the line that reads, and the line that overwrites."""
     reader = records[need.reader].plan
     writer = (by.plan.kernel or by.plan.kind) if isinstance(by, Record) else by.site
     return (reader.kernel or reader.kind, need.param, writer)
@@ -90,7 +90,7 @@ def overwrite_key(
 def overwrite_warning(
     records: Sequence[Record], need: SavedValue, buffer: Buffer, by: Record | UntrackedWrite, mode: str
 ) -> str:
-    """The text of an OverwriteWarning."""
+    """Return the text of an OverwriteWarning."""
     reader, param = records[need.reader], need.param
     span = need_span(reader, param)
     if isinstance(by, Record):
@@ -112,7 +112,7 @@ def overwrite_warning(
 
 
 def user_stacklevel() -> int:
-    """The `stacklevel` for a warning so that it points at the first frame outside this package."""
+    """Return the `stacklevel` with which a warning points at the first frame outside this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tapedebug"):
         frame, level = frame.f_back, level + 1
@@ -120,7 +120,7 @@ def user_stacklevel() -> int:
 
 
 def warn_of_no_slope(made: Any) -> None:
-    """Warn that an array that was asked to carry a gradient has values without derivatives: integers."""
+    """Warn that an array with `requires_grad` has integer values, which have no derivatives."""
     warnings.warn(
         f"an array of {types.type_name(made.dtype)} with requires_grad=True: its gradient stays 0, because "
         "only floats have derivatives\n  = hint: create it with dtype=float, or leave out requires_grad",

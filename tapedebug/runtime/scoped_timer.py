@@ -19,10 +19,10 @@ class ScopedTimer:
     """Context manager that times its block and registers a scope on the active tape.
 
     Args:
-        name: Printed, and the scope's name.
-        active: False times and prints nothing (the scope is registered all the same).
-        print: Print `name took … ms` at the end.
-        detailed: Profile the Python code too, and print where its time went.
+        name: The printed name, also that of the scope.
+        active: If False, nothing is timed or printed; the scope is still registered.
+        print: Print `NAME took … ms` at the end.
+        detailed: Profile the Python code too, and print the profile.
         dict: A dictionary of lists; the milliseconds are appended to `dict[name]`.
         use_nvtx: Accepted; there is no GPU profiler on the CPU.
         color: Accepted, for `use_nvtx`.
@@ -85,7 +85,7 @@ class ScopedTimer:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        # The tape closes its scopes itself when its block ends inside this one.
+        # The tape closes its open scopes itself if its block ends inside this one.
         tape, self._tape = self._tape, None
         if tape is not None and tape is state.tape and tape.scope is not None:
             tape.record_scope_end()

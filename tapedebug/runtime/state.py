@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Thread:
-    """What belongs to one thread.
+    """The state of one thread.
 
     Attributes:
         tape: The tape that records its launches.
@@ -28,7 +28,7 @@ class _Thread:
 
 
 class _Here(threading.local):
-    """The thread that asks, which everybody else finds in `_threads` for as long as it lives."""
+    """Access to the current thread's state; other threads find it in `_threads` while the thread lives."""
 
     def __init__(self) -> None:
         self.thread = _Thread()
@@ -40,12 +40,12 @@ here = _Here()
 
 
 class _State:
-    """What belongs to the process.
+    """The state of the process.
 
     Attributes:
-        moment: Where in the past the arrays of a tape are (`Tape.at`).
-        as_warp: How many blocks are open in which programs for Warp run.
-        caller: The last code of the user that launched something on a tape.
+        moment: The moment of a tape that the arrays show now (`Tape.at`), or None.
+        as_warp: The number of open blocks in which programs for Warp run.
+        caller: The last user code that launched something on a tape.
     """
 
     __slots__ = ("as_warp", "caller", "moment")
@@ -69,10 +69,10 @@ state = _State()
 
 
 def refuse_at_another_time(what: str) -> None:
-    """Nothing may take the arrays for what they are now while they are what they were.
+    """Refuse an operation while the arrays hold the values of an earlier moment (`Tape.at`).
 
     Raises:
-        TapeError: They are.
+        TapeError: They do.
     """
     if state.moment is not None:
         raise TapeError(
@@ -82,23 +82,23 @@ def refuse_at_another_time(what: str) -> None:
 
 
 def active_tape() -> Tape | None:
-    """The tape whose `with` block is running in this thread, or None."""
+    """Return the tape whose `with` block is running in this thread, or None."""
     return here.thread.tape
 
 
 def is_recording(tape: Tape) -> bool:
-    """Whether a tape records the launches of a thread."""
+    """Return True if a tape records the launches of any thread."""
     own = here.thread
     return own.tape is tape or (len(_threads) > 1 and any(thread.tape is tape for thread in _all_threads()))
 
 
 def others_record() -> bool:
-    """Whether a tape is recording in another thread."""
+    """Return True if a tape is recording in another thread."""
     return any(thread.tape is not None for thread in _all_threads() if thread is not here.thread)
 
 
 def close(tape: Tape) -> None:
-    """Let a tape record nowhere: its block may end in a thread that did not open it."""
+    """Stop a tape recording in every thread: its block may end in another thread than it began in."""
     threads = [here.thread] if here.thread.tape is tape else _all_threads()
     for thread in threads:
         if thread.tape is tape:
@@ -106,6 +106,6 @@ def close(tape: Tape) -> None:
 
 
 def _all_threads() -> list[_Thread]:
-    """The threads alive that asked for their tape (other threads may come and go meanwhile)."""
+    """Return the live threads that have used their state; other threads may start and end meanwhile."""
     found = (reference() for reference in _threads.valuerefs())
     return [thread for thread in found if thread is not None]

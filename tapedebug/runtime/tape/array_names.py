@@ -1,4 +1,4 @@
-"""Names of a tape's arrays from the caller's variables: found at once, formatted when needed."""
+"""Names of a tape's arrays from the caller's variables: collected at once, formatted when needed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _plan_of = attrgetter("plan")
 class ArrayNames:
     """The names of a tape's arrays, as they were when its block ended.
 
-    A function's variables are gone when somebody asks, and so they are looked through at once. What is kept
-    of them are places: no array that is not on the tape, and no frame.
+    A function's variables are gone when the names are needed, so they are collected at once. Only positions
+    are kept: no array that is not on the tape, and no frame.
     """
 
     __slots__ = ("_seen", "_told")
@@ -29,8 +29,8 @@ class ArrayNames:
         self._seen: list[Sighting] = []
 
     def look(self, tracker: Tracker, frame: FrameType) -> None:
-        """Look through the variables of the calling frames for the arrays of a tape."""
-        self.told()  # what an earlier block saw comes first
+        """Search the variables of the calling frames for the arrays of a tape."""
+        self.told()  # names from an earlier block come first
         states, ledgers = tracker.states, tracker.ledgers
 
         def key(a: array) -> Any:
@@ -43,12 +43,12 @@ class ArrayNames:
         records = tracker.records
         if any(plan.idle for plan in set(map(_plan_of, records))):
             wanted.update(key(item.args[p]) for item in records for p in item.plan.idle)
-        # Looking at the user's objects may run the user's code; names are not worth an exception.
+        # Inspecting the user's objects may run the user's code; an error there must not reach the user.
         with contextlib.suppress(Exception):
             self._seen = look_for(array, key, wanted, frame, states, again=True)
 
     def told(self) -> dict[Any, list[str]]:
-        """All names, by `range_key`."""
+        """Return all names, by `range_key`."""
         if self._seen:
             for known, own in written_out(self._seen).items():
                 self._told[range_key(known.array) if isinstance(known, RangeState) else known] = own

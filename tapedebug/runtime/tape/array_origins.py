@@ -1,4 +1,4 @@
-"""Facts about arrays of a tape that do not show in its records, as the debugger's contract has them."""
+"""Facts about a tape's arrays that its records do not contain, for the debugger's contract."""
 
 from __future__ import annotations
 

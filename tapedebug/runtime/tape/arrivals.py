@@ -1,4 +1,4 @@
-"""Arrays that came in from another library, as the debugger's contract has them."""
+"""Arrays imported from other libraries during recording, for the debugger's contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TapeArrivals:
     tape: Tape
 
     def arrivals(self) -> list[ArrivedArray]:
-        """Return the arrays that came in, in order; their region is None if their memory is gone."""
+        """Return the imported arrays in order; the region is None if its memory has been freed."""
         return [
             ArrivedArray(
                 found.buffer(),

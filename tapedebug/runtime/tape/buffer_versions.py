@@ -1,7 +1,7 @@
 """The versions of each buffer of a tape: the ranges that it uses, open and saved.
 
-Buffers refer to trackers weakly, ledgers to buffers strongly, states to other states by number only: a tape
-that is dropped goes away at once, with every copy that it kept.
+Buffers refer to trackers weakly, ledgers to buffers strongly, and states to other states by number only: a
+tape that is dropped is freed at once, with every copy that it kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from tapedebug.runtime.memory.array import range_key
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
 
 VIEWS = 20
-"""Bits for the number of views in the counts of a buffer: one number, which no garbage collector visits."""
+"""Bits for the number of views in the counts of a buffer.
+
+The counts are one integer, which the garbage collector need not visit.
+"""
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import array
@@ -26,14 +29,14 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.tracker import Tracker
 
 _UNGUARDED: dict[int, Any] = {}
-"""Of a buffer that NumPy cannot write to; nothing is ever put into it."""
+"""The `guarded` of a buffer that NumPy cannot write to; it is never filled."""
 
 _OVERLAP_EFFORT = 20_000
 """Work that NumPy may spend on an exact overlap of strided views; beyond it they count as overlapping."""
 
 
 def same_elements(copy: Bytes, a: array) -> bool:
-    """Whether the elements of `a` are, bit for bit, those in a copy of its range."""
+    """Return True if the elements of `a` equal, bit for bit, those in a copy of its range."""
     if not a.is_contiguous:
         return bool(np.array_equal(elements_of(copy, a, a.start), elements_of(a.buffer.data, a)))
     now = a.buffer.data[a.start : a.stop]
@@ -45,7 +48,7 @@ def same_elements(copy: Bytes, a: array) -> bool:
 
 
 def share_elements(a: array, b: array) -> bool:
-    """Whether two arrays of one buffer have a byte in common, as far as can be said with little effort."""
+    """Return True if two arrays of one buffer share a byte; True also if an exact answer costs too much."""
     try:
         return bool(np.shares_memory(a._look(), b._look(), max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -53,7 +56,7 @@ def share_elements(a: array, b: array) -> bool:
 
 
 def elements_of(data: Bytes, a: array, start: int = 0) -> np.ndarray[Any, Any]:
-    """The elements of `a` as bytes, in bytes of its buffer that begin at `start`: shape (…, item)."""
+    """Return the elements of `a` as bytes, shape (…, item), from a part of its buffer from `start` on."""
     return np.ndarray(
         (*a.shape, a.item_size), np.uint8, data, a.ptr - a.buffer.address - start, (*a.strides, 1)
     )
@@ -63,15 +66,15 @@ class SavedValue:
     """Values of one range at one version, which adjoints of recorded launches read.
 
     Attributes:
-        start: First byte of the buffer.
+        start: First byte of the range in the buffer.
         stop: The byte after the last.
         reader: Index of the first record that needs them.
-        param: Its parameter.
-        copy: The values, once something overwrote them (or could do so unseen).
+        param: The parameter of that record.
+        copy: The values, once something has overwritten them (or could do so unnoticed).
         clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
             index.
         outside: Overwritten by something that is not on the tape.
-        dropped: Its copy was let go of, to keep to a memory budget: it is computed again when it is needed.
+        dropped: The copy was released to keep to a memory budget; the values are recomputed when needed.
     """
 
     __slots__ = ("clobber", "copy", "dropped", "outside", "param", "reader", "start", "stop")
@@ -88,16 +91,16 @@ class SavedValue:
 
 
 class ExternalInput:
-    """Values that the tape found in memory and did not compute itself: where a replay starts.
+    """Values that the tape found in memory and did not compute itself: a replay starts from them.
 
     Attributes:
-        array: An array of that range: between the elements of a strided one lies memory of others.
-        at: Number of records when the range was first used; for `injected` ones, when something outside the
-            tape
-            wrote it (a replay loads it at that point).
-        fill: The byte pattern, where the content is a known constant and needs no copy.
+        array: An array of that range: the gaps of a strided array belong to other arrays.
+        at: Number of records when the range was first used; of an `injected` one, when something outside the
+            tape wrote it (a replay loads it at that point).
+        fill: The byte pattern, if the content is a known constant and needs no copy.
         copy: The values, once overwritten; None while memory still holds them.
-        settled: An `injected` one was written when a reverse pass had run already.
+        injected: Written outside the tape after the tape had begun.
+        settled: Of an `injected` one: written after a reverse pass had run.
     """
 
     __slots__ = ("array", "at", "copy", "fill", "injected", "settled", "start", "stop")
@@ -113,7 +116,7 @@ class ExternalInput:
         self.copy: Bytes | None = None
 
     def content(self, buffer: Buffer) -> Bytes:
-        """The values; `buffer` is the one that they are of."""
+        """Return the values; `buffer` is the one that they belong to."""
         if self.fill is not None:
             pattern = np.frombuffer(self.fill, np.uint8)
             turned = np.roll(pattern, -(self.start % pattern.size))
@@ -134,15 +137,15 @@ class InplaceSave:
 
 
 class UntrackedWrite:
-    """A write that is not on the tape: between which records, to what, from where.
+    """A write that is not on the tape.
 
     Attributes:
         at: Number of records when it happened.
-        array: What was written.
-        site: Where in the user's source; None for a write through NumPy, which nobody announced.
+        array: The array that was written.
+        site: The place in the user's source; None for a write through NumPy, which is not announced.
         how: `"launch"`, `"copy"`, `"numpy"`, …
-        settled: A reverse pass had run already: an optimiser's step, most likely.
-        clock: When, in events of the process.
+        settled: A reverse pass had already run: most likely an optimiser's step.
+        clock: The time, in events of the process.
     """
 
     __slots__ = ("array", "at", "clock", "how", "settled", "site")
@@ -164,20 +167,24 @@ class UntrackedWrite:
 
 
 SAMPLE = 4096
-"""Bytes that are looked at to tell given values from a constant."""
+"""Bytes that are compared to distinguish given values from a constant."""
 
 
 class RangeState:
     """One range of a buffer as the tape sees it now.
 
     Attributes:
-        exact: The elements as a NumPy view where the range has holes, else None.
-        folded: Two of its elements may be one, so that several threads have it as their own.
+        array: An array that covers the range.
+        number: The position in the ledger's `states`.
+        need: The open need of its values, or None.
+        livein: The open live-in, or None.
+        exact: The elements as a NumPy view if the range has gaps, else None.
+        folded: Two of its elements may share memory, so that several threads have it as their own.
         overlaps: Numbers of the ledger's other states that share bytes with this one.
-        hot: A write of this range may have something to close.
+        hot: A write of this range may have to close needs or live-ins.
         defined: Its content comes from the tape, or from a registered live-in.
-        outside: The number of records when a write from outside the tape was last entered, times 4, plus 1 if
-            that was before a reverse pass, and 2 if after one.
+        outside: The number of records when a write outside the tape was last entered, times 4, plus 1 if that
+            was before a reverse pass, and 2 if after one.
     """
 
     __slots__ = (
@@ -210,14 +217,14 @@ class RangeState:
         self.outside = 0
 
     def meets(self, other: RangeState) -> bool:
-        """Whether the two share a byte."""
+        """Return True if the two share a byte."""
         if self.stop <= other.start or other.stop <= self.start or self.start == self.stop:
             return False
         return (self.exact is None and other.exact is None) or share_elements(self.array, other.array)
 
 
 def _differ(buffer: Buffer) -> bool:
-    """True if the first numbers of a buffer, of 4 or 8 bytes, are not all the same."""
+    """Return True if the first numbers of a buffer, of 4 or 8 bytes, are not all the same."""
     head = buffer.data[:SAMPLE]
     return all((head[step:] != head[:-step]).any() for step in (4, 8))
 
@@ -226,16 +233,15 @@ class BufferVersions:
     """The ranges of one buffer that one tape uses.
 
     Attributes:
-        states: The ranges; a state's number is its place here.
+        states: The ranges; a state's number is its index here.
         needs: All needs, open and closed.
         liveins: All live-ins, open and closed.
-        guarded: Numbers of the states that NumPy can write to, with a copy of their content where neither a
-            need nor a live-in has one. The dictionary is made for the first: thousands of ledgers have none.
-        given: When the tape first used the buffer, it held the different values that it was created with.
-        unwritten: When the tape first used the buffer, nothing had ever been written there.
-        opened: Number of records on the tape when NumPy could first write to it unseen, or None.
-        counts: How often the buffer had been written and viewed when the tape first used it, in one
-            number.
+        guarded: Numbers of the states that NumPy can write to, with a copy of their content if neither a need
+            nor a live-in has one. The dictionary is created for the first: thousands of ledgers have none.
+        given: When the tape first used the buffer, it held the differing values that it was created with.
+        unwritten: When the tape first used the buffer, it had never been written.
+        opened: Number of records on the tape when NumPy could first write to it unnoticed, or None.
+        counts: The numbers of writes and views of the buffer when the tape first used it, in one integer.
     """
 
     __slots__ = (
@@ -268,7 +274,7 @@ class BufferVersions:
             buffer.watch = tracker.watch_beside(buffer.watch) if buffer.watch else tracker.watch
 
     def state(self, a: array) -> RangeState:
-        """The state of the range that `a` covers."""
+        """Return the state of the range that `a` covers, creating it if needed."""
         states = self.states
         if not states:  # most buffers have one range: thousands of them should be cheap
             states.append(RangeState(0, a))
@@ -286,14 +292,14 @@ class BufferVersions:
         return found
 
     def known(self, a: array) -> RangeState | None:
-        """The state of the range that `a` covers, if the tape uses it."""
+        """Return the state of the range that `a` covers, or None if the tape does not use it."""
         key = range_key(a)
         if self._by_range is not None:
             return self._by_range.get(key)
         return next((state for state in self.states if range_key(state.array) == key), None)
 
     def _place(self, found: RangeState) -> None:
-        """Find what a new range overlaps."""
+        """Record which ranges a new range overlaps."""
         ranges = self._ranges
         if ranges is None:
             ranges = self._ranges = IntervalIndex()
@@ -309,7 +315,7 @@ class BufferVersions:
         ranges.add(found.start, found.stop, found.number)
 
     def add_need(self, need: SavedValue) -> None:
-        """Enter a need. A list is made for the first: thousands of ledgers have none."""
+        """Enter a need. The list is created for the first: thousands of ledgers have none."""
         if self.needs:
             self.needs.append(need)
         else:
@@ -327,23 +333,23 @@ class BufferVersions:
         return [live for live in self.liveins if not live.injected or live.at < records]
 
     def guard(self, number: int, copy: Bytes | None) -> None:
-        """From now on NumPy can write to a state."""
+        """Enter a state that NumPy can write to from now on."""
         if self.guarded is _UNGUARDED:
             self.guarded = {}
         self.guarded[number] = copy
 
     def within(self, start: int, stop: int) -> list[RangeState]:
-        """The states that share bytes with `start … stop`."""
+        """Return the states that share bytes with `start … stop`."""
         ranges = self._ranges
         near = self.states if ranges is None else [self.states[n] for n in ranges.near(start, stop)]
         return [state for state in near if state.start < stop and start < state.stop]
 
     def around(self, state: RangeState) -> list[RangeState]:
-        """The state and all that overlap it."""
+        """Return the state and all that overlap it."""
         return [state, *[self.states[i] for i in state.overlaps]] if state.overlaps else [state]
 
     def heat(self, state: RangeState) -> None:
-        """Something was opened: writes of this range and of overlapping ones must look."""
+        """Mark a range and those that overlap it: their writes must check for open needs and live-ins."""
         state.hot = True
         for number in state.overlaps:
             self.states[number].hot = True

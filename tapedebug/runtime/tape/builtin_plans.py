@@ -32,14 +32,15 @@ FILL = {
 }
 
 WRITE = LaunchPlan("func", "mark_write", ("array",), writes=frozenset({0}))
-"""The plan of `mark_write`, which is no record: for the error where it would overwrite what is needed."""
+"""The plan of `mark_write`, which is no record: for the error if it would overwrite a needed value."""
 
 READ = LaunchPlan("func", "read", ("array",), reads=frozenset({0}))
-"""The plan of `mark_read`: a replay starts from what was read; what an adjoint needs, `record_func` says."""
+"""The plan of `mark_read`: a replay starts from the values read; `record_func` gives those an adjoint needs.
+"""
 
 
 def func_plan(arrays: tuple[array, ...]) -> LaunchPlan:
-    """The plan of a custom reverse function: it may read everything it was given."""
+    """Return the plan of a custom reverse function: it may read every array that it was given."""
     every = frozenset(range(len(arrays)))
     return LaunchPlan(
         "func",

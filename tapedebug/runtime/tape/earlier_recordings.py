@@ -1,11 +1,11 @@
-"""Values that earlier recordings left in memory, for later ones to find.
+"""Values that earlier recordings left in memory and later ones find there.
 
-A cell that runs again, or a loop that resets nothing, finds in its arrays what the run before has left there.
-When a recording ends, it notes for its buffers how often they had been written and viewed. A later tape whose
-buffers have the same counts when it first uses them starts from what that recording has left.
+A cell that runs again, or a loop that resets nothing, finds in its arrays the results of the run before. When
+a recording ends, it notes for its buffers how often they had been written and viewed. A later tape whose
+buffers have the same counts when it first uses them starts from what that recording left.
 
-That has to be cheap, since it happens at the end of every `with Tape()` block. It keeps neither arrays nor
-tapes alive.
+This has to be cheap, since it happens at the end of every `with Tape()` block. Neither arrays nor tapes are
+kept alive.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record, Site
 
 KEPT = 32
-"""How many recordings are remembered."""
+"""The number of recordings that are remembered."""
 
 MOST_BUFFERS = 4096
-"""Buffers up to which a recording is remembered."""
+"""The largest number of buffers of a recording that is remembered."""
 
 COMPARED = 8
 """Launches at each end of a recording that are compared with those of another."""
 
 SMALL = 256
-"""Bytes up to which the content of a buffer is remembered, as that of a loss: views of it are opened to read
-it, and do not mean that it was changed."""
+"""Bytes up to which the content of a buffer is remembered, such as that of a loss.
+
+Views of it are opened to read it, and do not mean that it was changed.
+"""
 
 MOST_SMALL = 16
-"""How many of these there are in a recording."""
+"""The largest number of remembered contents in a recording."""
 
 
 @dataclass(slots=True)
@@ -47,19 +49,19 @@ class EarlierRecording:
     """A recording that has ended.
 
     Attributes:
-        ended: When, in events of the process.
-        launches: How many it had.
-        names: What was launched, of the first and last of them.
-        dims: Their sizes.
-        values: Their arguments that are no arrays.
-        counts: For its buffers, by their number, how often they had been written and viewed when it ended: in
-            one number as ledgers have it, times two, plus one if it wrote them.
+        ended: The time when it ended, in events of the process.
+        launches: The number of its launches.
+        names: The names of the first and last launches.
+        dims: Their dimensions.
+        values: Their arguments that are not arrays.
+        counts: For its buffers, by number, how often they had been written and viewed when it ended: one
+            integer as in ledgers, times two, plus one if the recording wrote them.
         open: The numbers of those that could be written through NumPy then.
-        contents: For small ones that it wrote, what they held then.
-        site: Where the first of its launches was called.
+        contents: The content at that time of small ones that it wrote.
+        site: The call site of its first launch.
         execution: The number of the execution of a notebook cell that it was in, or of the next; None outside
-            of notebooks.
-        cell: The id of that cell, if the client told it.
+            notebooks.
+        cell: The id of that cell, if the client gave it.
     """
 
     ended: int
@@ -75,19 +77,19 @@ class EarlierRecording:
     cell: str | None
 
     def repeats(self, other: EarlierRecording) -> bool:
-        """True if another recording had the same launches, on whatever arrays and values."""
+        """Return True if another recording had the same launches, on any arrays and values."""
         same = self.launches == other.launches and self.names == other.names
         return same and self.dims == other.dims
 
     def has_values_of(self, other: EarlierRecording) -> bool:
-        """True if the arguments that are no arrays were the same, too."""
+        """Return True if the arguments that are not arrays were the same, too."""
         return repr(self.values) == repr(other.values)
 
     def runs_again(self, other: EarlierRecording) -> bool:
-        """True if this is a later run of the notebook cell that the other recording was in.
+        """Return True if this is a later run of the notebook cell that the other recording was in.
 
-        Where the client has told no ids, cells with the same code are one; code objects are equal if all but
-        their files are.
+        If the client gave no ids, cells with the same code count as one; code objects are equal if they
+        differ only in their files.
         """
         if self.execution == other.execution:
             return False
@@ -95,12 +97,12 @@ class EarlierRecording:
         return self.cell == other.cell if known else self.site == other.site
 
     def left(self, buffer: Buffer, ledger: BufferVersions, content: bytes | None = None) -> bool:
-        """True if what a later tape found in a buffer is what this recording had left there.
+        """Return True if a later tape found in a buffer what this recording had left there.
 
         Args:
             buffer: The buffer.
-            ledger: Of the later tape.
-            content: What that found there, if it is small.
+            ledger: The later tape's ledger of that buffer.
+            content: What the later tape found there, if the buffer is small.
         """
         counts, held = self.counts.get(buffer.number), self.contents.get(buffer.number)
         if counts is None:
@@ -110,7 +112,7 @@ class EarlierRecording:
         return counts >> 1 == ledger.counts and buffer.number not in self.open
 
     def wrote(self, buffer: Buffer) -> bool:
-        """True if it wrote a buffer."""
+        """Return True if the recording wrote a buffer."""
         return bool(self.counts.get(buffer.number, 0) & 1)
 
 
@@ -118,7 +120,7 @@ _recordings: deque[EarlierRecording] = deque(maxlen=KEPT)
 
 
 def remember(records: list[Record], ledgers: Mapping[Buffer, BufferVersions]) -> EarlierRecording | None:
-    """Remember a recording that has ended; None if it is too large."""
+    """Remember a recording that has ended; return None if it is too large."""
     if len(ledgers) > MOST_BUFFERS:
         return None
     few = records if len(records) <= 2 * COMPARED else [*records[:COMPARED], *records[-COMPARED:]]

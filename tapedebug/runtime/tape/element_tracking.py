@@ -1,7 +1,7 @@
 """Element tracking: the last writer and reader of each element, launch by launch.
 
-A tape with `track="elements"` runs tracked variants of its kernels, in place of the plain ones; of any other
-tape the same is found by running its launches again in private memory.
+A tape with `track="elements"` runs tracked variants of its kernels in place of the plain ones. For any other
+tape the stamps are found by replaying its launches on a private copy.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Tracking:
     """The stamps of a tape's memory.
 
     Args:
-        tracker: Of the tape.
-        report: Whether launches tell each conflict, with both sides.
+        tracker: The tracker of the tape.
+        report: True if launches report each conflict, with both sides.
 
     Attributes:
         ran: The tracked variant of each record that ran with stamps, by its index.
-        found: What each of those told, as bits (`RACED`, `UNSET`); only of launches that told something.
-        broken: Why the stamps are not whole; empty while they are.
-        fresh: Buffers that may hold what nothing wrote.
+        found: The bits that each of those reported (`RACED`, `UNSET`); only of launches that reported any.
+        broken: Why the stamps are incomplete; empty while they are complete.
+        fresh: Buffers that may hold values that were never written.
     """
 
     def __init__(self, tracker: Tracker, *, report: bool = False) -> None:
@@ -50,7 +50,7 @@ class Tracking:
     # -- memory ---------------------------------------------------------------------------------------
 
     def stamps(self, a: array) -> AccessTags:
-        """The stamps of the memory of an array."""
+        """Return the stamps of the memory of an array."""
         itemsize = types.numpy_dtype(a.dtype).itemsize
         found = self._memories.get((a.buffer, itemsize))
         if found is None:
@@ -60,14 +60,14 @@ class Tracking:
         return found
 
     def meet(self, buffer: Buffer, fresh: bool) -> None:
-        """Note, when a buffer is first used, whether it may hold what nothing wrote."""
+        """Note, when a buffer is first used, if it may hold values that were never written."""
         if buffer not in self._known:
             self._known.add(buffer)
             if fresh:
                 self.fresh.add(buffer)
 
     def settle(self, a: array, upto: int | None = None) -> AccessTags:
-        """The stamps of the memory of an array, with all that is known without having been stamped.
+        """Return the stamps of an array's memory, merged with accesses that were not stamped but are known.
 
         Args:
             a: An array.
@@ -94,7 +94,7 @@ class Tracking:
                 if site.param == param:
                     access_tags.merge_bulk(stamps, record, param, site, number)
             return
-        # A copy, a fill, or a native function, which may touch any element of what it is given.
+        # A copy, a fill, or a native function, which may touch any element of its arguments.
         stamp = tag_of(record.index + FIRST, access_tags.WHOLE, THREAD)
         if param in record.reads:
             access_tags.merge_whole(stamps, record.args[param], READS, stamp)
@@ -102,7 +102,7 @@ class Tracking:
             access_tags.merge_whole(stamps, record.args[param], WRITES, stamp)
 
     def forget_defined(self, upto: int) -> None:
-        """Let go of fresh buffers of which every scalar is written, or that somebody else may have written.
+        """Remove from `fresh` the buffers in which every scalar is written, or that NumPy may have written.
 
         Args:
             upto: The record that runs next.
@@ -120,7 +120,7 @@ class Tracking:
     # -- running --------------------------------------------------------------------------------------
 
     def variant(self, record: Record, diagnostics: frozenset[str]) -> Variant:
-        """The tracked variant that a launch needs, compiled when it is first asked for."""
+        """Return the tracked variant that a launch needs, compiled on first use."""
         plan = record.plan
         race_checked, fresh = access_tags.surroundings(plan, record.args, self.fresh)
         key = (plan, race_checked, fresh, diagnostics)
@@ -133,19 +133,19 @@ class Tracking:
         return found
 
     def packed(self, record: Record, slots: bytes, print_buffer: PrintBuffer) -> ctypes.Array[ctypes.c_char]:
-        """The arguments of a tracked launch: all slots, the print buffer, the epoch, the stamps."""
+        """Return the arguments of a tracked launch: all slots, the print buffer, the epoch, the stamps."""
         layout, args = record.plan.kernel.layout, record.args
         pointers = [self.stamps(args[p]).pointer(args[p]) for p in record.plan.arrays]
         tail = layout.tracked.pack(print_buffer.address, access_tags.shifted(record.index), *pointers)
         return ctypes.create_string_buffer(slots[: layout.size] + tail)
 
     def rearm(self, record: Record, memory: ctypes.Array[ctypes.c_char]) -> None:
-        """Make packed arguments ready for another run: the last one left there what it told."""
+        """Reset packed arguments for another run: the last one left its report there."""
         slot = record.plan.kernel.layout.epoch
         ctypes.c_uint64.from_buffer(memory, 8 * slot).value = access_tags.shifted(record.index)
 
     def prepared(self, record: Record) -> Callable[[], None]:
-        """What runs a launch that is about to be recorded; nothing is announced yet.
+        """Return a function that runs a launch that is about to be recorded; nothing is announced yet.
 
         Raises:
             TapeError: The tape is longer than stamps can count.
@@ -182,13 +182,13 @@ class Tracking:
             self.found[record.index] = found
 
     def whole(self) -> bool:
-        """Whether every launch of the tape was tracked."""
+        """Return True if every launch of the tape was tracked."""
         kernels = [r for r in self.tracker.records if r.kind == "kernel"]
         return not self.broken and all(r.index in self.ran for r in kernels)
 
 
 def too_many() -> TapeError:
-    """The error of a tape that is longer than stamps can count."""
+    """Return the error of a tape that is longer than stamps can count."""
     return TapeError(
         f"tracking: stamps tell {access_tags.LAST} launches of one tape apart, and no more",
         hint="record several tapes, or without track",
@@ -196,10 +196,10 @@ def too_many() -> TapeError:
 
 
 def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Tracking:
-    """The stamps of a tape's launches, found by running them again in private memory.
+    """Return the stamps of a tape's launches, found by replaying them on a private copy.
 
     Args:
-        tracker: Of the tape.
+        tracker: The tracker of the tape.
         wanted: The records to track; by default all.
     """
     from tapedebug.runtime.replay.shadow import Shadow
@@ -225,10 +225,10 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
 def run_private(
     tracking: Tracking, shadow: Any, record: Record, variant: Variant, print_buffer: PrintBuffer
 ) -> int:
-    """Run a tracked launch in the memory of a shadow that stands before it; values are as before afterwards.
+    """Run a tracked launch in the memory of a shadow that stands before it, and restore the values.
 
     Returns:
-        What it told, as bits.
+        The reported bits.
     """
     written = {p: shadow.space.value_view(record.args[p]).copy() for p in record.plan.written}
     memory = tracking.packed(record, shadow.packed(record), print_buffer)

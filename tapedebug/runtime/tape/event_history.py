@@ -1,4 +1,4 @@
-"""The events around a tape, and the copies that it keeps, as the debugger's contract describes them."""
+"""The events around a tape, and the copies that it keeps, for the debugger's contract."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class TapeHistory:
 
     @property
     def dropped(self) -> int:
-        """The number of earlier events that are not remembered."""
+        """The number of earlier events that are no longer remembered."""
         return self._tracker.log.dropped + sum(history.dropped for _, _, history in self._histories())
 
     def events(self) -> Iterator[HistoryEvent]:
-        """Return what is remembered: events of the tape, numbers that were read, and events of its memory."""
+        """Return the remembered events: of the tape, of reads of single values, and of its memory."""
         for event in self._tracker.log.events:
             yield _as_history_event(event, "tape", None, 0, 0, {})
         for a, event in self._tracker.looks.values():
@@ -113,7 +113,7 @@ class TapeRetention:
         return self._tape.livein_bytes
 
     def recomputed(self) -> Iterable[tuple[int, int]]:
-        """Return the records and parameters whose copies were let go of, to keep to a `memory_budget`."""
+        """Return the records and parameters whose copies were released to keep to a `memory_budget`."""
         if self._tape.memory_budget is None:
             return
         for record in self._tape.records:
@@ -123,7 +123,7 @@ class TapeRetention:
 
 
 class TapeArrays:
-    """Arrays of this engine, which are what the program's variables hold."""
+    """Arrays of this engine, which the program's variables hold directly."""
 
     kind = array
 
@@ -133,10 +133,10 @@ class TapeArrays:
 
 
 class EngineValueSamples:
-    """The numbers of arrays that are kept with events (`contract.ValueSamples`)."""
+    """The samples of arrays that are kept with events (`contract.ValueSamples`)."""
 
     def kept(self, a: array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
-        """Return the numbers that were kept of an array or its gradient at an event of just its bytes."""
+        """Return the sample of an array or its gradient that was kept at an event of exactly its bytes."""
         memory = a.buffer if of == "values" else a.buffer.adjoint
         history = None if memory is None else memory.history
         for event in () if history is None else history.events:
@@ -145,7 +145,7 @@ class EngineValueSamples:
         return None
 
     def sample(self, values: Values, /) -> Values | None:
-        """Return the same numbers of other values."""
+        """Return the same sample of other values."""
         return gradient_history.glance_at(np.ascontiguousarray(values))
 
 

@@ -1,8 +1,7 @@
 """The functions on the stack at a read of values, with the numbers that they held.
 
-A diagnosis works out again what a program computed of the values, a mean for instance. It needs the divisor
-and not the frame, which would keep everything alive: numbers and sizes are copied, arrays are referred to
-weakly.
+A diagnosis recomputes what a program computed from the values, a mean for instance. It needs the divisor and
+not the frame, which would keep everything alive: numbers and sizes are copied, arrays are referred to weakly.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from tapedebug.contract.frames import FrameValues, Length
 from tapedebug.runtime.tape.record import BETWEEN
 
 DEPTH = 2
-"""How many functions are looked at: the one that reads, and its caller."""
+"""The number of functions that are inspected: the one that reads, and its caller."""
 
 NAMES = 200
-"""How many names of a function are looked up."""
+"""The largest number of names that are looked up in a function."""
 
 _PASSED_OVER = BETWEEN | {"numpy"}
 
 
 def frame_values(depth: int) -> tuple[FrameValues, ...]:
-    """Return the functions of the user that run now, the innermost first."""
+    """Return the user's running functions, innermost first."""
     frame: FrameType | None = sys._getframe(depth)
     found: list[FrameValues] = []
     while frame is not None and len(found) < DEPTH:
@@ -65,5 +64,5 @@ def _keep(found: dict[str, Any], name: str, value: Any) -> None:
         found[name] = value
     elif kind is list or kind is tuple:
         found[name] = Length(len(value))
-    elif isinstance(value, np.ndarray) or hasattr(kind, "_look"):  # of the class: modules make up attributes
+    elif isinstance(value, np.ndarray) or hasattr(kind, "_look"):  # not the value: modules make up attributes
         found[name] = weakref.ref(value)

@@ -1,12 +1,12 @@
 """The history of gradients around and between tapes, and of the values that they belong to.
 
-A tape sees its own launches. Whether a gradient was read before the reverse pass wrote it, or was not zero
-when a pass began, happens outside of it. Each buffer that has a gradient remembers its last few such events,
-and so does its gradient memory; one clock for the whole process puts the events of all tapes in order.
+A tape sees only its own launches. It cannot see that a gradient was read before the reverse pass wrote it, or
+was not zero when a pass began. Each buffer with a gradient remembers its last few such events, and so does
+its gradient memory; one clock for the whole process orders the events of all tapes.
 
-Nothing is noted where nothing but a launch happens: writes by launches that no tape watches are found by the
-count of writes, those through NumPy by comparing, when the next reverse pass begins. An event holds numbers
-and a place in the source; it keeps neither arrays nor tapes alive.
+A launch alone adds no event. Writes by launches that no tape watches are found by the count of writes when
+the next reverse pass begins, and writes through NumPy by comparison. An event holds numbers and a place in
+the source; it keeps neither arrays nor tapes alive.
 """
 
 from __future__ import annotations
@@ -29,59 +29,62 @@ if TYPE_CHECKING:
     from tapedebug.runtime.memory.buffer import Buffer, Bytes
 
 KEPT = 64
-"""How many events of one buffer, or of one tape, are remembered at least; up to twice as many are."""
+"""The smallest number of events of one buffer, or of one tape, that are remembered; up to twice as many are.
+"""
 
 LEAVES = 256
-"""How many buffers of inputs a reverse pass looks at."""
+"""The largest number of input buffers that a reverse pass inspects."""
 
 LISTED = 16
-"""How many inputs in one buffer a pass lists."""
+"""The largest number of inputs in one buffer that a pass lists."""
 
 MEASURED = 64
-"""Of how many inputs in one buffer a pass takes the norm of a gradient that is not zero."""
+"""Inputs in one buffer, at most, for which a pass measures the norm of a gradient that is not zero."""
 
 WHOLE = 1 << 15
-"""Of how many numbers the norm is exact. Of more it is estimated: a look at all of them would cost more than
-the reverse pass of a small launch."""
+"""Arrays up to this size get an exact gradient norm; larger ones a sampled estimate.
+
+Reading all of their values would cost more than the reverse pass of a small launch.
+"""
 
 AT_ONCE = 4096
 """Bytes up to which two arrays are compared as bytes."""
 
 BLOCKS, BLOCK = 32, 64
-"""How many runs of how many numbers, evenly spread, an estimate looks at."""
+"""The number of evenly spaced runs that an estimate samples, and the length of each."""
 
 GLANCE = 32
-"""How many numbers of an array are kept with an event, evenly spread."""
+"""The number of evenly spaced values of an array that are kept with an event."""
 
 Kind = Literal["backward", "zero", "read", "write", "reset"]
 
 
 @dataclass(slots=True)
 class Event:
-    """One thing that happened.
+    """One event in the history of a buffer or tape.
 
     Attributes:
         kind: A reverse pass began; a gradient was set to one value; something was read or written; a tape
             forgot its records.
-        clock: When.
-        start: First byte of the buffer.
+        clock: The time.
+        start: First byte of the range in the buffer.
         stop: The byte after the last.
         how: `"launch"`, `"numpy"`, `"optimiser"`, …; of a write that was found later, `"unseen"`.
-        site: Where in the user's source, if that is known.
+        site: The place in the user's source, if it is known.
         tape: Number of the tape that ran backward, or that recorded meanwhile; 0 for none.
-        at: How many records that tape had.
-        number: Of a pass, which one of its tape it is, from 1 on.
-        again: Of a pass, it began from the same seeds as the one before on that tape.
-        norm: Of the gradient that was read.
-        glance: Some numbers, as `glance_at` takes them: of a gradient that was read; of values before they
-            were written, where no tape recorded.
-        frames: Of values that were read, the functions that ran then.
-        viewed: Of a pass: when it ended, somebody could see the gradient through NumPy.
-        inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
-            only where the first begins and the last ends.
-        norms: For each of the first `MEASURED` of them whose gradient was not 0 when the pass began, its
+        at: The number of records of that tape.
+        number: Of a pass: its number among those of its tape, from 1 on.
+        again: Of a pass: it began from the same seeds as the one before on that tape.
+        norm: Of a read: the norm of the gradient.
+        glance: A sample as `glance_at` takes it: of a gradient that was read, or of values before they were
+            written while no tape recorded.
+        frames: Of a read of values: the functions that ran then.
+        viewed: Of a pass: the gradient was open to NumPy when it ended.
+        inputs: Of a pass: the bytes of the inputs that get gradients; if one buffer has more than `LISTED`,
+            only the start of the first and the end of the last.
+        norms: For each of the first `MEASURED` inputs whose gradient was not 0 when the pass began: its
             bytes, and the norms of its gradient before and after.
-        stack: Of values that were read while a tape recorded, the user's frames.
+        stack: Of values that were read while a tape recorded: the user's frames.
     """
 
     kind: Kind
@@ -108,16 +111,16 @@ class History:
     """The last events of one buffer, of one gradient memory, or of one tape.
 
     Attributes:
-        of_gradient: It is that of gradient memory.
+        of_gradient: It belongs to gradient memory.
         events: In order; at least the last `KEPT`.
-        dropped: How many older ones were let go.
+        dropped: The number of older events that were discarded.
         writes: The buffer's count of writes when a pass last ended.
         settled: The time then; 0 before the first pass.
         written: The time of the last write that was noted.
-        digest: Of its bytes then, or when somebody began to look at them through NumPy; None where nobody
-            can have changed them unseen.
-        left: Of gradient memory: the count of writes when the last pass ended that left something there of
-            the gradient of what its tape wrote; None where a pass has added to it as that of an input since.
+        digest: A digest of its bytes then, or when NumPy could first write to them; None if they cannot have
+            changed unnoticed.
+        left: Of gradient memory: the count of writes when the last pass ended that left part of the gradient
+            of an array that its tape wrote; None if a later pass has added to it as the gradient of an input.
     """
 
     of_gradient: bool = False
@@ -139,12 +142,12 @@ class History:
             self.written = event.clock
 
     def settle(self, buffer: Buffer) -> None:
-        """A pass has ended: what memory holds now is known."""
+        """Note the state of memory at the end of a pass."""
         self.writes, self.settled, self.left = buffer.writes, clock.now, None
         self.digest = digest_of(buffer.data) if buffer.windows else None
 
     def catch_up(self, buffer: Buffer) -> None:
-        """Note what was written since the last pass and nobody announced."""
+        """Add an event if memory was written since the last pass without a notification."""
         changed = self.writes != buffer.writes
         if not changed and self.digest is not None:
             changed = self.digest != digest_of(buffer.data)
@@ -153,16 +156,16 @@ class History:
 
 
 def digest_of(data: Bytes) -> int:
-    """A number that changes when bytes do: the sums of 32 columns of words."""
+    """Return a number that changes when bytes do: a hash of the sums of 32 columns of words."""
     rows = data.size // 256
     columns = data[: rows * 256].view(np.uint64).reshape(rows, 32).sum(axis=0)
     return hash((columns.tobytes(), data[rows * 256 :].tobytes()))
 
 
 def norm_of(a: array) -> float:
-    """The Euclidean norm of the values of an array; 0 without a look where they are known to be 0.
+    """Return the Euclidean norm of the values of an array; 0 without reading them if they are known to be 0.
 
-    Of more than `WHOLE` numbers it is an estimate.
+    For more than `WHOLE` values it is an estimate.
     """
     return _norm_of(a.buffer, a._look())
 
@@ -178,7 +181,7 @@ def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
 
 
 def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """All values in one row; of more than `WHOLE` that lie side by side some, evenly spread."""
+    """Return all values in one row; of more than `WHOLE` contiguous ones an evenly spaced sample."""
     row = values if values.ndim == 1 else values.reshape(-1)
     if values.size <= WHOLE or not values.flags.c_contiguous:
         return row
@@ -187,7 +190,7 @@ def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def glance_at(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """A copy of at most `GLANCE` numbers of an array, evenly spread; None of one with holes."""
+    """Return a copy of at most `GLANCE` evenly spaced values of an array; None if it has gaps."""
     if not values.flags.c_contiguous:
         return None
     row = values.reshape(-1)
@@ -195,7 +198,7 @@ def glance_at(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 
 
 def same_bits(values: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays of one type hold the same; of large ones a sample is compared."""
+    """Return True if two arrays of one type hold the same values; of large ones a sample is compared."""
     some, other = sample_of(values), sample_of(others)
     if some.nbytes <= AT_ONCE:
         return some.tobytes() == other.tobytes()
@@ -215,13 +218,13 @@ def _norm(values: np.ndarray[Any, Any]) -> float:
 
 
 def is_gradient(a: array) -> bool:
-    """Whether the memory of an array is the gradient of another."""
+    """Return True if the memory of an array is the gradient of another."""
     history = a.buffer.history
     return history is not None and history.of_gradient
 
 
 def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> None:
-    """Remember something that happened to the memory of `a`, if anybody may want to know."""
+    """Add an event of the memory of `a` to its history, if it has one."""
     history, now = a.buffer.history, clock.tick()
     if history is None:
         return
@@ -231,13 +234,13 @@ def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> Non
             kind = "zero" if how in ("zero", "fill_") else kind
         elif tape is None and how != "numpy":
             facts["glance"] = glance_at(a._look())
-    if history.events or kind != "zero":  # what has no past needs no zero
+    if history.events or kind != "zero":  # memory without events needs no zero
         number, at = (0, 0) if tape is None else (tape.id, len(tape.records))
         history.add(Event(kind, now, a.start, a.stop, how, site, number, at, **facts))
 
 
 def note_read(a: array, how: str) -> None:
-    """Somebody reads a gradient, or values that a tape uses, outside of kernels and of the reverse pass."""
+    """Add an event: a gradient, or values that a tape uses, are read outside kernels and the reverse pass."""
     history = a.buffer.history
     if history is not None and history.of_gradient:
         values = a._look()
@@ -273,7 +276,7 @@ class InputGrads:
         self._views: dict[array, tuple[Buffer, np.ndarray[Any, Any]]] = {}
 
     def gradient(self, a: array) -> np.ndarray[Any, Any]:
-        """The gradient of an input, as a NumPy view, which is made once."""
+        """Return the gradient of an input as a NumPy view, which is created once."""
         memory, view = self._views.get(a, (None, None))
         if view is None or memory is not self.buffer.adjoint:
             gradient = a.grad
@@ -284,7 +287,7 @@ class InputGrads:
 
 
 def input_grads_of(arrays: Sequence[array]) -> list[InputGrads]:
-    """Inputs by buffer, those of the first `LEAVES` buffers."""
+    """Return the inputs by buffer, those of the first `LEAVES` buffers."""
     found: dict[Buffer, list[array]] = {}
     for a in arrays:
         if a.buffer in found or len(found) < LEAVES:
@@ -293,7 +296,7 @@ def input_grads_of(arrays: Sequence[array]) -> list[InputGrads]:
 
 
 class BackwardSpan:
-    """What is noted of one reverse pass: begun before it, ended after it, and left out if it failed."""
+    """The notes on one reverse pass: created before it, completed after it, discarded if it failed."""
 
     __slots__ = ("before", "begun", "leaves")
 
@@ -321,7 +324,7 @@ class BackwardSpan:
         self.begun = clock.tick()
 
     def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> Event:
-        """Note it in the history of each input; returns the event of the tape."""
+        """Add the pass to the history of each input; return the event of the tape."""
         for leaf in self.leaves:
             memory = leaf.buffer.gradient()
             event = Event("backward", self.begun, leaf.start, leaf.stop, "", site, tape, at, number, again)
@@ -342,7 +345,7 @@ class BackwardSpan:
 
 
 def _left_by_last_pass(memory: Buffer) -> dict[tuple[int, int], float]:
-    """The norms of gradients that nothing has touched since the last pass ended."""
+    """Return the norms of gradients that have not been written since the last pass ended."""
     history = memory.history
     if history is None or not history.events or history.writes != memory.writes or history.digest is not None:
         return {}
@@ -350,12 +353,12 @@ def _left_by_last_pass(memory: Buffer) -> dict[tuple[int, int], float]:
 
 
 def window_opened(buffer: Buffer) -> None:
-    """From now on somebody can write this buffer unseen."""
+    """Note the content of a buffer that can be written unnoticed from now on."""
     history = buffer.history
     if history is not None and history.digest is None:
         history.digest = digest_of(buffer.data)
 
 
 def recording() -> tuple[int, int]:
-    """The tape that records now, and how many records it has."""
+    """Return the number of the tape that records now, and its number of records."""
     return (0, 0) if state.tape is None else (state.tape.id, len(state.tape.records))

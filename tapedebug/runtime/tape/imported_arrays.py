@@ -1,7 +1,8 @@
 """Arrays that another library passes in during recording: their values are constants on the tape.
 
-What leaves a tape is noted where it is read (`gradient_history.note_read`). What comes in is noted here,
-with the user's frames, so that a diagnosis can say which of the two follows from the other.
+Values that leave a tape are noted where they are read (`gradient_history.note_read`). Values that come in are
+noted here, with the user's frames, so that a diagnosis can tell which imported array was computed from which
+read.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class Arrival:
     """An array that was made of values from outside while a tape recorded.
 
     Attributes:
-        buffer: The array's memory, as long as anything uses it.
+        buffer: The array's memory, while it exists.
         start: The array's first byte.
         stop: The byte after the last.
         at: Number of records on the tape.
-        clock: When, in events of the process.
+        clock: The time, in events of the process.
         how: The function that made it: `"array"`, `"from_torch"`, `"assign"`, …
         stack: The user's frames.
         memory: Number of the buffer that the values are a NumPy view of, or None.
-        tensor: The tensor that it was made of, where PyTorch has recorded how that was computed.
+        tensor: The tensor that it was made of, if PyTorch has recorded how that was computed.
     """
 
     buffer: weakref.ref[Buffer]
@@ -55,8 +56,8 @@ def arrived(made: array, how: str, source: Any = None, tensor: Any = None) -> No
     Args:
         made: The array.
         how: The function that made it.
-        source: What its values were copied from.
-        tensor: The tensor whose memory it uses, where PyTorch has recorded how that was computed.
+        source: The object that its values were copied from.
+        tensor: The tensor whose memory it uses, if PyTorch has recorded how that was computed.
     """
     tape = state.tape
     if tape is None or len(tape.tracker.arrivals) >= HOST_READS or made.buffer in tape.tracker.ledgers:
@@ -78,7 +79,7 @@ def arrived(made: array, how: str, source: Any = None, tensor: Any = None) -> No
 
 
 def _memory_of(source: Any) -> int | None:
-    """The number of the buffer that NumPy values are a view of."""
+    """Return the number of the buffer that NumPy values are a view of, or None."""
     while isinstance(source, np.ndarray):
         source = source.base
     return source.buffer.number if isinstance(source, Window) else None

@@ -1,8 +1,9 @@
 """`Tape(memory_budget=…)`: release saved values, and recompute them from checkpoints when needed.
 
-While the tape records, half of the budget holds checkpoints (what the tape has written, as it was before some
-launch) and the newest kept values. When that half is full, the kept values go, and a checkpoint takes their
-place; when checkpoints fill half of it, every other one goes. The other half is for `recompute`.
+While the tape records, half of the budget holds checkpoints (the memory that the tape has written, as it was
+before some launch) and the newest kept values. When that half is full, the kept values are released, and a
+checkpoint takes their place; when checkpoints fill half of it, every other one is released. The other half is
+for `recompute`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Pieces = list[tuple[Buffer, int, int]]
 
 
 def parse_budget(given: Any) -> int | None:
-    """A memory budget in bytes.
+    """Return a memory budget in bytes.
 
     Raises:
         TapeError: It is neither None, a positive number of bytes, nor text such as `"1.5 GB"`.
@@ -52,13 +53,13 @@ def parse_budget(given: Any) -> int | None:
 
 @dataclass
 class Checkpoint:
-    """What a tape had written, as it was before one of its records ran.
+    """The memory that a tape had written, as it was before one of its records ran.
 
     Attributes:
         at: Index of that record.
         runs: (buffer, first byte, content).
-        strided: Arrays with holes outside of those, with the bytes of their elements.
-        whole: It holds everything that the tape ever writes; else what it had written by then.
+        strided: Arrays with gaps outside those runs, with the bytes of their elements.
+        whole: It holds all memory that the tape ever writes; otherwise what it had written by then.
     """
 
     at: int
@@ -68,19 +69,19 @@ class Checkpoint:
 
     @property
     def nbytes(self) -> int:
-        """Its memory."""
+        """Its memory, in bytes."""
         return sum(c.nbytes for _, _, c in self.runs) + sum(c.nbytes for _, c in self.strided)
 
 
 class Extent:
-    """Which memory a tape has written so far: runs of bytes, and arrays with holes outside of them."""
+    """The memory that a tape has written so far: runs of bytes, and arrays with gaps outside them."""
 
     def __init__(self) -> None:
         self._states: dict[Buffer, dict[int, RangeState]] = {}
         self._records = self._events = 0
 
     def follow(self, tracker: Tracker) -> None:
-        """Take in what was recorded, or written outside the tape, since the last time."""
+        """Add what was recorded, or written outside the tape, since the last call."""
         for record in tracker.records[self._records :]:
             for p in record.plan.written:
                 self._add(tracker, record.args[p])
@@ -96,7 +97,7 @@ class Extent:
         return buffer in self._states
 
     def runs(self) -> tuple[Pieces, list[array]]:
-        """The bytes as runs that do not overlap, and the arrays with holes that lie outside of them."""
+        """Return the bytes as runs that do not overlap, and the arrays with gaps that lie outside them."""
         runs: Pieces = []
         strided = []
         for buffer, states in self._states.items():
@@ -118,12 +119,12 @@ class Extent:
 
     @property
     def nbytes(self) -> int:
-        """How much memory that is."""
+        """The size of that memory, in bytes."""
         runs, strided = self.runs()
         return sum(stop - start for _, start, stop in runs) + sum(a.capacity for a in strided)
 
     def checkpoint(self, at: int) -> Checkpoint:
-        """What this memory holds now."""
+        """Return a checkpoint with the present content of that memory."""
         runs, strided = self.runs()
         return Checkpoint(
             at,
@@ -133,14 +134,15 @@ class Extent:
 
 
 class Budget:
-    """What a tracker keeps within a number of bytes.
+    """The copies that a tracker keeps within a number of bytes.
 
     Attributes:
         nbytes: The budget.
-        since: Of the records from this one on everything is kept; what was kept of those before it is not.
-        extent: What the tape has written.
-        pinned: Needs whose values are kept, because nothing can compute them again or replays start there.
-        warned: Somebody was told that it is too small.
+        since: The values kept for records from this one on are complete; those of earlier records were
+            released.
+        extent: The memory that the tape has written.
+        pinned: Needs whose values stay, because they cannot be recomputed or replays start from them.
+        warned: The warning that the budget is too small was issued.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -159,36 +161,36 @@ class Budget:
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        """Where computing again can begin, besides the first record."""
+        """The checkpoints that a recomputation can begin from, besides the first record."""
         return list(self._checkpoints.values())
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Memory of checkpoints."""
+        """Memory of checkpoints, in bytes."""
         return sum(checkpoint.nbytes for checkpoint in self._checkpoints.values())
 
     def keep(self, item: SavedValue | InplaceSave, nbytes: int) -> None:
-        """A copy was made; of a scratch that shares the copy of a need, 0 bytes."""
+        """Count a copy that was made; of a scratch that shares the copy of a need, 0 bytes."""
         self._fresh.append((item, nbytes))
         self._fresh_bytes += nbytes
 
     def fix(self, nbytes: int) -> None:
-        """Something was kept that computing again starts from."""
+        """Count bytes that recomputation starts from, and that are never released."""
         self._fixed_bytes += nbytes
         self._set_room()
 
     @property
     def full(self) -> bool:
-        """Whether something must go."""
+        """True if kept values must be released."""
         return self._fresh_bytes > self._room
 
     def _set_room(self) -> None:
-        """What is left for kept values: something always is, or each launch would make a checkpoint."""
+        """Compute the space for kept values; never zero, or each launch would make a checkpoint."""
         half = self.nbytes // 2
         self._room = max(half - self.checkpoint_bytes - self._fixed_bytes, half // 4)
 
     def thin(self, tracker: Tracker) -> None:
-        """Let go of kept values; called between two records."""
+        """Release kept values; called between two records."""
         left: list[tuple[SavedValue | InplaceSave, int]] = []
         for item, nbytes in self._fresh:
             if isinstance(item, InplaceSave):
@@ -202,13 +204,16 @@ class Budget:
         self._fresh = left
         self._fresh_bytes = sum(nbytes for _, nbytes in left)
         tracker.kept += 1
-        if tracker.mode != "warn":  # whose reverse pass sees what is in memory
+        if tracker.mode != "warn":  # in that mode the reverse pass sees the values in memory
             self.since = len(tracker.records)
             self._take_checkpoint(tracker)
         self._set_room()
 
     def _take_checkpoint(self, tracker: Tracker) -> None:
-        """Evenly spaced ones: when they take too much, every other one goes, and the next are rarer."""
+        """Take a checkpoint, evenly spaced with the others.
+
+        If they take too much memory, every other one is released, and fewer are taken from then on.
+        """
         most = self.nbytes // 4
         self._times += 1
         self.extent.follow(tracker)

@@ -1,4 +1,4 @@
-"""Reads of a tape's memory that are not records, as the debugger's contract has them."""
+"""Reads of a tape's memory that are not records, for the debugger's contract."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TapeOutsideReads:
     tape: Tape
 
     def reads(self) -> list[OutsideRead]:
-        """Return the last read of each range of memory, from each place that is known."""
+        """Return the last read of each range of memory from each known place."""
         events = self._events()
         return [_read(self.tape, buffer, a, event) for buffer, a, event in events if event.site is not None]
 

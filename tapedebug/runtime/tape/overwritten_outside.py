@@ -1,4 +1,4 @@
-"""Values that adjoints need and something off the tape overwrote, as the debugger's contract has them."""
+"""Needed values that were overwritten outside the tape, for the debugger's contract."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TapeOverwrittenOutside:
     tape: Tape
 
     def taken(self) -> Iterator[tuple[int, int, UntrackedWrite]]:
-        """Yield record, parameter and write, for each value that an adjoint needs and that is gone."""
+        """Yield record, parameter and write for each needed value that was overwritten outside the tape."""
         events: dict[int, list[UntrackedWrite]] = {}
         for event in self.tape.outside_writes:
             events.setdefault(event.at, []).append(event)
@@ -31,7 +31,7 @@ class TapeOverwrittenOutside:
 
 
 def _taker(need: SavedValue, a: array, events: dict[int, list[UntrackedWrite]]) -> UntrackedWrite | None:
-    """Return the write that took a saved value of an array."""
+    """Return the write that overwrote a saved value of an array."""
     state = RangeState(-1, a)
     for event in events.get(need.clobber or 0, ()):
         if event.array.region is a.region and RangeState(-2, event.array).meets(state):

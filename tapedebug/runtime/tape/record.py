@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
-"""Packages whose frames are nobody's place: IPython stands between a cell and our magics."""
+"""Packages whose frames are never call sites: IPython runs between a cell and the magics of this package."""
 
 Stack = tuple[tuple[CodeType, int, int], ...]
 """The user's frames, innermost first: code, index of the calling instruction, and a number of the frame."""
 
 FRAMES = 16
-"""Frames of a stack that are kept at most."""
+"""The largest number of frames of a stack that are kept."""
 
 
 def call_site(depth: int = 2) -> Site:
-    """The first frame of the user's, `depth` frames up or further."""
+    """Return the first frame of the user's code, `depth` frames up or further."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
@@ -42,7 +42,7 @@ def call_site(depth: int = 2) -> Site:
 
 
 def call_stack(depth: int = 2) -> Stack:
-    """The user's frames from `depth` frames up on, as `call_site` finds the first of them."""
+    """Return the user's frames from `depth` frames up on, as `call_site` finds the first of them."""
     frame: FrameType | None = sys._getframe(depth)
     found: list[tuple[CodeType, int, int]] = []
     while frame is not None and len(found) < FRAMES:
@@ -53,7 +53,7 @@ def call_stack(depth: int = 2) -> Stack:
 
 
 def site_of(stack: Stack) -> Site | None:
-    """The innermost place of a stack that is not within an installed library; None of an empty one."""
+    """Return the innermost place of a stack that is not in an installed library; None if it is empty."""
     for code, instruction, _ in stack:
         if "site-packages" not in code.co_filename:
             return code, instruction
@@ -65,21 +65,22 @@ class Record:
 
     Attributes:
         index: Position on the tape.
-        plan: What all launches of this kernel with arguments of this kind share: kernel, accesses, adjoint.
+        plan: The properties that all launches of this kernel with arguments of this kind share: kernel,
+            accesses, adjoint.
         args: The arguments: arrays (kept alive, and their memory with them) and values.
         dim: The launch dimensions.
         threads: Their product.
         packed: The argument slots as the kernel's layout packs them, adjoint pointers zero.
         needs: For each entry of `plan.needed`, the values that the adjoint reads.
         scratch: Pre-launch values of memory that the launch both needs and writes.
-        site: Where it was called.
+        site: The call site.
         scope: Index into `Tape.scopes`, or None.
         elapsed: Seconds that the forward run took.
-        times: Where it is noted how long the last reverse run took, or None.
+        times: The durations of the last reverse run, or None.
         value: The bytes of a fill.
         func: The reverse function of `record_func`.
-        given: In a program for Warp, the arguments as they were given, where structs are among them.
-        command: In a program for Warp, whether a command launched it (`launch(…, record_cmd=True)`).
+        given: In a program for Warp, the arguments as they were given, if there are structs among them.
+        command: In a program for Warp, True if a command launched it (`launch(…, record_cmd=True)`).
     """
 
     __slots__ = (
@@ -151,7 +152,7 @@ class Record:
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        """The use that it makes of each of its arrays."""
+        """How it uses each of its arrays."""
         return self.plan.accesses(self)
 
     @property
@@ -177,7 +178,7 @@ class Record:
 
     @property
     def info(self) -> Any:
-        """The kernel's AdjointInfo for the arguments that have a gradient; None where there is no adjoint."""
+        """The kernel's AdjointInfo for the arguments that have a gradient; None if there is no adjoint."""
         return self.plan.info
 
     @property
@@ -202,7 +203,7 @@ class Record:
 
     @property
     def touched(self) -> tuple[int, ...]:
-        """Array parameters that the launch accesses at all, in order."""
+        """Array parameters that the launch reads or writes, in order."""
         return self.plan.touched
 
     @property
@@ -232,16 +233,16 @@ class Record:
 
     @property
     def is_off_warps_tape(self) -> bool:
-        """True if Warp does not record it: a fill, a copy of what has no gradient, or a command's launch."""
+        """True if Warp does not record it: a fill, a copy without a gradient, or a command's launch."""
         return self.command or self.kind == "fill" or (self.kind == "copy" and 1 not in self.active)
 
     @property
     def call_site(self) -> Span:
-        """Where the launch was called: file, line, column, function."""
+        """The place of the call: file, line, column, function."""
         return site_span(self.site)
 
     def param_name(self, param: int) -> str:
-        """The name of a parameter."""
+        """Return the name of a parameter."""
         return self.plan.names[param]
 
     def __repr__(self) -> str:

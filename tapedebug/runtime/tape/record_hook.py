@@ -1,6 +1,6 @@
 """The code that a tape runs before a launch, generated per plan: a loop would cost twice as much.
 
-What is asked of every launch stands in the text; what few launches need is a call of the tracker.
+The generated text contains the checks of every launch; work that few launches need is a call of the tracker.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 
 def opening(plan: LaunchPlan) -> Callable[[Any, Any], bool]:
-    """A function of a tracker and a record of this plan: it opens what is read, closes what is overwritten.
+    """Return the function that a tape calls before launches of a plan, with its tracker and the record.
 
-    It returns whether the tracker wants to hear when the launch is over.
+    It opens the values that the launch reads and needs, closes those that it overwrites, and returns True if
+    `Tracker.after` must be called after the launch.
     """
     return _made("\n    ".join(_text(plan)))
 
 
 @cache
 def _made(text: str) -> Callable[[Any, Any], bool]:
-    # The name makes it a frame of this package: warnings point behind it.
+    # The name makes it a frame of this package, so that warnings point to the frame behind it.
     names: dict[str, Any] = {"__name__": __name__, "before_write": before_write}
     exec(compile(text, WRITTEN, "exec"), names)
     made: Callable[[Any, Any], bool] = names["before"]
@@ -53,7 +54,7 @@ def _text(plan: LaunchPlan) -> list[str]:
         lines += [f"if not s{p}.defined:"]
         if p in plan.covers and plan.kind == "python":
             lines += [f"    s{p}.defined = True"]
-        elif p in plan.covers:  # what replaces an array finds nothing in it
+        elif p in plan.covers:  # a launch that replaces an array reads nothing from it
             lines += [
                 f"    if a{p}.shape == record.dim:",
                 f"        s{p}.defined = True",

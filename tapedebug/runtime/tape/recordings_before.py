@@ -1,4 +1,4 @@
-"""The capability of tapes to list values that earlier recordings left in memory for them."""
+"""The capability to list values that earlier recordings left in memory for a tape."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class TapeEarlierRecordings:
         return now is not None and now.has_values_of(earlier)
 
     def is_unchanged(self, a: array, earlier: EarlierRecording, /) -> bool:
-        """Return True if an array held the same when the earlier recording began."""
+        """Return True if an array held the same values when the earlier recording began."""
         ledger = self.tape.tracker.ledgers[a.region]
         fresh = bool(ledger.liveins) and all(live.fill is not None for live in ledger.liveins)
         return fresh or (not earlier.wrote(a.region) and earlier.left(a.region, ledger))
 
     def was_read(self, a: array, /) -> bool:
-        """Return True if the program has read the number that an array of one element ended at."""
+        """Return True if the program has read the final number of an array with one element."""
         return any(read.region is a.region for read, _ in self.tape.tracker.looks.values())
 
 

@@ -1,8 +1,7 @@
-"""Record a tape again in private with other adjoints: of arrays without gradients, or derived ones.
+"""Re-record a tape in private with other adjoints: of arrays without gradients, or derived ones.
 
-The first shows what would flow if an array had a gradient, the second what a gradient would be without the
-adjoints that a person wrote. It refers to the arrays of the user, and writes none of them: like any tape it
-is only run in shadows.
+The first show what would flow if an array had a gradient, the second what a gradient would be without the
+custom gradients. The new tape refers to the user's arrays and writes none of them: it is only run in shadows.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ if TYPE_CHECKING:
 
 
 def rerecorded(tape: Tape, revived: Callable[[Record], frozenset[int]], stop: int | None = None) -> Tape:
-    """Return a tape of the same launches, of which some arrays have a gradient that they did not have.
+    """Return a tape of the same launches, in which more arrays have a gradient.
 
     Args:
         tape: The tape.
-        revived: Gives the parameters of a record that are such arrays. Launches that write them have
+        revived: Returns the parameters of a record that are such arrays. Launches that write them have
             adjoints, also with `enable_backward=False`.
-        stop: How many launches it has; by default all.
+        stop: The number of launches; by default all.
     """
     adjoints = _Revived()
     return _recorded_again(tape, lambda old: adjoints.plan(old, revived(old)), stop)
 
 
 def derived_tape(tape: Tape, names: frozenset[str]) -> Tape:
-    """Return a tape of the same launches, whose adjoints reverse the bodies of some functions.
+    """Return a tape of the same launches, whose adjoints differentiate the bodies of some functions.
 
     Args:
         tape: The tape.
-        names: Functions with a gradient or a replay of their own, which do not count here; gradients that
-            are meant to differ, and those of native functions, stay.
+        names: Functions whose custom gradients or replays are ignored; gradients that are meant to differ,
+            and those of native functions, stay.
 
     Raises:
         TapedebugError: The body of one of them has no adjoint: it calls a native function that has none.
@@ -58,7 +57,7 @@ def derived_tape(tape: Tape, names: frozenset[str]) -> Tape:
 def _recorded_again(tape: Tape, plan_of: Callable[[Record], Any], stop: int | None) -> Tape:
     found = copy.copy(tape)
     tracker = found.tracker = _Unkept(tape.on_overwrite, dry=True)
-    tracker.settled = True  # it has been told, or refused, once
+    tracker.settled = True  # the warning was issued, or the error raised, the first time
     found.records = tracker.records
     found._names = ArrayNames(dict(tape.array_names))
     found._prepared, found._leftovers, found._spare = None, {}, {}
@@ -82,7 +81,7 @@ def _recorded_again(tape: Tape, plan_of: Callable[[Record], Any], stop: int | No
 
 
 def _write_outside(tracker: Any, outside: list[Any], at: int) -> None:
-    """Enter what something outside the tape wrote before a record."""
+    """Enter the writes outside the tape that came before a record."""
     while outside and outside[0].at <= at:
         event = outside.pop(0)
         if event.array.region in tracker.ledgers:
@@ -90,7 +89,7 @@ def _write_outside(tracker: Any, outside: list[Any], at: int) -> None:
 
 
 class _Unkept(Tracker):
-    """The tracker of launches that ran long ago: shadows find again what they overwrote."""
+    """The tracker of launches that ran long ago: it keeps no copies, because shadows make them again."""
 
     def _keep_need(self, need: SavedValue, buffer: Buffer, live: ExternalInput | None) -> None:
         pass
@@ -103,7 +102,7 @@ class _Unkept(Tracker):
 
 
 class _Derived:
-    """Plans whose adjoints reverse the bodies of some functions; launches of one kind share one."""
+    """Plans whose adjoints differentiate the bodies of some functions; launches of one kind share one."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
@@ -131,7 +130,7 @@ class _Derived:
 
 
 class _WithoutGradients:
-    """A kernel whose adjoint reverses the bodies of some functions, whatever gradients they have."""
+    """A kernel whose adjoint differentiates the bodies of functions with custom gradients."""
 
     def __init__(self, kernel: Any, names: frozenset[str]) -> None:
         self._kernel, self._names = kernel, names
@@ -144,7 +143,7 @@ class _WithoutGradients:
         return self._kernel.adjoint_info(active, derived=self._names, **sets)
 
     def adjoint(self, active: frozenset[int], **options: Any) -> Any:
-        """The compiled adjoint; see `Kernel`."""
+        """Return the compiled adjoint; see `Kernel`."""
         return self._kernel.adjoint(active, derived=self._names, **options)
 
 
@@ -156,7 +155,7 @@ class _Revived:
         self.kernels: dict[int, Any] = {}
 
     def plan(self, record: Record, alive: frozenset[int]) -> Any:
-        """Return the plan of a record with these parameters active, too."""
+        """Return the plan of a record in which these parameters are active, too."""
         old: Any = record.plan
         active, wanted = alive | old.active, bool(alive & old.writes)
         disabled = wanted and old.kind == "kernel" and not old.kernel.enable_backward
@@ -180,7 +179,7 @@ class _Revived:
 
 
 class _Differentiable:
-    """A kernel that was compiled with `enable_backward=False`, with its adjoint."""
+    """A kernel that was compiled with `enable_backward=False`, but with an adjoint."""
 
     enable_backward = True
 
@@ -198,7 +197,7 @@ class TapeRerecording:
         self._tape = tape
 
     def rerecorded(self, revived: Callable[[Record], frozenset[int]], stop: int | None = None, /) -> Tape:
-        """Return a tape of the same launches, of which some arrays have a gradient that they did not have."""
+        """Return a tape of the same launches, in which more arrays have a gradient."""
         return rerecorded(self._tape, revived, stop)
 
 

@@ -29,14 +29,14 @@ class BackwardCall:
 
     Attributes:
         loss: The loss, or None.
-        records: How many records the tape had.
-        seconds: How long the reverse pass took.
-        reran: How many launches it ran again to keep to the tape's `memory_budget`.
+        records: The number of records that the tape had.
+        seconds: The duration of the reverse pass.
+        reran: The number of launches that it ran again to keep to the tape's `memory_budget`.
         peak_bytes: Memory that it needed, counted: gradients, preserved values, copies that in-place launches
-            are reversed in, packed arguments, seeds; of a long pass also the gradients as they were, to be
-            put back if it is interrupted.
-        unseeded: It was given no seed, and nobody had written the gradients that may hold one.
-        stale: Arrays in whose gradients it found what an earlier pass, of another tape, had left there.
+            are reversed in, packed arguments, seeds; of a long pass also copies of the gradients, to restore
+            them if it is interrupted.
+        unseeded: It was given no seed, and the gradients that may hold one had not been written.
+        stale: Arrays whose gradients held what an earlier pass, of another tape, had left there.
     """
 
     loss: array | None
@@ -58,14 +58,14 @@ class BackwardCall:
     @property
     def held(self) -> SeedMap:
         """The seeds, those that were given and those that the pass found in gradients."""
-        # What was given comes last: where arrays overlap, it replaces the zeros of the others.
+        # Given seeds come last: where arrays overlap, they replace the zeros of the others.
         return {**self._preset, **self._seeds} if self._preset else self._seeds
 
     @property
     def seeds(self) -> contract.Seeds:
-        """Return copies of all seeds: of the loss, of `grads`, and of what gradients held already.
+        """Copies of all seeds: of the loss, of `grads`, and of gradients that already held values.
 
-        A tape keeps those of its last call only.
+        A tape keeps the seeds of its last call only.
         """
         return {a: values_of(seed).copy() for a, seed in self.held.items()}
 
@@ -76,7 +76,7 @@ class BackwardCall:
 
     @property
     def objective(self) -> array | None:
-        """The array of one float that the pass began from, with a seed of 1 as a loss has; else None."""
+        """The array of one float that the pass began from, with the seed 1 of a loss; else None."""
         if not self._preset and self.loss is not None and self.loss in self._seeds:
             return self.loss if len(self._seeds) == 1 else None
         if not (self._preset or self._seeds):
@@ -89,7 +89,7 @@ class BackwardCall:
         return a if values.size == 1 and values.item() == 1 else None
 
     def give_up(self) -> SeedMap:
-        """Forget the seeds; returns those whose memory can be used again."""
+        """Forget the seeds; return those whose memory can be reused."""
         self._objective = self.objective
         seeds, self._seeds, self._preset = self._seeds, {}, {}
         return {a: seed for a, seed in seeds.items() if not isinstance(seed, BorrowedSeed)}

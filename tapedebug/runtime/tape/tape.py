@@ -1,4 +1,4 @@
-"""The tape: records launches, keeps what their adjoints need, and runs them backwards."""
+"""The tape: records launches, keeps the values that their adjoints need, and runs the reverse pass."""
 
 from __future__ import annotations
 
@@ -36,29 +36,28 @@ if TYPE_CHECKING:
 
 
 class Tape(TapeQueries):
-    """Records the launches of one thread inside a `with` block, for `backward`.
+    """A tape that records the launches of one thread inside a `with` block, for `backward`.
 
     Args:
-        on_overwrite: What happens when a value is overwritten that the adjoint of a recorded launch needs.
+        on_overwrite: What happens if a value is overwritten that the adjoint of a recorded launch needs.
             `"preserve"` (default, `config.on_overwrite`) keeps a copy, so that gradients are right; `"warn"`
-            warns and uses the new value, as the documents describe; `"error"` raises before anything is
-            overwritten; `"ignore"` uses the new value in silence.
+            warns and uses the new value, as Warp's documentation describes; `"error"` raises before anything
+            is overwritten; `"ignore"` uses the new value silently.
         track: `"elements"`: each launch also notes which thread on which line last wrote and read each
             element (`writers`, `readers`), and an index outside its array is an error. None (default,
-            `config.track`): nothing of the kind, and launches cost a fraction.
-        memory_budget: How much memory the kept copies may take: a number of bytes, or text such as `"1 GB"`.
-            What does not fit is let go of, and `backward` computes it again from checkpoints, to the same
-            bits.
+            `config.track`): no element tracking, and launches cost a fraction.
+        memory_budget: The memory that kept copies may take: a number of bytes, or text such as `"1 GB"`.
+            Copies beyond it are released, and `backward` recomputes them from checkpoints, to the same bits.
 
     Attributes:
-        records: What was recorded, in order.
+        records: The records, in order.
         scopes: The named groups of records.
-        backward_calls: What `backward` was called with.
-        began: When it first recorded, in events of the process.
-        ended: When it last stopped to record.
+        backward_calls: The calls of `backward`.
+        began: The time of the first recording, in events of the process.
+        ended: The time when it last stopped recording.
 
     Raises:
-        TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` no amount of memory.
+        TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` is no amount of memory.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class Tape(TapeQueries):
         refuse_at_another_time("cannot start recording")
         self.tracker.begin()
         self.began = self.began or clock.tick()
-        state.tape = self  # last: who is interrupted before has not opened it
+        state.tape = self  # last: if an interrupt comes before, the tape is not open
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -138,7 +137,7 @@ class Tape(TapeQueries):
 
     @property
     def created_at(self) -> Span:
-        """The place in the program that made it."""
+        """The place in the program that created the tape."""
         return site_span(self._created_at)
 
     @property
@@ -152,12 +151,12 @@ class Tape(TapeQueries):
 
     @property
     def array_names(self) -> dict[Any, list[str]]:
-        """What the caller's variables called the arrays when the block ended, by `range_key`."""
+        """The names of the arrays in the caller's variables when the block ended, by `range_key`."""
         return self._names.told()
 
     @property
     def launches(self) -> list[Record]:
-        """The records, under the documents' name."""
+        """The records, under the name that Warp's documentation uses."""
         return self.records
 
     def record_launch(
@@ -173,7 +172,7 @@ class Tape(TapeQueries):
     ) -> None:
         """Record a launch without running it (the caller ran it, or does so next); arguments as for `launch`.
 
-        Values that it overwrites are kept only if this is called before they are overwritten.
+        Values that the launch overwrites are kept only if this is called before they are overwritten.
         """
         plan, args = resolve(kernel, (*inputs, *outputs))
         sizes, threads, slots = launch_dims(kernel, dim)
@@ -185,11 +184,11 @@ class Tape(TapeQueries):
     def record_func(self, backward: Callable[[], Any], arrays: Sequence[Any]) -> None:
         """Record a function that `backward` calls at this point of the reverse pass.
 
-        It has no forward: replays, checks and diagnosis cannot run it, and say so. `launch_python` records a
-        forward and a backward function, which they can.
+        It has no forward: replays, checks and diagnosis report that they cannot run it. `launch_python`
+        records a forward and a backward function, which they can run.
 
         Args:
-            backward: Called without arguments. It sees the arrays' values of the time of recording, unless
+            backward: Called without arguments. It sees the arrays' values at the time of recording, unless
                 `on_overwrite` says otherwise.
             arrays: Arrays with a gradient that the function uses; `zero` zeroes their gradients.
 
@@ -244,7 +243,7 @@ class Tape(TapeQueries):
         tape_observers.notify("tape_reset", self)
         self.zero()
         forgotten = Event("reset", clock.tick(), 0, 0, "", call_site(), self.id, len(self.records))
-        self.tracker.log.add(forgotten)  # somebody may have kept what this tape was
+        self.tracker.log.add(forgotten)  # the history of the old tracker may still be in use
         was_open = self.tracker.is_open
         self.tracker = self._tracker()
         self.tracker.is_open = was_open
@@ -269,7 +268,7 @@ class Tape(TapeQueries):
         return Gradients(self.tracker)
 
     def get_adjoint(self, a: Any) -> array | None:
-        """The gradient array of `a`, or None where `a` has none."""
+        """Return the gradient array of `a`, or None if it has none."""
         return a.grad if isinstance(a, array) else None
 
     def zero(self) -> None:
@@ -283,11 +282,11 @@ class Tape(TapeQueries):
     def backward(self, loss: array | None = None, grads: Mapping[Any, Any] | None = None) -> None:
         """Run the reverse pass: gradients are added to the `.grad` of the arrays that require one.
 
-        It begins from `loss`, from `grads`, and from what the gradients of the arrays that the tape writes
-        hold: `y.grad.fill_(1.0)` before `backward()` is the same as `backward(grads={y: ones_like(y)})`.
+        It begins from `loss`, from `grads`, and from the gradients of the arrays that the tape writes:
+        `y.grad.fill_(1.0)` before `backward()` is the same as `backward(grads={y: ones_like(y)})`.
 
-        The gradient of an intermediate array is used up on the way (it is zero afterwards) unless the array
-        has `retain_grad=True`. Should anything interrupt the pass, all gradients are as they were before.
+        The gradient of an intermediate array is consumed by the pass (it is zero afterwards) unless the array
+        has `retain_grad=True`. If the pass is interrupted, all gradients are restored.
 
         Args:
             loss: An array of one float with `requires_grad`; its gradient becomes 1.
@@ -296,8 +295,8 @@ class Tape(TapeQueries):
 
         Raises:
             TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape;
-                a seed does not fit; an array got its gradient after values that its adjoint
-                needs were overwritten.
+                a seed does not fit; an array got its gradient after values that its adjoint needs were
+                overwritten.
         """
         refuse_at_another_time("backward")
         self.tracker.catch_up_everywhere()
@@ -334,7 +333,7 @@ class Tape(TapeQueries):
         call.reran = self._prepared.reran
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
-        # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
+        # Two sets of memory alternate: fresh memory for large seeds costs more than the pass.
         self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
         for a, seed in seeds.items():
             if isinstance(seed, BorrowedSeed):
@@ -343,7 +342,7 @@ class Tape(TapeQueries):
         tape_observers.notify("backward_done", self, call)
 
     def _again(self, call: BackwardCall) -> bool:
-        """Return whether a pass began from the seeds of the one before; of large ones, a sample of them."""
+        """Return True if a pass began from the seeds of the one before; large ones are compared by sample."""
         if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
             return False
         last, now = self.backward_calls[-1].held, call.held

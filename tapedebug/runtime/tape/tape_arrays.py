@@ -19,7 +19,7 @@ def arrays_of(tape: Tape) -> list[array]:
 
 
 def gradient_in_memory(a: array) -> array | None:
-    """Return the gradient of an array, or None if it has no memory yet: `.grad` would allocate some."""
+    """Return the gradient of an array, or None if it has no memory yet: `.grad` would allocate it."""
     return a.grad if a.requires_grad and a.buffer.adjoint is not None else None
 
 
@@ -29,7 +29,7 @@ def launch_kind(record: Record) -> int:
 
 
 def include_array(tape: Tape, a: array) -> None:
-    """Make an array known to a tape that no record uses, with the values that it has now."""
+    """Add an array that no record uses to a tape, with its present values."""
     tape.tracker.include(a)
 
 

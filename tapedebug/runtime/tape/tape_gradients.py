@@ -32,7 +32,7 @@ class Gradients(dict[array, array]):
         raise KeyError(f"the tape has no gradient of {told}: {why}")
 
     def _of_fields(self, key: Any) -> Any:
-        """A struct like `key` that holds the gradients of its arrays; None where an array has none."""
+        """Return a struct like `key` that holds the gradients of its arrays; None if an array has none."""
         found = type(key)()
         for name in type(key).fields:
             held = getattr(key, name)

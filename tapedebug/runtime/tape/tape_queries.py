@@ -1,6 +1,6 @@
 """Queries on a recorded tape: versions, replays, past states, last writers, drawings.
 
-Everything here reads the records and what was kept for them; nothing records or runs backward on the user's
+They read the records and the copies kept for them; none of them records, or runs backward on the user's
 arrays.
 """
 
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 class TapeQueries:
-    """The questions that a tape answers, in any state.
+    """The queries of a tape, valid in any state.
 
     Attributes:
-        records: What was recorded, in order.
-        tracker: What is known of the memory that they use.
+        records: The records, in order.
+        tracker: The tracker of the memory that they use.
         backward_calls: The reverse passes that ran.
     """
 
@@ -55,7 +55,7 @@ class TapeQueries:
 
     @property
     def engine(self) -> Engine:
-        """This engine, as reports name it."""
+        """The name and version of this engine, for reports."""
         from tapedebug import __version__
 
         return contract.Engine("tapedebug", __version__, "cpu")
@@ -76,7 +76,7 @@ class TapeQueries:
         return self.backward_calls
 
     def uses(self, a: Array, /) -> bool:
-        """True if a record accesses the memory of an array."""
+        """Return True if a record accesses the memory of an array."""
         return a.region in self.tracker.ledgers
 
     def new_replay(self, *, float64: bool = False) -> Shadow:
@@ -107,9 +107,9 @@ class TapeQueries:
 
     @property
     def seeds(self) -> Seeds:
-        """Return the seeds of the last reverse pass: of its loss, of `grads`, and of what gradients held.
+        """The seeds of the last reverse pass: of its loss, of `grads`, and of gradients that held values.
 
-        Before the first pass: what the gradients of the arrays that the tape writes hold now.
+        Before the first pass: the present gradients of the arrays that the tape writes.
         """
         return (
             self.backward_calls[-1].seeds
@@ -118,10 +118,10 @@ class TapeQueries:
         )
 
     def array_named(self, label: str) -> array:
-        """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.
+        """Return the array with a label of traces, findings and diagrams: `tape.array_named("net.x")`.
 
         Raises:
-            TapeError: None is called so.
+            TapeError: No array has that label.
         """
         recorded = _room("trace.recording").record_with_arrays(self)
         labels = [info.label for info in recorded.trace.arrays]
@@ -136,7 +136,7 @@ class TapeQueries:
     def replay(
         self, inputs: Mapping[Any, Any] | None = None, dtype: Any = None, stop: int | None = None
     ) -> Shadow:
-        """Run the recorded forward pass again, in private memory, from the values that the tape found.
+        """Replay the recorded forward pass on a private copy, from the values that the tape found.
 
         Args:
             inputs: By array, or its label, values that replace its own before the first record.
@@ -164,35 +164,37 @@ class TapeQueries:
         loss: array | None = None,
         grads: Mapping[array, Any] | None = None,
     ) -> TapeSnapshot:
-        """Travel to a moment of the tape: `with tape.at(12, "after") as moment:`.
+        """Show the arrays at a moment of the tape: `with tape.at(12, "after") as moment:`.
 
-        Within the block the arrays of the tape hold the values that they had then, and with `backward` their
-        `.grad` holds the adjoints of these values. Whatever is done there, at its end everything is as it was
-        before, to the last bit; also after an exception or Ctrl-C.
+        Within the block the arrays of the tape hold the values that they had at that moment, and with
+        `backward` their `.grad` holds the adjoints of these values. At the end of the block everything is
+        restored to the last bit, also after an exception or Ctrl-C.
 
         Args:
             launch: A record of this tape, or its index; negative ones count from the end.
             when: `"before"` or `"after"` the launch.
-            backward: Also show adjoints: `"after"` a launch those that its adjoint finds, `"before"` it those
-                that it leaves.
-            loss: What adjoints are of, as for `backward`; by default what `backward` was last called with.
-            grads: The same, likewise.
+            backward: Also show adjoints: `"after"` a launch the adjoints that its reverse starts from,
+                `"before"` it those that its reverse produces.
+            loss: The loss of these adjoints, as for `backward`; by default that of the last call of
+                `backward`.
+            grads: The incoming gradients, as for `backward`; by default those of its last call.
 
         Raises:
-            TapeError: There is no such launch, or no loss is known. In the block: it is within another such
-                block or within one of a recording tape, which is also what cannot be opened within it.
+            TapeError: There is no such launch, or no loss is known. Also if blocks of this kind are nested,
+                or if one is combined with a recording tape.
         """
         tape: Any = self
         return TapeSnapshot(tape, launch, when, backward, loss, grads)
 
     def versions(self) -> list[Version]:
-        """Every version of every range of memory that the tape used, in the order of writing."""
+        """Return every version of every range of memory that the tape used, in the order of writing."""
         return list_versions(self.tracker)
 
     def writers(self, a: array) -> Touched:
-        """Who last wrote each element of an array: launch, thread, line.
+        """Return the last writer of each element of an array: launch, thread, line.
 
-        With `track="elements"` it was noted when the launches ran; else they are run again in private memory.
+        With `track="elements"` they were noted when the launches ran; otherwise the launches are replayed on
+        a private copy.
 
         Raises:
             TapeError: The tape does not use the array's memory.
@@ -200,17 +202,17 @@ class TapeQueries:
         return touched(self, a, "write")
 
     def readers(self, a: array) -> Touched:
-        """Who last read each element of an array; as `writers`."""
+        """Return the last reader of each element of an array; see `writers`."""
         return touched(self, a, "read")
 
     def ledgers(self) -> list[BufferVersions]:
-        """The tape's memory, one ledger a buffer."""
+        """Return the tape's memory, one ledger per buffer."""
         return list(self.tracker.ledgers.values())
 
     # -- to look at -----------------------------------------------------------------------------------
 
     def trace(self, **options: Any) -> Any:
-        """The tape as plain data.
+        """Return the tape as plain data.
 
         Args:
             options: As for `tapedebug.trace.record`: `values`, `max_bytes`, `max_seconds`, `name`.
@@ -221,7 +223,7 @@ class TapeQueries:
         return _room("trace").record(self, **options)
 
     def visualize(self, *args: Any, **options: Any) -> str:
-        """The launches as a diagram in Graphviz's DOT language.
+        """Return the launches as a diagram in Graphviz's DOT language.
 
         Args:
             args: As for `tapedebug.visualize.visualize`.
@@ -240,5 +242,5 @@ class TapeQueries:
 
 
 def _room(name: str) -> Any:
-    """A room that shows tapes, loaded when it is asked for: the runtime knows none of them."""
+    """Import a package that shows tapes on first use: the runtime depends on none of them."""
     return importlib.import_module(f"tapedebug.{name}")

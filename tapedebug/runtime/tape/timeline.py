@@ -15,14 +15,15 @@ class Version:
 
     Attributes:
         array: An array of that range.
-        number: 0 is what the tape found.
+        number: 0 for the content that the tape found.
         written_by: The record that wrote it; None for version 0 and for writes outside the tape.
         outside: Written by something that is not on the tape.
         readers: Records that read it.
         needed_by: Records whose adjoints read it.
-        overwritten_by: The record that overwrote it; None while it is current or where the outside did.
+        overwritten_by: The record that overwrote it; None while it is current or if the overwrite was outside
+            the tape.
         overwritten_outside: Overwritten by something that is not on the tape.
-        preserved: Overwritten, and kept (or computed again) for the reverse pass.
+        preserved: Overwritten, and kept (or recomputed) for the reverse pass.
     """
 
     array: array
@@ -37,12 +38,12 @@ class Version:
 
     @property
     def overwritten(self) -> bool:
-        """Whether its content is gone from memory."""
+        """True if memory no longer holds its content."""
         return self.overwritten_by is not None or self.overwritten_outside
 
     @property
     def status(self) -> str:
-        """What became of it.
+        """The state of its content.
 
         `"live"` (still in memory), `"kept"` (in memory and needed), `"preserved"` (overwritten, needed, a
         copy is used), `"lost"` (overwritten, needed, and the reverse pass uses something else), `"harmless"`
@@ -56,7 +57,7 @@ class Version:
 
 
 def list_versions(tracker: Tracker) -> list[Version]:
-    """All versions, in the order in which they were written."""
+    """Return all versions, in the order in which they were written."""
     book = _Book(tracker)
     events = list(tracker.outside)
     for record in tracker.records:

@@ -16,7 +16,7 @@ from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.element_tracking import Tracking, replayed
 
 NAMES = {"write": "writers", "read": "readers"}
-"""How a tape is asked."""
+"""The methods of a tape by kind of access."""
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -26,11 +26,11 @@ class Touch:
     """The last write, or read, of one element.
 
     Attributes:
-        launch: Index of the record; None where nothing on the tape did it.
-        thread: Number of the thread; None of a copy, a fill or a native function.
-        name: Of the kernel, `"copy"` or `"fill"`; empty where nothing on the tape did it.
-        file: Of the line.
-        line: Of the access in the kernel, or of the call of a copy or fill; 0 where it is not known.
+        launch: Index of the record; None if no record accessed it.
+        thread: Number of the thread; None for a copy, a fill or a native function.
+        name: The name of the kernel, `"copy"` or `"fill"`; empty if no record accessed it.
+        file: The file of the line.
+        line: The line of the access in the kernel, or of the call of a copy or fill; 0 if it is not known.
     """
 
     launch: int | None
@@ -40,7 +40,7 @@ class Touch:
     line: int
 
     def __str__(self) -> str:
-        """In words: `launch 3 (step), thread 7, net.py:66`."""
+        """Return it as text: `launch 3 (step), thread 7, net.py:66`."""
         if self.launch is None:
             return "nothing on the tape"
         thread = "" if self.thread is None else f", thread {self.thread}"
@@ -49,15 +49,16 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Who last wrote, or read, each element of an array.
+    """The last writer, or reader, of each element of an array.
 
-    `touched[i]` (or `[i, j]`) says it of one element. Of a vector, the last of its components counts.
+    `touched[i]` (or `[i, j]`) is that of one element. For a vector, the last access to any of its components
+    counts.
 
     Attributes:
         access: `"write"` or `"read"`.
-        launch: Index of the record, in the shape of the array; -1 where nothing on the tape did it.
-        thread: Number of the thread; -1 of a copy or fill, or where nothing on the tape did it.
-        line: The line; 0 where it is not known.
+        launch: Index of the record, in the shape of the array; -1 if no record accessed the element.
+        thread: Number of the thread; -1 for a copy or fill, or if no record accessed the element.
+        line: The line; 0 if it is not known.
     """
 
     access: Literal["write", "read"]
@@ -90,7 +91,7 @@ class Touched:
 
 
 def touched(tape: Any, a: Any, access: Literal["write", "read"]) -> Touched:
-    """Who last touched each element of an array.
+    """Return the last access to each element of an array.
 
     Raises:
         TapeError: The tape does not use the array's memory.
@@ -119,7 +120,7 @@ def _decoded(tape: Any, tracking: Tracking, access: Literal["write", "read"], st
     site = (stamps >> SITE_SHIFT) & SITES
     thread = stamps & THREAD
     launch = epoch_of(stamps)
-    nothing = (launch < 0) | ((site == SITES) & (thread == THREAD))  # or something outside the tape
+    nothing = (launch < 0) | ((site == SITES) & (thread == THREAD))  # or an access outside the tape
     launch = np.where(nothing, -1, launch)
     thread = np.where(nothing | (thread == THREAD), -1, thread)
     line = np.zeros_like(launch)
@@ -142,7 +143,7 @@ def _span(record: Any, tracking: Tracking, site: int) -> Span | None:
 
 
 def _file(record: Any) -> tuple[str, str]:
-    """The name of a record, and the file that its lines are in."""
+    """Return the name of a record, and the file that its lines are in."""
     if record.kind == "kernel":
         return record.name, display_file(record.kernel.origin.file)
     return record.name, display_file(record.site[0].co_filename)

@@ -1,8 +1,8 @@
 """Track versions of memory ranges: those that adjoints still need, and the live-in values.
 
-A tape has a `Tracker`, with a ledger for each buffer that the tape touches. Just before anything writes a
-range, the open needs and live-ins of all ranges that overlap it are closed: copied where the mode says so,
-and told who clobbered them.
+A tape has a `Tracker`, with a ledger for each buffer that the tape uses. Just before a range is written, the
+open needs and live-ins of all ranges that overlap it are closed: copied if the mode asks for it, and marked
+with the record that overwrote them.
 """
 
 from __future__ import annotations
@@ -52,31 +52,30 @@ class Tracker:
 
     Attributes:
         mode: The tape's `on_overwrite`.
-        dry: Its one launch will not run: nothing may be told to others.
-        settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
-        kept: How many times something was kept, or let go of.
+        dry: Its launches will not run: it registers with no buffer and notifies no other tape.
+        settled: A reverse pass has run: later overwrites give no warning (an optimiser's step).
+        kept: A counter of copies made and released.
         is_open: Its tape is recording.
-        outside: Writes that were not on the tape, in order; of those of one range between the same records
-            the first.
-        outside_meanwhile: How many of them there were when the tape last ended.
-        unseen: Memory that a launch with `record_tape=False` computed from something with a gradient before
-            the tape used any of it, and where the launch was called.
-        log: When it recorded, ran backward, zeroed its gradients.
-        looks: For a range of one value, by `range_key`, when somebody last read it.
-        host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key`, the
-            number of the tape that recorded meanwhile (0 for none), and the place. Of the first
-            `HOST_READS`.
-        early_reads: Reads of arrays with a gradient, while the tape recorded, that it had not used yet: their
-            memory, if it is still there. Of the first `HOST_READS`.
-        arrivals: Arrays that were made of values from outside while the tape recorded, and used by it. Of the
-            first `HOST_READS`.
+        outside: Writes that were not on the tape, in order; for each range, only the first between two
+            records.
+        outside_meanwhile: The number of them when the tape last stopped recording.
+        unseen: Memory that a launch with `record_tape=False` computed from an array with a gradient before
+            the tape used any of it, and the place of the launch.
+        log: The events of the tape: reverse passes, zeroed gradients, resets.
+        looks: For a range of one value, by `range_key`, its last read outside kernels.
+        host_reads: For ranges of any size, their last reads outside kernels: by `range_key`, the number of
+            the tape that recorded meanwhile (0 for none), and the place. At most `HOST_READS`.
+        early_reads: Reads of arrays with a gradient while the tape recorded and had not used them yet: their
+            memory, if it still exists. At most `HOST_READS`.
+        arrivals: Arrays that were made of values from outside while the tape recorded, before it used them.
+            At most `HOST_READS`.
         activated: Memory of the tape has got a gradient since it was used.
-        budget: What may be kept, where that is bounded.
-        structs: In a program for Warp, the arguments that records had when the last reverse pass began, where
+        budget: The memory budget for copies, or None.
+        structs: In a program for Warp, the arguments that records had when the last reverse pass began, if
             structs had been changed since.
-        like_warp: The reverse pass gives what Warp's would, right or wrong.
-        watch: What a buffer refers to it by, if it is the only one.
-        recording: What its tape recorded, as later tapes may need it; None before it has ended.
+        like_warp: The reverse pass gives the same result as Warp's, right or wrong.
+        watch: The `watch` of a buffer that refers to this tracker only.
+        recording: The summary of its recording that later tapes may need; None until it has ended.
     """
 
     def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
@@ -91,7 +90,7 @@ class Tracker:
         self.is_open = False
         self.outside: list[UntrackedWrite] = []
         self.outside_meanwhile = 0
-        self._entered = 0  # of `outside`, those whose values are live-ins already
+        self._entered = 0  # the entries of `outside` whose values are live-ins already
         self.unseen: dict[tuple[weakref.ref[Buffer], int, int], Site] = {}
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
@@ -116,7 +115,7 @@ class Tracker:
         self.settled, self.is_open = False, True
 
     def end(self) -> None:
-        """Note that the tape has ended to record."""
+        """Note that the tape has stopped recording."""
         self.is_open, self.outside_meanwhile = False, len(self.outside)
 
     def watch_beside(self, known: Watch) -> Watch:
@@ -134,7 +133,7 @@ class Tracker:
         return self._ledgers
 
     def resolve(self, a: array) -> RangeState:
-        """The state of an array that the tape has not seen yet."""
+        """Return the state of an array that the tape has not seen yet."""
         ledger = self._ledgers.get(a.buffer)
         if ledger is None:
             ledger = self._ledgers[a.buffer] = BufferVersions(a.buffer, self)
@@ -147,7 +146,7 @@ class Tracker:
 
     @property
     def preserved_bytes(self) -> int:
-        """Memory of values that are kept for adjoints, and of checkpoints to compute them from."""
+        """Memory of values that are kept for adjoints, and of checkpoints to recompute them from."""
         checkpoints = self.budget.checkpoint_bytes if self.budget is not None else 0
         return checkpoints + sum(copy.nbytes for copy in self._for_adjoints().values())
 
@@ -164,7 +163,7 @@ class Tracker:
         return {id(copy): copy for copy in copies if copy is not None}
 
     def uses(self, a: array) -> bool:
-        """Whether anything on the tape uses memory of `a`."""
+        """Return True if a record of the tape uses memory of `a`."""
         if a in self.states and a.size:
             return True
         ledger = self._ledgers.get(a.buffer)
@@ -172,15 +171,15 @@ class Tracker:
         return ledger is not None and any(probe.meets(state) for state in ledger.within(a.start, a.stop))
 
     def include(self, a: array) -> None:
-        """Make an array known that nothing on the tape uses, with the values that it has now."""
+        """Add an array that no record uses, with its present values."""
         if not self.uses(a):
             self.find(self.resolve(a), a.buffer)
 
     def before(self, record: Record) -> bool:
-        """A launch is about to run: open what it reads and needs, close what it overwrites.
+        """Prepare for a launch: open what it reads and needs, close what it overwrites.
 
         Returns:
-            Whether `after` is wanted.
+            True if `after` must be called after the launch.
 
         Raises:
             OverwriteError: In `"error"` mode, before anything has changed.
@@ -199,12 +198,12 @@ class Tracker:
         return watched
 
     def catch_up_near(self, buffer: Buffer, state: RangeState) -> None:
-        """Note what NumPy has changed in a range, and in those that overlap it."""
+        """Note writes through NumPy to a range, and to those that overlap it."""
         ledger = self._ledgers[buffer]
         self.catch_up(ledger, ledger.around(state))
 
     def keep_in_place(self, record: Record, own: dict[int, RangeState]) -> None:
-        """Keep what a launch starts from, where it writes what its own adjoint needs."""
+        """Save the pre-launch values of arrays that a launch writes and its own adjoint needs."""
         args, plan = record.args, record.plan
         crossed = [x for x in plan.exposed if args[x[0]].buffer is args[x[1]].buffer]
         if plan.strided:
@@ -213,7 +212,7 @@ class Tracker:
             set_scratch(self, record, own, crossed)
 
     def find(self, state: RangeState, buffer: Buffer) -> None:
-        """The tape finds values in a range, that it has not written."""
+        """Enter a live-in: the tape finds values in a range that it has not written."""
         if is_gradient(state.array):
             note_read(state.array, "tape")
         live = ExternalInput(state.array, len(self.records), buffer.fill, injected=False)
@@ -227,7 +226,7 @@ class Tracker:
                 self._guard(state, ledger)
 
     def need_late(self, record: Record, own: dict[int, RangeState]) -> None:
-        """Open what the adjoint reads as the launch leaves it, once what it overwrites is closed."""
+        """Open needs of values that the launch itself writes, once those that it overwrites are closed."""
         plan = record.plan
         found = dict(zip(plan.early, record.needs, strict=True))
         for p in plan.late:
@@ -238,19 +237,19 @@ class Tracker:
     def open_need(
         self, state: RangeState, buffer: Buffer, reader: int, param: int, *, late: bool = False
     ) -> SavedValue:
-        """From now on the values of a range are needed, first of all by a parameter of a record."""
+        """Open a need of the values of a range; the parameter of a record is its first reader."""
         need = state.need = SavedValue(state.start, state.stop, reader, param)
         ledger = self._ledgers[buffer]
         ledger.add_need(need)
         ledger.heat(state)
         if buffer.windows and not late:
-            self._guard(state, ledger)  # a late one is guarded when the launch has written it
+            self._guard(state, ledger)  # a late one is guarded after the launch has written it
         return need
 
     # -- when something is overwritten ------------------------------------------------------------------
 
     def close(self, ledger: BufferVersions, state: RangeState, by: Record | UntrackedWrite) -> None:
-        """Keep what is still needed of the bytes of `state`, which `by` is about to overwrite."""
+        """Copy what is still needed of the bytes of `state`, which `by` is about to overwrite."""
         outside = isinstance(by, UntrackedWrite)
         at = by.at if isinstance(by, UntrackedWrite) else by.index
         for each in ledger.around(state):
@@ -265,7 +264,7 @@ class Tracker:
                 seen = self.settled and not live.settled  # by a reverse pass that reads what is in memory
                 if live.injected and outside and live.at == at and not seen:
                     if live.copy is None:
-                        continue  # nothing on the tape has read it: it is what memory holds in the end
+                        continue  # no record has read it: a later write before the same record replaces it
                     if each is state:
                         ledger.liveins = [other for other in ledger.liveins if other is not live]
                 elif live.copy is None:
@@ -289,11 +288,12 @@ class Tracker:
             self.budget.pinned.add(need)
 
     def overwritten_outside(self, buffer: Buffer, a: array, site: Site | None, how: str) -> None:
-        """Something that is not on this tape is about to write `a`.
+        """Note that something that is not on this tape is about to write `a`.
 
-        A training loop that keeps its last tape comes here for each launch of the next one. So a write of
-        values that an ended tape has no use for is only listed; the live-in that a replay would find is made
-        when somebody looks at `ledgers`. A range that was written once since the last record has changed.
+        A training loop that keeps its last tape calls this for each launch of the next one. A write of values
+        that an ended tape does not need is therefore only listed; the live-in that a replay would find is
+        made when `ledgers` is next used. If a range has been written since the last record, it has changed:
+        further writes are not listed.
         """
         ledger = self._ledgers[buffer]
         states = ledger.states
@@ -326,7 +326,7 @@ class Tracker:
         event = UntrackedWrite(at, a, site, how, settled)
         if state.hot:
             self.close(ledger, state, event)
-        # An announced write changes all of these; one through NumPy is looked for in each of them.
+        # An announced write changes all of these; for one through NumPy, each of them is compared.
         for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
             ledger.guarded.pop(each.number, None)
         if not entered & now:
@@ -336,7 +336,7 @@ class Tracker:
         self._inject(ledger, state, event)
 
     def _enter_outside(self) -> None:
-        """Make live-ins of what was written since the tape ended."""
+        """Make live-ins of the writes since the tape stopped recording."""
         events, self._entered = self.outside[self._entered :], len(self.outside)
         for event in events:
             ledger = self._ledgers[event.array.buffer]
@@ -351,7 +351,7 @@ class Tracker:
         ledger.heat(state)
 
     def left_out(self, plan: KernelPlan, args: tuple[Any, ...], site: Site) -> None:
-        """A launch runs while the tape records and is not recorded: note what it computes."""
+        """Note the results of a launch that runs while the tape records and is not recorded."""
         if not any(args[p].requires_grad for p in plan.reads):
             return
         for p in plan.written:
@@ -360,7 +360,7 @@ class Tracker:
                 self.unseen.setdefault((weakref.ref(a.buffer), a.start, a.stop), site)
 
     def constants_computed(self) -> list[tuple[array, Site]]:
-        """The arrays of the tape that such launches computed, and where these were called."""
+        """Return the arrays of the tape that such launches computed, and the places of these launches."""
         found = []
         for (memory, start, stop), site in self.unseen.items():
             buffer = memory()
@@ -369,20 +369,20 @@ class Tracker:
             found += [(state.array, site) for state in states[:1]]
         return found
 
-    # -- NumPy windows: writes that nobody announces ----------------------------------------------------
+    # -- NumPy windows: writes that are not announced ---------------------------------------------------
 
     def window_opened(self, ledger: BufferVersions, start: int, stop: int) -> None:
-        """From now on NumPy can write these bytes: keep what is open, until the window closes."""
+        """Keep copies of open values in these bytes, which NumPy can write until the window closes."""
         if ledger.opened is None:
             ledger.opened = len(self.records)
         states = ledger.within(start, stop)
-        self.catch_up(ledger, states)  # what an earlier window changed is not what this one starts from
+        self.catch_up(ledger, states)  # changes through an earlier window do not belong to this one
         for state in states:
             if state.number not in ledger.guarded:
                 self._guard(state, ledger)
 
     def window_closed(self, ledger: BufferVersions) -> None:
-        """Nobody can write unseen any more: note what changed, and let go of copies of what did not."""
+        """Note what changed while NumPy could write, and release the copies of what did not."""
         guarded = [ledger.states[number] for number in ledger.guarded]
         changed = [state for state in guarded if self._changed(state, ledger)]
         for state in changed:
@@ -390,7 +390,7 @@ class Tracker:
         ledger.guarded.clear()
         self.kept += 1
         for state in guarded:
-            # What is open now holds what memory holds, and nobody can change that unseen.
+            # Memory holds the open values, and they cannot change unnoticed any more.
             if state.need is not None:
                 state.need.copy = None
             if state.livein is not None:
@@ -406,7 +406,7 @@ class Tracker:
         ledger.guard(state.number, None if known else ledger.buffer.copy_range(state.start, state.stop))
 
     def _changed(self, state: RangeState, ledger: BufferVersions) -> bool:
-        """Whether memory differs from what was kept of a range when a window opened, or when it was used."""
+        """Return True if memory differs from the copy made when a window opened or the range was used."""
         a, kept = state.array, [x.copy for x in (state.need, state.livein) if x is not None]
         kept.append(ledger.guarded.get(state.number))
         return any(copy is not None and not same_elements(copy, a) for copy in kept)
@@ -416,14 +416,14 @@ class Tracker:
         changed = self._changed_among(ledger, states)
         for state in changed:
             self._note_numpy(ledger, state)
-        # The write is over: what memory holds now is the injected value. Ranges that overlap one that changed
-        # were closed with it, and have lost what they could be compared with.
+        # The write is over, and memory holds the injected value. Ranges that overlap a changed one were
+        # closed with it, and have lost the copies that they could be compared with.
         for each in {near for state in changed for near in ledger.around(state)}:
             if each.number in ledger.guarded or each in changed:
                 self._guard(each, ledger)
 
     def _changed_among(self, ledger: BufferVersions, states: Iterable[RangeState]) -> list[RangeState]:
-        """The guarded ranges that changed: of these, of all that overlap one of those, and so on."""
+        """Return the changed ranges among these, and among the guarded ones that overlap a changed one."""
         changed: list[RangeState] = []
         waiting, seen = list(states), set()
         while waiting:
@@ -435,7 +435,7 @@ class Tracker:
         return changed
 
     def catch_up_everywhere(self) -> None:
-        """Note what NumPy has changed anywhere, before somebody relies on what the tape knows."""
+        """Note writes through NumPy to any range, before the tape's knowledge of its memory is used."""
         for ledger in self._ledgers.values():
             if ledger.guarded:
                 self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
@@ -445,7 +445,7 @@ class Tracker:
         self.overwritten_outside(ledger.buffer, state.array, None, "numpy")
 
     def looked_at(self, a: array, event: Event) -> None:
-        """Somebody reads an array outside of kernels: the last time while a tape recorded, and afterwards."""
+        """Note a read of an array outside kernels; a later one replaces it if tape and place are the same."""
         if not self.uses(a):
             return
         if a.size == 1:
@@ -456,36 +456,36 @@ class Tracker:
             self.host_reads[key] = a, event
 
     def looked_at_early(self, a: array, event: Event) -> None:
-        """Somebody reads an array outside of kernels that the recording tape has not used yet."""
+        """Note a read, outside kernels, of an array that the recording tape has not used yet."""
         if len(self.early_reads) < HOST_READS:
             self.early_reads.append((weakref.ref(a.buffer), event))
 
     def after(self, record: Record) -> None:
-        """A launch has written where NumPy can write, too: what memory holds now is known."""
+        """Note what a launch has written to memory that is open to NumPy."""
         for p in record.plan.written:
             a = record.args[p]
             if a.buffer.windows:
                 self.written(self._ledgers[a.buffer], a)
 
     def written(self, ledger: BufferVersions, a: array) -> None:
-        """An announced write is over, with a NumPy window open."""
+        """Note the content after an announced write, while a NumPy window is open."""
         for state in ledger.around(ledger.state(a)):
             self._guard(state, ledger)
 
     # -- modes ------------------------------------------------------------------------------------------
 
     def may_overwrite(self, write: Record) -> None:
-        """Something that is no record is about to write.
+        """Check a write that is no record, and is about to happen.
 
         Raises:
-            OverwriteError: In `"error"` mode, where it would overwrite what is needed.
+            OverwriteError: In `"error"` mode, if it would overwrite a needed value.
         """
         if self.mode == "error" and not self.settled:
             a = write.args[0]
             self.refuse(write, {0: self.states.get(a) or self.resolve(a)})
 
     def refuse(self, record: Record, own: dict[int, RangeState]) -> None:
-        """Refuse a launch that would overwrite what is needed.
+        """Raise an error if a launch would overwrite a needed value.
 
         Raises:
             OverwriteError: It would.

@@ -1,7 +1,7 @@
 """The write barrier: each write through this package calls `before_write`, and then `after_write`.
 
-Tapes preserve what they still need of the memory, and a constant that was known to fill it is forgotten.
-Writes through NumPy pass no barrier: tapes find them by comparing, while a view is open.
+Tapes preserve the values that they still need, and a constant that was known to fill the memory is forgotten.
+Writes through NumPy pass no barrier: tapes find them by comparison, while a view is open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None = None) -> None:
-    """Count a write of `a` that is about to happen, and let all live tapes preserve what they need.
+    """Count a write of `a` that is about to happen, and let all live tapes preserve needed values.
 
     Args:
         a: The array that is written.
@@ -34,7 +34,7 @@ def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None
             return
     elif len(watch) < 2:  # its own reference alone
         return
-    if how not in ("backward", "zero"):  # which are noted where they happen
+    if how not in ("backward", "zero"):  # these are noted where they happen
         note("write", a, how, site)
     gone = True
     for reference in watch:
@@ -48,7 +48,7 @@ def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None
 
 
 def after_write(a: array) -> None:
-    """Let the tapes that compare memory under an open NumPy view take note of what a write has left."""
+    """Notify the tapes that compare memory under an open NumPy view after a write."""
     if a.buffer.windows:
         for ledger, tracker in a.buffer.watchers():
             tracker.written(ledger, a)
