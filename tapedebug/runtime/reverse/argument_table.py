@@ -1,7 +1,7 @@
 """Pack the adjoint arguments of all records into one table and run it backwards.
 
-The same code serves the arrays of the user and the private memory of a `Shadow`; an `AddressSpace` says where
-values and adjoints are.
+The same code serves the arrays of the user and the private memory of a `Shadow`; an `AddressSpace` gives the
+addresses of values and adjoints.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tapedebug.runtime.tape.record import Record
 
 Values = np.ndarray[Any, Any]
 Columns = tuple[tuple[Any, ...], ...]
-"""For each parameter the arguments of some launches."""
+"""By parameter, the arguments of some launches."""
 Group = tuple[LaunchPlan, list[Record], Columns]
 """A plan, and the records that have it."""
 
 
 class Steps(NamedTuple):
-    """What a reverse pass calls: lists, of which each place is one call.
+    """The calls of a reverse pass, as lists with one entry per call.
 
     Attributes:
-        records: What it reverses.
-        runs: What to call.
+        records: The record that it reverses.
+        runs: The function to call.
         threads: Its number of threads.
-        addresses: Of its packed arguments.
+        addresses: The address of its packed arguments.
     """
 
     records: list[Record]
@@ -50,12 +50,12 @@ class Steps(NamedTuple):
     addresses: list[int]
 
     def backwards(self) -> Steps:
-        """The last one first."""
+        """Return the steps in reverse order."""
         return Steps(self.records[::-1], self.runs[::-1], self.threads[::-1], self.addresses[::-1])
 
 
 def grouped(records: Iterable[Record]) -> list[Group]:
-    """Records by plan: what is done for all launches of one plan costs little for each."""
+    """Return the records by plan: work done once for all launches of a plan costs little for each."""
     members: dict[LaunchPlan, list[Record]] = {}
     for record in records:
         known = members.get(record.plan)
@@ -69,7 +69,7 @@ def grouped(records: Iterable[Record]) -> list[Group]:
 
 
 class AddressSpace(Protocol):
-    """Where a reverse pass finds values and adjoints."""
+    """The values and adjoints that a reverse pass uses."""
 
     @property
     def f64(self) -> bool:
@@ -85,42 +85,42 @@ class AddressSpace(Protocol):
 
     @property
     def live(self) -> bool:
-        """This is the user's own reverse pass: what kernels say in it is shown."""
+        """This is the user's own reverse pass: the output of kernels in it is shown."""
 
     @property
     def guarded(self) -> bool:
-        """Adjoints may see other values than their launches did: an index among them must not lead astray."""
+        """Adjoints may see other values than their launches did: their indices must be checked."""
 
     def value(self, a: array) -> int:
-        """Address of the first element now."""
+        """Return the present address of the first element."""
 
     def adjoint(self, a: array) -> int:
-        """Address of the first element's adjoint."""
+        """Return the address of the first element's adjoint."""
 
     def value_view(self, a: array) -> Values:
-        """The values as a NumPy view."""
+        """Return the values as a NumPy view."""
 
     def adjoint_view(self, a: array) -> Values:
-        """The adjoint as a NumPy view."""
+        """Return the adjoint as a NumPy view."""
 
     def stretch(self, a: array) -> int:
-        """How much further apart its elements are than in the user's memory, in scalars."""
+        """Return the ratio of its strides, in scalars, to those in the user's memory."""
 
     def kept(self, record: Record, need: SavedValue) -> Bytes | None:
-        """The values that were current when `record` ran, where they are no more in place."""
+        """Return the values that were current when `record` ran, or None if they are still in place."""
 
     def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
-        """The values that an in-place launch starts from."""
+        """Return the values that an in-place launch starts from."""
 
     def in_memory(self, record: Record) -> frozenset[int]:
-        """Parameters that a launch wrote in place and whose values its adjoint reads in memory."""
+        """Return the parameters that a launch wrote in place and its adjoint reads from memory."""
 
     @property
     def as_warp(self) -> bool:
         """Records are reversed as Warp reverses them, right or wrong."""
 
     def offset(self, a: array, start: int) -> int:
-        """Bytes from `start` of the array's buffer to the first element, in this space."""
+        """Return the bytes from `start` of the array's buffer to the first element, in this space."""
 
     def call(self, record: Record) -> None:
         """Run the custom reverse function of a record."""
@@ -128,11 +128,11 @@ class AddressSpace(Protocol):
 
 _CHAR = ctypes.c_char
 FEW = 8
-"""Launches of one plan that are packed one by one."""
+"""Launches of one plan up to which each is packed individually."""
 
 
 class _Found(dict[Any, Any]):
-    """What was asked for before: tapes use few arrays and plans many times."""
+    """A cache of the results of a function: tapes use few arrays and plans many times."""
 
     def __init__(self, look: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -144,11 +144,7 @@ class _Found(dict[Any, Any]):
 
 
 class ArgumentTable:
-    """The packed arguments of a reverse pass; keeps everything alive that they point to.
-
-    Attributes:
-        alone: The arguments are those of one pass with adjoints only.
-    """
+    """The packed arguments of a reverse pass; keeps everything alive that they point to."""
 
     alone = True
 
@@ -168,7 +164,7 @@ class ArgumentTable:
         self.base: dict[int, int] = dict(zip([r.index for r in chosen], starts, strict=False))
 
     def forget_arrays(self) -> None:
-        """Look for values and adjoints of arrays where they are now."""
+        """Clear the cached addresses of values and adjoints, to look them up again."""
         space = self.space
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
@@ -176,29 +172,29 @@ class ArgumentTable:
         self.views = _Found(space.adjoint_view)
 
     def _packed(self, record: Record) -> bytes:
-        """The slots of a record as they begin."""
+        """Return the initial slots of a record."""
         return record.packed
 
     def _entry(
         self, plan: LaunchPlan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
     ) -> Runner:
-        """What reverses the launches of a plan."""
+        """Return the function that reverses the launches of a plan."""
         return reversing(plan, self.space, replay, memory, shared=shared)
 
     def leaving(self, record: Record, places: Mapping[int, int]) -> Runner | None:
-        """What reverses a launch that leaves some incoming adjoints as they are; None for the usual.
+        """Return the function that reverses a launch and leaves some incoming adjoints unchanged.
 
-        Args:
-            record: One without scratch.
-            places: By parameter, one of `AdjointInfo.once`, the address of its adjoint; those of others are
-                where this space has them.
+        It is None if there are none: then the usual function does. Args:
+            record: A record without scratch.
+            places: By parameter, one of `AdjointInfo.once`, the address of its adjoint; for the others the
+                address in this space is used.
         """
         for p, slot in record.plan.adjoint_slots:
             self.words[self.base[record.index] + slot] = places.get(p) or self.adjoints[record.args[p]]
         return reversing(record.plan, self.space, kept=frozenset(places)) if places else None
 
     def _special(self, record: Record) -> Runner:
-        """The adjoint of a copy, a fill, a Python operation or a custom function."""
+        """Return the adjoint of a copy, a fill, a Python operation or a custom function."""
         if record.kind == "python":
             return reverse_python(record, self.space)
         if record.kind == "func":
@@ -206,7 +202,7 @@ class ArgumentTable:
         return reverse_special(record, self.space.adjoint_view)
 
     def _call_of_special(self, record: Record) -> tuple[Runner, int, int]:
-        """What calls the adjoint of what is no launch: compiled code, where arrays have no gaps."""
+        """Return the call that reverses a record other than a launch: compiled if arrays have no gaps."""
         simple = self.alone and record.kind in {"copy", "fill"} and 0 in record.active
         views = [self.views[record.args[p]] for p in sorted(record.active)] if simple else []
         if not simple or not all(v.flags.c_contiguous for v in views):
@@ -223,11 +219,11 @@ class ArgumentTable:
         return pass_back(dest.dtype.itemsize == 8), dest.size, what.ctypes.data
 
     def steps(self, records: list[Record], groups: list[Group] | None = None) -> Steps:
-        """What a reverse pass calls for each record that has an adjoint, in recorded order.
+        """Return the calls of a reverse pass for each record that has an adjoint, in recorded order.
 
         Args:
             records: All or some of those of the table.
-            groups: The same, by plan, where they are known.
+            groups: The same by plan, if known.
         """
         usual: dict[LaunchPlan, Runner] = {}
         own: dict[int, tuple[Runner, int, int]] = {}
@@ -253,7 +249,7 @@ class ArgumentTable:
         return Steps(chosen, [c[0] for c in calls], [c[1] for c in calls], [c[2] for c in calls])
 
     def forward(self, record: Record) -> int:
-        """The address of a record's packed arguments, for a forward run in this space."""
+        """Return the address of a record's packed arguments, for a forward run in this space."""
         base = self.base[record.index]
         for p, slot in record.plan.value_slots:
             a = record.args[p]
@@ -266,7 +262,7 @@ class ArgumentTable:
         return self.start + 8 * base
 
     def _fill(self, plan: LaunchPlan, records: list[Record], columns: Columns) -> None:
-        """Pack where the adjoints of launches of one plan are, and the values that they need."""
+        """Pack the addresses of the adjoints of launches of one plan, and of the values that they need."""
         space, adjoints, words, base = self.space, self.adjoints, self.words, self.base
         if space.moved:
             for record in records:
@@ -287,7 +283,7 @@ class ArgumentTable:
                         words[base[record.index] + slot] = place
 
     def _own(self, record: Record) -> tuple[Runner, int, int] | None:
-        """What reverses a launch, its threads and arguments, where that is not as with others of its plan."""
+        """Return the function, threads and arguments that reverse a launch, if not the usual ones."""
         base = self.base[record.index]
         if self.space.as_warp and record.is_off_warps_tape:
             return _nothing, 0, 0
@@ -300,12 +296,12 @@ class ArgumentTable:
         return run, record.threads, address
 
     def _as_warp(self, record: Record) -> Runner | None:
-        """What Warp makes of a launch's adjoint, where that is something else."""
+        """Return Warp's version of a launch's adjoint, if it differs."""
         retained = frozenset(p for p in record.plan.active if record.args[p].retain_grad)
         return record.plan.warp_run(retained)
 
     def _address_of_copy(self, copy: Bytes) -> int:
-        """The address of a copy, which is kept alive."""
+        """Return the address of a copy, which is kept alive."""
         address = self.copies.get(id(copy))
         if not address:
             self.held.append(copy)
@@ -313,9 +309,10 @@ class ArgumentTable:
         return address
 
     def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
-        """An adjoint that does stores again, in a copy of the values that is made just before, and its place.
+        """Return an adjoint that repeats stores, and the address of its arguments.
 
-        All such launches share the memory of these copies.
+        The stores go to a copy of the values that is made just before. All such launches share the memory of
+        these copies.
         """
         slots, memory = dict(record.plan.value_slots), self.space.in_memory(record)
         entry = sized(
@@ -350,7 +347,7 @@ class ArgumentTable:
 
     @cached_property
     def _scratch_address(self) -> int:
-        """The address of memory for the copies of any one launch."""
+        """The address of memory that has room for the copies of any one launch."""
         sizes = [sum([_aligned(self.space.scratch(r, s).nbytes) for s in r.scratch]) for r in self.in_place]
         self.scratch = np.empty(max(sizes), np.uint8)
         return address_of(self.scratch)
@@ -362,11 +359,11 @@ class ArgumentTable:
 
 
 class Reversal:
-    """What reverses the records of a replay: calls, by index of the record; one can be replaced.
+    """The calls that reverse the records of a replay, by index of the record; each can be replaced.
 
     Args:
-        table: Of their arguments.
-        steps: In recorded order.
+        table: The table of their arguments.
+        steps: The steps, in recorded order.
     """
 
     def __init__(self, table: ArgumentTable, steps: Steps) -> None:
@@ -398,12 +395,12 @@ def reversing(
     kept: frozenset[int] = NOTHING,
     shared: bool = False,
 ) -> Runner:
-    """Return what reverses the launches of a plan in a space; the rest is as in `LaunchPlan.adjoint_run`."""
+    """Return the function that reverses launches of a plan in a space; see `LaunchPlan.adjoint_run`."""
     return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept, shared)
 
 
 def _nothing(lo: int, hi: int, where: int) -> None:
-    """The reverse of what is not on the tape."""
+    """Do nothing: the reverse of a record that is not on Warp's tape."""
 
 
 def _aligned(nbytes: int) -> int:
@@ -411,12 +408,12 @@ def _aligned(nbytes: int) -> int:
 
 
 def address_of(copy: Any) -> int:
-    """The address of the first byte; twice as fast as `copy.ctypes.data`, and asked for very often."""
+    """Return the address of the first byte: twice as fast as `copy.ctypes.data`, and called very often."""
     return ctypes.addressof(_CHAR.from_buffer(copy)) if copy.size else 0
 
 
 def reverse_special(record: Record, view: Callable[[array], Values]) -> Runner:
-    """The adjoint of a copy or a fill, on the adjoint memory that `view` shows."""
+    """Return the adjoint of a copy or a fill, on the adjoint memory that `view` returns."""
     active = record.plan.active
     if record.kind == "fill":
         return lambda lo, hi, where: view(record.args[0]).fill(0)

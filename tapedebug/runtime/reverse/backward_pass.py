@@ -45,11 +45,11 @@ Values = np.ndarray[Any, Any]
 
 
 SHORT = 0.2
-"""Seconds of recorded forward work up to which a reverse pass is finished before an interrupt is answered."""
+"""Seconds of recorded forward work up to which a reverse pass finishes before an interrupt is handled."""
 
 
 class Undo:
-    """Puts the gradients back as they were where a block fails; zeros are remembered, not copied."""
+    """Context manager that restores the gradients if its block fails; zeros are remembered, not copied."""
 
     def __init__(self, buffers: list[Buffer]) -> None:
         self.before = [(b, b.fill, b.writes, None if b.fill == ZERO else b.data.copy()) for b in buffers]
@@ -71,7 +71,7 @@ class Undo:
 
 
 class _Changing(deferred):
-    """A pass that is not interrupted; should it fail all the same, what gradients hold is unknown."""
+    """Context manager for a pass that is not interrupted; if it fails, gradients become unknown."""
 
     __slots__ = ("memories",)
 
@@ -106,10 +106,11 @@ class Ran(NamedTuple):
 
     Attributes:
         preset: The seeds that it found in gradients.
-        stale: Those of their arrays in whose gradients an earlier pass, of another tape, had left them.
-        leftovers: What it left in those of arrays that the tape writes, as the number of writes to them.
+        stale: The arrays among them whose seeds an earlier pass, of another tape, had left.
+        leftovers: The arrays written by the tape in whose gradients it left something, with the number of
+            writes to these.
         unseeded: It was given no seed, and all gradients that may hold one were known to be 0.
-        nbytes: How many bytes it took: gradients, preserved values, and what else.
+        nbytes: Memory that it used: gradients, preserved values and all else.
     """
 
     preset: dict[array, Values]
@@ -120,22 +121,22 @@ class Ran(NamedTuple):
 
 
 class Prepared:
-    """What a reverse pass calls, worked out once and used again while nothing has changed.
+    """The calls of a reverse pass, computed once and reused while nothing has changed.
 
     Attributes:
         memories: The gradient memory of each buffer that the pass adds to.
-        short: It is not interrupted: a copy of every gradient would cost more than the pass itself. A long
-            one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and
-            exceptions are undone.
-        written: The arrays with a gradient that the tape writes, and that the pass may leave something in.
-        outputs: The arrays with a gradient that the tape writes, by gradient memory: where a pass may find
-            seeds.
-        emptied: The gradient memory in which it leaves nothing.
-        filled: That in which it may.
-        leaves: Those that it never writes.
-        reran: How many launches the last pass ran again, for want of memory.
-        again: How many bytes that took.
-        nbytes: How many bytes the last pass took, but for its seeds.
+        short: The pass is not interrupted: a copy of every gradient would cost more than the pass itself. A
+            long one, or one that calls functions of the user, keeps copies, so that Ctrl-C is handled soon
+            and exceptions are undone.
+        written: The arrays with a gradient that the tape writes, and in which the pass may leave something.
+        outputs: The arrays with a gradient that the tape writes, by gradient memory: a pass may find seeds
+            there.
+        emptied: The gradient memory that is zero after the pass.
+        filled: The gradient memory that may not be.
+        leaves: The inputs that the tape never writes.
+        reran: The number of launches that the last pass ran again, for lack of memory.
+        again: The memory that this took, in bytes.
+        nbytes: The memory that the last pass took, without its seeds.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -159,13 +160,13 @@ class Prepared:
         self.taken = gradients.taken
         self.short = not self.may_raise and sum([r.elapsed for r in records]) < SHORT
         self.filled = [memory for buffer, memory in self.memories.items() if buffer not in emptied]
-        # What a memory budget let go of is reversed by other calls; who looks for NaN looks at gradients, and
-        # who steps through an adjoint at the code that `source` shows.
+        # Records whose values a memory budget released are reversed by other calls; `verify_fp` needs the
+        # gradients, and the interpreter steps through the code that `source` shows.
         lendable = set() if self.first or config.verify_fp or config.interpreted else emptied
         self.lending = SeedForwarding(records, self.table, self.calls, self.times.indices, lendable)
 
     def _work_out(self, tracker: Tracker) -> set[Buffer]:
-        """Look through all records; gives the buffers whose gradients are zero after a pass."""
+        """Prepare the pass from all records; return the buffers whose gradients are zero after it."""
         records = tracker.records
         groups = grouped(records)
         _warn_of_missing_adjoints(records, [group[0] for group in groups])
@@ -190,7 +191,7 @@ class Prepared:
         return emptied
 
     def _may_fail(self, plans: Sequence[LaunchPlan]) -> bool:
-        """True if something of a pass may raise: functions of the user's, diagnostics, and indices."""
+        """Return True if a part of the pass may raise: functions of the user, diagnostics, and indices."""
         if any(plan.kind in {"func", "python"} or plan.diagnostics_back - CHECKED for plan in plans):
             return True
         if self.first or self.retained.at or config.interpreted:
@@ -201,7 +202,7 @@ class Prepared:
         )
 
     def _follow(self, outline: BackwardPlan, tracker: Tracker) -> set[Buffer]:
-        """Take what was worked out for a tape that recorded the same, as `_work_out` does."""
+        """Take the plan of a tape that recorded the same; otherwise as `_work_out`."""
         self.space, self.retained = outline.space, outline.retained
         self.table, self.calls = outline.table, outline.calls
         self.may_raise, self.fixed = outline.may_raise, outline.fixed
@@ -218,7 +219,7 @@ class Prepared:
         return {a.buffer for a in emptied}
 
     def holds(self, tracker: Tracker) -> bool:
-        """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
+        """Return True if it is still valid: no new record, preserved copy, gradient memory or setting."""
         return (
             self.tracker() is tracker
             and self.settings == settings()
@@ -229,7 +230,7 @@ class Prepared:
         )
 
     def _has_numbers(self, tracker: Tracker) -> bool:
-        """True if the packed numbers are those of this tape, or are so again after another tape's pass."""
+        """Restore the numbers of this tape after another tape's pass; return False if that fails."""
         outline = self.outline
         if outline is not None and outline.turn != self.turn:
             if not outline.take_numbers(tracker):
@@ -238,14 +239,14 @@ class Prepared:
         return True
 
     def lend(self, seeds: SeedMap) -> SeedMap:
-        """Let launches read seeds where the caller has them; gives those that must be copied."""
+        """Let launches read seeds in the caller's memory; return the seeds that must be copied."""
         if self.outline is not None and BorrowedSeed in map(type, seeds.values()):
-            outlines.forget(self.outline)  # its calls are this pass's own from now on
+            outlines.forget(self.outline)  # from now on its calls belong to this pass
             self.outline = None
         return self.lending.lend(seeds)
 
     def _memories_hold(self) -> bool:
-        """Whether buffers have the gradient memory that they had: nobody looks while none gets another."""
+        """Return True if buffers have the same gradient memory; checked only if some buffer got another."""
         taken = gradients.taken
         if taken != self.taken:
             if [buffer.adjoint for buffer in self.memories] != [*self.memories.values()]:
@@ -254,14 +255,14 @@ class Prepared:
         return True
 
     def leave_empty(self) -> None:
-        """Note, after the first pass, in which gradient memory passes leave nothing."""
+        """Mark, after the first pass, the gradient memory that is zero after each pass."""
         for memory in [] if self.known_empty else self.emptied:
             if not memory.windows:
                 memory.fill = ZERO
         self.known_empty = True
 
     def view(self, a: array) -> Values:
-        """The gradient of an array that passes start from, as a NumPy view, which is made once."""
+        """Return the gradient of an array that passes start from as a NumPy view, which is created once."""
         memory, view = self._views.get(a, (None, None))
         if view is None or memory is not a.buffer.adjoint:
             view = self.space.adjoint_view(a)
@@ -269,12 +270,12 @@ class Prepared:
         return view
 
     def _counted(self) -> int:
-        """The bytes of the gradients, of the preserved values, and of what the pass itself needs."""
+        """Return the bytes of the gradients, of the preserved values, and of the pass itself."""
         tables = self.table.nbytes + self.calls.nbytes + self.times.nbytes
         return int(self.fixed + self.again + tables)
 
     def _calls(self, steps: Steps) -> tuple[CallList, Times]:
-        """What reverses records, the last one first."""
+        """Return the calls that reverse records, last record first."""
         records, runs, threads, addresses = steps.backwards()
         finite = FiniteCheck(self.space.adjoint_view) if config.verify_fp else None
         if finite is not None or self.retained.at:
@@ -286,7 +287,7 @@ class Prepared:
         return made, times
 
     def _looking(self, record: Record, run: Runner, finite: FiniteCheck | None) -> Runner:
-        """A step; where somebody looks at the adjoints before or after it, also that."""
+        """Return a step; if adjoints are retained or checked at its record, the step does that, too."""
         if finite is None and record.index not in self.retained.at:
             return run
 
@@ -302,7 +303,7 @@ class Prepared:
         return looked
 
     def run(self, tracker: Tracker) -> None:
-        """Run all of it; what was let go of is computed again, part by part, when it is needed."""
+        """Run the whole pass; released values are recomputed, part by part, when they are needed."""
         began = perf_counter()
         self.retained.begin()
         self.calls.run_timed(self.times)
@@ -320,13 +321,13 @@ class Prepared:
 
 
 def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> Ran:
-    """One reverse pass.
+    """Run one reverse pass.
 
     Args:
-        prepared: Of the tape.
-        seeds: Incoming gradients; they replace what is there.
-        leftovers: What the last pass left in the gradients of arrays that the tape writes, with the number
-            of writes to the gradient memory then.
+        prepared: The prepared pass of the tape.
+        seeds: Incoming gradients; they replace the present ones.
+        leftovers: The arrays written by the tape in whose gradients the last pass left something, with the
+            number of writes to the gradient memory then.
     """
     others = [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
     memories = [*prepared.memories.values(), *others]
@@ -363,13 +364,14 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
 
 
 def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
-    """The buffers whose gradients are zero after a pass: the first launch that uses one replaces all of it.
+    """Return the buffers whose gradients are zero after a pass.
 
-    The adjoint of that launch uses up the gradient of each element, and no other runs after it.
+    The first launch that uses such a buffer replaces all of it. Its adjoint consumes the gradient of each
+    element, and no other runs after it.
     """
     if any(plan.active and plan.kernel is not None and plan.info is None for plan, _, _ in groups):
         return set()
-    # What is written through an array without a gradient passes none on, and leaves that of others.
+    # A write through an array without a gradient passes none on, and leaves the gradient of other arrays.
     kinds = {a._kind: has_gradient(a) for a in tracker.states}
     kept = {a.buffer for a in tracker.states if not kinds[a._kind]}
     found = set()
@@ -383,7 +385,7 @@ def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
 
 
 def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
-    """The arrays with a gradient that the tape found and never writes: parameters, mostly."""
+    """Return the arrays with a gradient that the tape found and never writes: mostly parameters."""
     count, ledgers = len(tracker.records), tracker.ledgers
     changed = {
         (a.buffer, tracker.states[a].number)

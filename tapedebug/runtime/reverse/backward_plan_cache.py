@@ -1,8 +1,9 @@
 """Share reverse-pass plans between equal tapes: a training loop records a new tape in each step.
 
-To work out and pack what a pass calls takes as long as to record it. An outline keeps that for the next tape
-that recorded the same launches of the same arrays, where neither tape kept a value nor saw a write from
-outside; the numbers among the arguments may differ. It refers to no array, and goes with the first of them.
+To prepare and pack the calls of a pass takes as long as to record the tape. An outline keeps them for the
+next tape that records the same launches of the same arrays, if neither tape kept a value nor saw a write from
+outside; the numbers among the arguments may differ. It refers to no array, and is dropped with the first of
+them.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 
 REMEMBERED = 16
-"""Outlines that are kept, and tapes of which is known that there was one like them."""
+"""The number of outlines that are kept, and of single tapes whose keys are remembered."""
 LONGEST = 100_000
 """Records of a tape whose outline is kept: it takes 200 bytes for each, for as long as the arrays live."""
 
 
 def settings() -> tuple[Any, ...]:
-    """What decides which adjoints run, and how."""
+    """Return the settings that determine which adjoints run, and how."""
     return config.strong_zero, config.interpreted, config.verify_fp
 
 
 def key_of(tracker: Tracker) -> Key | None:
-    """What tapes have in common that share an outline; None of one that has to be looked at closely."""
+    """Return the key that tapes with a common outline share; None if the tape can have none."""
     records = tracker.records
     if tracker.kept or tracker.like_warp or tracker.budget is not None:
         return None
@@ -53,18 +54,18 @@ def key_of(tracker: Tracker) -> Key | None:
 
 
 class BackwardPlan:
-    """What a reverse pass calls, and the places of its arrays among those of its tape.
+    """The calls of a reverse pass, and the indices of its arrays among those of its tape.
 
     Attributes:
-        table, calls, indices, space, retained, may_raise, fixed: Of the pass that was worked out, what refers
-            to no array.
-        key: Of the tapes that may have it.
+        table, calls, indices, space, retained, may_raise, fixed: The parts of the prepared pass that refer to
+            no array.
+        key: The key of the tapes that may use it.
         buffers: For each gradient memory that passes add to, an array that has it.
-        emptied: Those of them of `Prepared.emptied`.
+        emptied: Those of `Prepared.emptied`.
         written: Those of `Prepared.written`.
         leaves: Those of `Prepared.leaves`.
-        turn: How many times the numbers were those of another tape: they are packed in one place.
-        lent: The calls are those of one tape alone.
+        turn: The number of times that the packed numbers were replaced by those of another tape.
+        lent: The calls belong to one tape alone.
     """
 
     def __init__(self, key: Key, tracker: Tracker, prepared: Prepared, gone: Callable[[Any], object]) -> None:
@@ -93,7 +94,7 @@ class BackwardPlan:
         self._large = {n: call for n, call in enumerate(self.calls) if type(call[0]) is ParallelEntry}
 
     def fits(self, tracker: Tracker) -> bool:
-        """Whether it is that of a tape with its key; if so, it has the numbers of that tape now."""
+        """Return True if it fits a tape with its key; if so, it has the numbers of that tape now."""
         arrays = [*tracker.states]
         memories = [arrays[place].buffer.adjoint for place in self.buffers]
         if [memory and memory.address for memory in memories] != self._addresses:
@@ -103,7 +104,7 @@ class BackwardPlan:
         return self.take_numbers(tracker)
 
     def take_numbers(self, tracker: Tracker) -> bool:
-        """Put the numbers of a tape into the packed arguments, if all else is the same."""
+        """Put the numbers of a tape into the packed arguments, if everything else is the same."""
         packed = _packed(tracker.records)
         if packed == self._packed:
             return not self.lent
@@ -114,29 +115,29 @@ class BackwardPlan:
         changed = np.flatnonzero(now != before)
         if not self._loose[changed].all():
             return False
-        self._packed = b""  # it fits nothing, should somebody interrupt
+        self._packed = b""  # fits nothing, in case of an interrupt
         self.turn += 1
         self.table.memory[changed] = now[changed]
-        for number, call in self._large.items():  # how these go may follow from numbers
+        for number, call in self._large.items():  # the way that these run may depend on numbers
             self.calls[number] = call
         self._packed = packed
         return True
 
 
 class BackwardPlanCache:
-    """Those of the last tapes that were not the first of their kind."""
+    """The outlines of the last tapes that were not the first of their kind."""
 
     def __init__(self) -> None:
         self._known: dict[Key, BackwardPlan] = {}
         self._once: deque[int] = deque(maxlen=REMEMBERED)
 
     def of(self, key: Key | None, tracker: Tracker) -> BackwardPlan | None:
-        """The one of a tape, if there is one that fits it."""
+        """Return the outline of a tape, if there is one that fits it."""
         found = None if key is None else self._known.get(key)
         return found if found is not None and found.fits(tracker) else None
 
     def enter(self, key: Key | None, tracker: Tracker, prepared: Prepared) -> BackwardPlan | None:
-        """Keep what was worked out for a tape that is not the first one like it: most are the only ones."""
+        """Keep the prepared pass of a tape that is not the first of its kind: most are the only one."""
         if key is None or not _is_common(tracker, prepared):
             return None
         seen = hash(key)
@@ -149,7 +150,7 @@ class BackwardPlanCache:
         return made
 
     def forget(self, outline: BackwardPlan) -> None:
-        """Leave an outline to the tape that has it: its calls will not be those of others any more."""
+        """Leave an outline to the tape that has it: other tapes cannot use its calls any more."""
         outline.lent = True
         outline.turn += 1
         self._known.pop(outline.key, None)
@@ -159,13 +160,13 @@ outlines = BackwardPlanCache()
 
 
 def _is_common(tracker: Tracker, prepared: Prepared) -> bool:
-    """Whether all that a pass does is done by compiled code, and follows from the key."""
+    """Return True if the pass runs compiled code only, and follows from the key."""
     plans = {record.plan for record in tracker.records}
     return (
         all(type(run) in (Entry, ParallelEntry) for run, _, _ in prepared.calls)
         and not prepared.retained.at
         and not any(p.idle or (p.kernel is not None and p.active and p.info is None) for p in plans)
-        # Where that is so, packed addresses say which array is meant.
+        # If so, packed addresses identify the array.
         and len({buffer.address for buffer in tracker.ledgers}) == len(tracker.ledgers)
     )
 
@@ -175,12 +176,12 @@ def _packed(records: list[Record]) -> bytes:
 
 
 def _others(records: list[Record]) -> list[int]:
-    """The arguments of copies and fills, which are not packed."""
+    """Return the arguments of copies and fills, which are not packed."""
     return [id(a) for record in records if not record.packed for a in record.args]
 
 
 def _loose(records: list[Record]) -> Iterator[int]:
-    """Where numbers are packed."""
+    """Yield the positions of the packed numbers."""
     known: dict[LaunchPlan, list[int]] = {}
     at = 0
     for record in records:

@@ -15,20 +15,20 @@ from tapedebug.runtime.tape.tracker import Tracker
 Values = np.ndarray[Any, Any]
 
 LARGE = 1 << 16
-"""Bytes from which a seed is lent: a smaller one is copied faster than it is watched."""
+"""Bytes from which a seed is borrowed: a smaller one is copied faster than it is watched."""
 
 
 class BorrowedSeed:
     """The values that an array had when a reverse pass began.
 
-    The array is watched as a tape watches what adjoints need: what is about to overwrite it, launches, fills
-    and NumPy views alike, has its values kept before.
+    The array is watched as a tape watches needed values: before it is overwritten by a launch, a fill or
+    through a NumPy view, its values are copied.
     """
 
     def __init__(self, a: array) -> None:
         self._array = a
         self._tracker = Tracker("preserve")
-        self._tracker.settled = True  # an overwrite is nobody's mistake
+        self._tracker.settled = True  # an overwrite gives no warning
         state = self._tracker.resolve(a)
         self._need = self._tracker.open_need(state, a.buffer, 0, 0)
 
@@ -39,13 +39,13 @@ class BorrowedSeed:
 
     @property
     def address(self) -> int:
-        """Where the values are now."""
+        """The present address of the values."""
         copy = self._need.copy
         return self._array.ptr if copy is None else address_of(copy)
 
     @property
     def values(self) -> Values:
-        """The values, of the array's shape and those of its elements; not to be changed."""
+        """The values, with the shape of the array and its elements; not to be changed."""
         a, copy = self._array, self._need.copy
         now: Values = a._look()
         if copy is None:
@@ -54,27 +54,27 @@ class BorrowedSeed:
         return kept
 
     def is_still(self, a: array, tracker: Tracker) -> bool:
-        """Whether it may stand for an array's values once more, in a pass of this tracker's tape."""
+        """Return True if it can stand for an array's values once more, in a pass of this tracker's tape."""
         return self._array is a and self._need.copy is None and not a.buffer.windows and not tracker.uses(a)
 
 
 def may_borrow(a: array, wanted: np.dtype[Any], tracker: Tracker) -> bool:
-    """Whether a seed for numbers of this type may stay where it is, in a pass of this tracker's tape."""
+    """Return True if a seed of this type can be borrowed in a pass of this tracker's tape."""
     return (
         a.is_contiguous
         and a.stop - a.start >= LARGE
         and types.numpy_dtype(a.dtype) == wanted
         and not a.buffer.windows
-        and not is_gradient(a)  # which passes change without telling
+        and not is_gradient(a)  # which passes change without notice
         and not tracker.uses(a)
     )
 
 
 def values_of(seed: Values | BorrowedSeed) -> Values:
-    """The values of a seed, wherever they are."""
+    """Return the values of a seed, borrowed or copied."""
     return seed.values if isinstance(seed, BorrowedSeed) else seed
 
 
 def same_seed(one: Values | BorrowedSeed, other: Values | BorrowedSeed) -> bool:
-    """Whether two seeds of an array are the same, as far as a sample of them shows."""
+    """Return True if two seeds of an array are the same, as far as a sample shows."""
     return one is other or same_bits(values_of(one), values_of(other))

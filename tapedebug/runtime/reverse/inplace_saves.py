@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def set_scratch(
     tracker: Tracker, record: Record, own: dict[int, RangeState], crossed: list[tuple[int, int, bool]]
 ) -> None:
-    """Group the parameters through which this launch writes what its own adjoint needs.
+    """Group the parameters through which a launch writes values that its own adjoint needs, and save these.
 
-    Of parameters that share memory that may be the order of threads, which doing stores again keeps.
+    For parameters that share memory, the order of threads may matter, which repeating the stores preserves.
     """
     plan = record.plan
     groups: list[set[int]] = []
@@ -56,7 +56,7 @@ def set_scratch(
 
 
 def shares_views(record: Record) -> bool:
-    """Return whether a launch writes through views that overlap, or through one that overlaps itself.
+    """Return True if a launch writes through views that overlap, or through one that overlaps itself.
 
     A thread's own element of one is then another thread's, too.
     """
@@ -70,7 +70,7 @@ def shares_views(record: Record) -> bool:
 
 
 def _join(groups: list[set[int]], members: set[int]) -> None:
-    """Add a group, together with those that it meets."""
+    """Add a group, merged with those that it intersects."""
     for group in [g for g in groups if g & members]:
         groups.remove(group)
         members |= group

@@ -1,8 +1,8 @@
 """Gradients for arrays that a tape already used: late `requires_grad`, seeds for arrays without.
 
-What a launch's adjoint does, and which values it needs, depends on the arrays that have a gradient. Where
-that has changed since the launch was recorded, the record gets the plan that fits now, if memory still
-holds the values that this plan needs. Where it does not, that is an error, never a wrong gradient.
+The adjoint of a launch, and the values that it needs, depend on which arrays have a gradient. If that has
+changed since the launch was recorded, the record gets the plan that fits now, provided that memory still
+holds the values that this plan needs. Otherwise that is an error, never a wrong gradient.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tapedebug.runtime.tape.tracker import Tracker
 
 
 class seeded:
-    """Lets arrays that a reverse pass starts from have gradients; not if what is done meanwhile fails."""
+    """Context manager that sets `requires_grad` on the seeded arrays; undone if the block fails."""
 
     __slots__ = ("_tracker", "_without")
 
@@ -59,7 +59,7 @@ def _activate(tracker: Tracker) -> None:
     """Give each record of a tape the plan for the gradients that its arrays have now.
 
     Raises:
-        TapeError: Values that such a plan needs were overwritten; the tape is as it was.
+        TapeError: Values that such a plan needs were overwritten; the tape is unchanged.
     """
     changed = []
     for record in tracker.records:
@@ -69,7 +69,7 @@ def _activate(tracker: Tracker) -> None:
     for record, plan, needs in changed:
         for p, need in zip(plan.needed, needs, strict=True):
             a = record.args[p]
-            if need.clobber is None:  # from now on it is kept when it is overwritten
+            if need.clobber is None:  # from now on it is preserved when it is overwritten
                 ledger, state = tracker.ledgers[a.buffer], tracker.states[a]
                 if state.need is None:
                     state.need = need
@@ -89,7 +89,7 @@ def _plan_now(record: Record) -> LaunchPlan:
     plan = record.plan
     if not isinstance(plan, KernelPlan):
         return plan
-    # A gradient that was switched off keeps its part of the plan: launches after it may count on that.
+    # An array whose gradient was switched off stays active in the plan: later launches may rely on that.
     active = frozenset(i for i in plan.arrays if has_gradient(args[i])) | plan.active
     return plan_for(plan.kernel, args, plan, active)
 
@@ -100,7 +100,7 @@ def _needs(tracker: Tracker, record: Record, plan: LaunchPlan) -> tuple[SavedVal
 
 
 def _need(tracker: Tracker, record: Record, plan: LaunchPlan, p: int) -> SavedValue:
-    """The values behind parameter `p` as the launch read them, which memory must still hold."""
+    """Return the need of parameter `p` with the values that the launch read, which memory must still hold."""
     a = record.args[p]
     state = tracker.states[a]
     clobber, what = _overwritten(tracker, record, p in plan.early, state)
@@ -123,7 +123,7 @@ def _need(tracker: Tracker, record: Record, plan: LaunchPlan, p: int) -> SavedVa
 
 
 def _overwritten(tracker: Tracker, record: Record, early: bool, state: RangeState) -> tuple[int | None, str]:
-    """When the values of a range that a launch read, or left, were first overwritten, and by what."""
+    """Return the position and writer of the first overwrite of a range after a launch used it."""
     buffer = state.array.buffer
     for later in tracker.records[record.index if early else record.index + 1 :]:
         for q in later.plan.written:

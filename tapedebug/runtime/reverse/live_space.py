@@ -16,7 +16,7 @@ Values = np.ndarray[Any, Any]
 
 
 class LiveSpace:
-    """The user's arrays: values where they are (or the copies that were preserved), adjoints in `.grad`."""
+    """The user's arrays: values in place (or the preserved copies), adjoints in `.grad`."""
 
     f64 = False
     moved = False
@@ -29,43 +29,43 @@ class LiveSpace:
         self.guarded = not self.preserves
 
     def value(self, a: array) -> int:
-        """Address of the values."""
+        """Return the address of the values."""
         return a.ptr
 
     def adjoint(self, a: array) -> int:
-        """Address of the gradient."""
+        """Return the address of the gradient."""
         buffer = a.buffer
         return (buffer.adjoint or buffer.gradient()).address + a.ptr - buffer.address
 
     def value_view(self, a: array) -> Values:
-        """The values as a NumPy view."""
+        """Return the values as a NumPy view."""
         return a._look()
 
     def adjoint_view(self, a: array) -> Values:
-        """The gradient as a NumPy view."""
+        """Return the gradient as a NumPy view."""
         gradient = a.grad
         assert gradient is not None
         return gradient._look()
 
     def stretch(self, a: array) -> int:
-        """Elements are where they are."""
+        """Return 1: the strides are those of the user's memory."""
         return 1
 
     def kept(self, record: Record, need: SavedValue) -> Bytes | None:
-        """The preserved copy, where the mode uses it."""
+        """Return the preserved copy, if the mode uses it."""
         return need.copy if self.preserves else None
 
     def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
-        """The pre-launch values."""
+        """Return the pre-launch values."""
         assert scratch.copy is not None
         return scratch.copy
 
     def in_memory(self, record: Record) -> frozenset[int]:
-        """All, where the mode keeps nothing."""
+        """Return all replayed parameters if the mode keeps no copies."""
         return NOTHING if self.preserves else record.replay
 
     def offset(self, a: array, start: int) -> int:
-        """Bytes from `start` to the first element."""
+        """Return the bytes from `start` to the first element."""
         return a.ptr - a.buffer.address - start
 
     def call(self, record: Record) -> None:

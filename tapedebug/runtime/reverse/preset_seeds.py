@@ -1,12 +1,12 @@
 """Seeds that a program writes into gradients itself: `y.grad.fill_(1.0)`, then `tape.backward()`.
 
-A reverse pass begins from whatever the gradients of the arrays that the tape writes hold at that moment,
-however it got there: a fill, `assign`, `y.grad = …`, a kernel, a NumPy view, a tensor that shares the
-memory, or the pass of another tape. These are seeds like those of `backward(grads=…)`, in addition to a loss
-where one is given, and a tape remembers them as such: see `BackwardCall.seeds`.
+A reverse pass begins from the present content of the gradients of the arrays that the tape writes, whatever
+wrote it: a fill, `assign`, `y.grad = …`, a kernel, a NumPy view, a tensor that shares the memory, or the pass
+of another tape. These are seeds like those of `backward(grads=…)`, in addition to a loss if one is given, and
+a tape remembers them as such: see `BackwardCall.seeds`.
 
-Two kinds of gradients are no seeds: those of inputs, which passes only add to, and what the last pass of the
-same tape left where it belongs to the values before the tape.
+Two kinds of gradients are no seeds: those of inputs, which passes only add to, and those that the last pass
+of the same tape left and that belong to the values before the tape.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tapedebug.runtime.tape.tracker import Tracker
 
 Values = np.ndarray[Any, Any]
 Outputs = Mapping[Buffer, list[array]]
-"""Gradient memory, and the arrays with a gradient there that a tape writes."""
+"""By gradient memory, the arrays with a gradient there that a tape writes."""
 
 
 def written_arrays(groups: Iterable[Group]) -> list[array]:
-    """The arrays with a gradient that a tape writes, once each."""
+    """Return the arrays with a gradient that a tape writes, once each."""
     found: dict[array, None] = {}
     for plan, _, columns in groups:
         for p in plan.written:
@@ -39,7 +39,7 @@ def written_arrays(groups: Iterable[Group]) -> list[array]:
 
 
 def outputs_of(written: Iterable[array]) -> dict[Buffer, list[array]]:
-    """The arrays that a tape writes, by the memory of their gradients."""
+    """Return the arrays that a tape writes, by the memory of their gradients."""
     found: dict[Buffer, list[array]] = {}
     for a in written:
         found.setdefault(a.buffer.gradient(), []).append(a)
@@ -47,18 +47,18 @@ def outputs_of(written: Iterable[array]) -> dict[Buffer, list[array]]:
 
 
 class PresetSeeds:
-    """What a reverse pass finds in the gradients of the arrays that its tape writes.
+    """The content that a reverse pass finds in the gradients of the arrays that its tape writes.
 
     Args:
         outputs: These arrays, by gradient memory.
         uncertain: The gradient memory that is not known to hold zeros.
-        given: Arrays whose gradients the pass replaces by seeds that it is given.
-        leftovers: What the last pass left.
-        tracker: Of the tape.
+        given: Arrays whose gradients the pass replaces by given seeds.
+        leftovers: The gradients that the last pass left.
+        tracker: The tracker of the tape.
 
     Attributes:
         seeds: Copies of the seeds.
-        stale: Those of their arrays in whose gradients an earlier pass, of another tape, had left them.
+        stale: The arrays among them whose seeds an earlier pass, of another tape, had left.
         touched: Something may have written these gradients, perhaps zeros.
     """
 
@@ -95,7 +95,7 @@ class PresetSeeds:
         return sum([each.nbytes for each in [*self.seeds.values(), *kept]])
 
     def _begin_from_leftovers(self, outputs: Outputs, tracker: Tracker) -> None:
-        """Without another seed, begin from what the last pass left in gradients of what the tape computes.
+        """Use leftovers in the gradients of arrays that the tape computes as seeds, for want of others.
 
         That is mostly the 1 of a loss that a kernel adds to. The gradients of inputs stay apart.
         """
@@ -107,17 +107,17 @@ class PresetSeeds:
             self.seeds |= _found_in(outputs[memory], ())
 
     def give_back(self) -> None:
-        """After the pass, also one that failed: memory of other libraries holds its seeds again."""
+        """Restore the seeds in memory of other libraries after the pass, also after one that failed."""
         for memory, content in self._handed_over:
             memory.data[:] = content
 
     def add_back(self) -> None:
-        """After the pass: what was set apart is added to what it has left."""
+        """Add the gradients that were set apart to those that the pass has left."""
         for _, view, values in self._apart:
             view += values
 
     def left(self, written: Iterable[array]) -> dict[array, int]:
-        """Return what the pass has left in the gradients of arrays, as the count of writes to each."""
+        """Return the arrays in whose gradients the pass left something, with the count of writes."""
         found: dict[array, int] = {}
         kept = {memory for memory, _ in self._handed_over} if self._handed_over else ()
         for a in written:
@@ -133,7 +133,7 @@ class PresetSeeds:
 
 
 class NoPresetSeeds(PresetSeeds):
-    """What most passes find, which begin from a loss alone."""
+    """No preset seeds, as in most passes, which begin from a loss alone."""
 
     __slots__ = ()
 
@@ -147,7 +147,7 @@ NOTHING: PresetSeeds = NoPresetSeeds()
 def is_nothing(
     outputs: Outputs, uncertain: Iterable[Buffer], given: Collection[array], leftovers: Iterable[array]
 ) -> bool:
-    """Return whether it is certain, without a look at memory, that a pass finds nothing in gradients."""
+    """Return True if it is certain, without reading memory, that a pass finds nothing in gradients."""
     for a in leftovers:
         if a not in given:
             return False
@@ -162,9 +162,9 @@ def is_nothing(
 
 
 def preset_seeds(outputs: Outputs, given: Collection[array]) -> dict[array, Values]:
-    """Copies of the seeds that gradients hold.
+    """Return copies of the seeds that gradients hold.
 
-    Of arrays that share elements one has the seed of these; the others have 0 there, and come before it.
+    Where arrays share elements, one of them has their seed; the others have 0 there, and come before it.
     """
     found: dict[array, Values] = {}
     for memory, arrays in outputs.items():
@@ -174,12 +174,12 @@ def preset_seeds(outputs: Outputs, given: Collection[array]) -> dict[array, Valu
 
 
 def stale_among(preset: Iterable[array]) -> list[array]:
-    """The arrays whose seeds an earlier pass left in their gradients, and nobody has touched since."""
+    """Return the arrays whose seeds an earlier pass left, in gradients not written since."""
     return [a for a in preset if (memory := a.buffer.adjoint) is not None and _is_as_left(memory)]
 
 
 def pending_seeds(tracker: Tracker) -> dict[array, Values]:
-    """The seeds that gradients hold for the first pass of a tape."""
+    """Return the seeds that gradients hold for the first pass of a tape."""
     written = written_arrays(grouped(tracker.records))
     found = preset_seeds(outputs_of(a for a in written if a.buffer.adjoint is not None), ())
     stale = stale_among(found)
@@ -187,7 +187,7 @@ def pending_seeds(tracker: Tracker) -> dict[array, Values]:
 
 
 def _found_in(arrays: list[array], given: Collection[array]) -> dict[array, Values]:
-    """The seeds in one gradient memory."""
+    """Return the seeds in one gradient memory."""
     given = [a for a in given if a.buffer is arrays[0].buffer]
     if len(arrays) == 1 and not given:
         gradient = _gradient(arrays[0])
@@ -211,22 +211,23 @@ def _found_in(arrays: list[array], given: Collection[array]) -> dict[array, Valu
 
 
 def _gives_back(arrays: list[array], tracker: Tracker) -> bool:
-    """Return whether gradient memory of another library holds its seeds again after a pass.
+    """Return True if gradient memory of another library gets its seeds back after a pass.
 
-    `y.grad = from_torch(t)`: a pass uses up the gradient of `y`, and the tensor is the caller's. Not where
-    the array retains its gradient, or is an input as well: then the caller wants to find a gradient there.
+    `y.grad = from_torch(t)`: a pass consumes the gradient of `y`, but the tensor belongs to the caller. This
+    does not apply if the array retains its gradient, or is an input as well: then the caller wants to find a
+    gradient there.
     """
     return is_computed(tracker, arrays[0]) and not any(a.retain_grad for a in arrays)
 
 
 def is_computed(tracker: Tracker, a: array) -> bool:
-    """Return whether an array held constants, or nothing of interest, before the tape wrote it."""
+    """Return True if an array held constants, or undefined values, before the tape wrote it."""
     found = tracker.ledgers[a.buffer].found(len(tracker.records))
     return all(live.fill is not None for live in found)
 
 
 def _is_as_left(memory: Buffer) -> bool:
-    """Return whether gradient memory of what a tape wrote is as the last pass of such a tape has left it."""
+    """Return True if gradient memory is as the last pass of a tape that wrote its array left it."""
     history = memory.history
     if history is None or history.left != memory.writes:
         return False
@@ -234,16 +235,16 @@ def _is_as_left(memory: Buffer) -> bool:
 
 
 Apart = list[tuple[array, Values, Values]]
-"""Arrays, views of their gradients, and what is to be added there after a pass."""
+"""Arrays, views of their gradients, and the values to add there after a pass."""
 
 
 def set_apart(leftovers: Mapping[array, int], given: Collection[array]) -> tuple[set[array], Apart]:
-    """Move what the last pass left out of the way, unless somebody wrote it since, or a seed replaces it.
+    """Set the leftovers of the last pass aside, unless they were written since, or a seed replaces them.
 
-    It belongs to the values before the tape, not to those after it, so that it is no seed.
+    They belong to the values before the tape, not to those after it, and are therefore no seeds.
 
     Returns:
-        The arrays in whose gradients no seed can be, and what is to be added to gradients after the pass.
+        The arrays whose gradients can hold no seed, and the values to add to gradients after the pass.
     """
     known: set[array] = set(given)
     apart: Apart = []
@@ -263,7 +264,7 @@ def set_apart(leftovers: Mapping[array, int], given: Collection[array]) -> tuple
 
 
 def _gradient(a: array) -> Values:
-    """The gradient as a NumPy view that nobody else sees."""
+    """Return the gradient as a NumPy view that is not counted as a window."""
     gradient = a.grad
     assert gradient is not None
     return gradient._look()

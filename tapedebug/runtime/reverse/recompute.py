@@ -1,8 +1,9 @@
 """Reverse records whose saved values were released, by running parts of the tape again privately.
 
-From the last part to the first: memory is set as a checkpoint says, the part runs forward, which keeps what
-its adjoints need, and then they run. A part that needs more memory than there is gets checkpoints within,
-again and again. What is computed is what was computed then, to the last bit, so gradients are, too.
+From the last part to the first: memory is restored from a checkpoint, the part runs forward and keeps the
+values that its adjoints need, and then these run. A part that needs more memory than there is gets
+checkpoints within, recursively. The recomputed values equal the original ones to the last bit, and so do the
+gradients.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from tapedebug.runtime.tape.tracker import Tracker
 Values = np.ndarray[Any, Any]
 
 FEW = 64
-"""Records that may be run again once for each of them, where memory is that short."""
+"""Records, at most, that may be rerun once for each of them if memory is that short."""
 
 
 class _Block:
-    """The part of a buffer that a tape uses: private where values change, else the user's own memory."""
+    """The part of a buffer that a tape uses: private if values change, otherwise the user's own memory."""
 
     def __init__(self, ledger: BufferVersions, changes: bool) -> None:
         self.buffer = ledger.buffer
@@ -54,19 +55,19 @@ class _Block:
         self.address: int = self.data.ctypes.data - self.low
 
     def start(self) -> None:
-        """Hold what the tape found."""
+        """Restore the content that the tape found."""
         for live in reversed(self.liveins) if self.own else ():
             self.load(live.array, live.content(self.buffer), live.start)
 
     def load(self, a: array, content: Bytes, start: int) -> None:
-        """Set the elements of an array, and nothing between them, to those in bytes that begin at `start`."""
+        """Set the elements of an array, but not the gaps between them, from bytes that begin at `start`."""
         if a.is_contiguous:
             self.range(a.start, a.stop)[:] = content
         else:
             elements_of(self.data, a, self.low)[...] = elements_of(content, a, start)
 
     def range(self, start: int, stop: int) -> Bytes:
-        """The bytes of a range of the buffer."""
+        """Return the bytes of a range of the buffer."""
         return self.data[start - self.low : stop - self.low]
 
 
@@ -77,10 +78,10 @@ def _private(nbytes: int) -> Bytes:
 
 
 class _Work(LiveSpace):
-    """Private values that parts of the tape run forward with, and the user's gradients.
+    """Private values for running parts of the tape forward, and the user's gradients.
 
     Attributes:
-        saved: What the part that ran last overwrote, and its adjoints need.
+        saved: Values that the part that ran last overwrote, and that its adjoints need.
         scratches: The values that its in-place launches started from.
     """
 
@@ -99,24 +100,24 @@ class _Work(LiveSpace):
 
     @property
     def nbytes(self) -> int:
-        """Its memory."""
+        """Its private memory, in bytes."""
         return sum(block.data.nbytes for block in self.blocks.values() if block.own)
 
     def kept(self, record: Record, need: SavedValue) -> Bytes | None:
-        """The values of then, where they are not still in place."""
+        """Return the values that were current at the record, or None if they are still in place."""
         return need.copy if need.copy is not None else self.saved.get(need)
 
     def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
-        """The values that an in-place launch starts from."""
+        """Return the values that an in-place launch starts from."""
         return self.scratches[scratch]
 
     def value(self, a: array) -> int:
-        """Address of the values."""
+        """Return the address of the values."""
         block = self.blocks.get(a.buffer)
         return a.ptr if block is None else block.address + a.ptr - a.buffer.address
 
     def value_view(self, a: array) -> Values:
-        """The values as a NumPy view."""
+        """Return the values as a NumPy view."""
         block = self.blocks[a.buffer]
         scalar, inner = types.numpy_dtype(a.dtype), types.value_shape(a.dtype)
         strides = a.strides + contiguous_strides(inner, scalar.itemsize)
@@ -124,7 +125,7 @@ class _Work(LiveSpace):
         return np.ndarray(a.shape + inner, scalar, block.data, at, strides)
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
-        """Hold what memory held before a record; None stands for the first."""
+        """Restore memory as it was before a record; None stands for the first."""
         if checkpoint is None or not checkpoint.whole:
             for block in self.blocks.values():
                 block.start()
@@ -137,7 +138,7 @@ class _Work(LiveSpace):
             elements_of(block.data, a, block.low)[...] = elements
 
     def inject(self, index: int) -> None:
-        """What something outside the tape wrote just before a record."""
+        """Load values that something outside the tape wrote just before a record."""
         for block, live in self.injections.get(index, ()):
             block.load(live.array, live.content(block.buffer), live.start)
 
@@ -162,7 +163,7 @@ class Recomputation:
         self._table: ArgumentTable | None = None
 
     def _dropped_needs(self) -> dict[int, list[tuple[SavedValue, Buffer]]]:
-        """The needs whose values are to be saved, by the record that overwrites them."""
+        """Return the needs whose values must be saved, by the record that overwrites them."""
         found: dict[int, list[tuple[SavedValue, Buffer]]] = {}
         for buffer, ledger in self.tracker.ledgers.items():
             for need in ledger.needs:
@@ -171,14 +172,14 @@ class Recomputation:
         return found
 
     def _cost(self, index: int) -> int:
-        """Bytes that are saved when a record runs again."""
+        """Return the bytes that are saved when a record runs again."""
         needs = {(b, n.start, n.stop) for n, b in self.clobbered.get(index, ())}
         record = self.records[index]
         scratches = {(record.args[s.params[0]].buffer, s.start, s.stop) for s in record.scratch}
         return sum(stop - start for _, start, stop in needs | scratches)
 
     def batches(self) -> Iterator[Steps]:
-        """The steps of each part, the last part first; those of one part are to be run before the next."""
+        """Yield the steps of each part, last part first; run them before the next part is made."""
         bases: list[Checkpoint | None] = [None, *self.budget.checkpoints]
         starts = [0 if base is None else base.at for base in bases]
         for base, (low, high) in reversed(
@@ -213,7 +214,7 @@ class Recomputation:
                 self.held -= first.nbytes
 
     def _again_and_again(self, base: Checkpoint | None, low: int, high: int, room: int) -> Iterator[Steps]:
-        """Few records, and no memory for a checkpoint among them: each time from the beginning."""
+        """Reverse few records without memory for checkpoints: rerun them from the start each time."""
         while high > low:
             start = high - 1
             while start > low and self.sums[high] - self.sums[start - 1] <= room:
@@ -225,12 +226,12 @@ class Recomputation:
             high = start
 
     def _forget(self) -> None:
-        """Let go of what the part after this one needed."""
+        """Release the values that the last part needed."""
         self._table = None
         self.work.saved, self.work.scratches = {}, {}
 
     def _cuts(self, low: int, high: int, parts: int) -> list[int]:
-        """Where to divide records so that the parts need about the same memory."""
+        """Return the positions that divide records into parts that need about the same memory."""
         total = self.sums[high] - self.sums[low]
         wanted = [self.sums[low] + total * k / parts for k in range(1, parts)]
         inner = np.searchsorted(self.sums[low : high + 1], wanted) + low
@@ -250,11 +251,11 @@ class Recomputation:
 
     def _steps(self, low: int, high: int) -> Steps:
         self.peak = max(self.peak, self.held + self.sums[high] - self.sums[low])
-        table = self._table = self._run(low, high, keeps=True)  # what the steps point to lives as long
+        table = self._table = self._run(low, high, keeps=True)  # the table must live as long as the steps
         return table.steps(self.records[low:high])
 
     def _run(self, low: int, high: int, *, keeps: bool = False) -> ArgumentTable:
-        """Run records forward, and keep what their adjoints need if asked to."""
+        """Run records forward, and keep the values that their adjoints need if asked to."""
         records, work = self.records[low:high], self.work
         table = ArgumentTable(records, work)
         self.reran += len(records)
@@ -282,11 +283,11 @@ class Recomputation:
 
     @property
     def nbytes(self) -> int:
-        """Its memory: arrays to run launches again with, and what their adjoints need."""
+        """Its memory: arrays to run launches again with, and values that their adjoints need."""
         return self.work.nbytes + self.peak
 
     def _warn(self) -> None:
-        """Say once where the budget was too small."""
+        """Warn once if the budget was too small."""
         budget = self.budget
         again = self.nbytes
         used = again + self.tracker.preserved_bytes + self.tracker.livein_bytes
@@ -303,9 +304,9 @@ class Recomputation:
 
 
 def _parts(total: int, size: int, room: int, records: int) -> int:
-    """Into how many parts to divide records that keep `total` bytes, with checkpoints of `size` bytes.
+    """Return the number of parts for records that keep `total` bytes, with checkpoints of `size` bytes.
 
-    1 where no checkpoint fits, and the records are so few that running them again and again does.
+    It is 1 if no checkpoint fits, and the records are few enough to run them again each time.
     """
     for parts in range(2, records + 1):
         held = (parts - 1) * size

@@ -1,7 +1,8 @@
 """`retain_grad=True`: keep the adjoint of the last values that the tape left in each element.
 
-An element may be written many times, through the array, its slices or another name of its memory. Of all its
-versions the last one counts: its adjoint is complete when the reverse pass reaches the launch that wrote it.
+An element may be written many times, through the array, its slices or another array with the same memory.
+Only the last of its versions counts: its adjoint is complete when the reverse pass reaches the launch that
+wrote it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from tapedebug.runtime.tape.record import Record
 
 Values = np.ndarray[Any, Any]
 Part = tuple[array, tuple[array, ...]]
-"""What a record wrote last, and the retained arrays that it is a part of; none where it is one itself."""
+"""An array that a record wrote last, and the retained arrays that it is a part of; none if it is one itself.
+"""
 
 
 class RetainedGrad:
-    """What a reverse pass keeps of the adjoints of retained arrays.
+    """The adjoints of retained arrays that a reverse pass keeps.
 
     Attributes:
-        at: By index of a record, what it wrote and no later record overwrites as a whole.
+        at: By index of a record, the arrays that it wrote and no later record overwrites as a whole.
     """
 
     def __init__(self, records: list[Record], groups: list[Group]) -> None:
@@ -46,7 +48,7 @@ class RetainedGrad:
                     self._enter(record, a, list(retained[a.buffer].values()), later.setdefault(a.buffer, []))
 
     def _enter(self, record: Record, a: array, near: list[array], later: list[tuple[int, int]]) -> None:
-        """A record wrote `a`, before those that wrote the bytes of `later`."""
+        """Enter that a record wrote `a`, before later ones wrote the bytes of `later`."""
         if any(start <= a.start and a.stop <= stop for start, stop in later):
             return
         met = () if a.retain_grad else tuple(b for b in near if RangeState(0, a).meets(RangeState(1, b)))
@@ -56,15 +58,15 @@ class RetainedGrad:
                 later.append((a.start, a.stop))
 
     def begin(self) -> None:
-        """A pass begins; what an interrupted one has kept is of no use."""
+        """Begin a pass: discard the copies of an interrupted one."""
         self._kept = []
 
     def keep(self, record: Record, space: LiveSpace) -> None:
-        """The adjoint of a record is about to run: those of what it wrote are complete."""
+        """Copy the adjoints of what a record wrote, which are complete just before its own adjoint runs."""
         self._kept += [(part, space.adjoint_view(part[0]).copy()) for part in self.at[record.index]]
 
     def put_back(self, space: LiveSpace) -> None:
-        """The pass is over: put back what it used up, the last version of an element last."""
+        """Restore, after the pass, the adjoints that it consumed, the last version of an element last."""
         kept, self._kept = self._kept, []
         for (a, of), values in reversed(kept):
             if not of:

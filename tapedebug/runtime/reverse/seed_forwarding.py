@@ -1,8 +1,8 @@
 """Launches of a reverse pass that read their incoming adjoint directly from the caller's seed.
 
-A seed is otherwise copied to the gradient of its array, whose launch then uses it up: the copy takes as long
-as the adjoint of a small kernel. It can be left out where that launch is the only one that touches the
-gradient, takes each element once, and the gradient, zero before, is zero after the pass.
+A seed is otherwise copied to the gradient of its array, whose launch then consumes it: the copy takes as long
+as the adjoint of a small kernel. It can be left out if that launch is the only one that uses the gradient,
+reads each element once, and the gradient, zero before, is zero after the pass.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tapedebug.runtime.reverse.seeds import SeedMap
 from tapedebug.runtime.tape.record import Record
 
 Taker = tuple[Record, int]
-"""The only launch that uses an array, and through which parameter."""
+"""The only launch that uses an array, and the parameter through which it does."""
 
 
 class SeedForwarding:
-    """Which launches of a pass find their incoming adjoints in seeds.
+    """The launches of a pass that find their incoming adjoints in seeds.
 
     Args:
-        records: What the pass reverses.
+        records: The records that the pass reverses.
         table: Its packed arguments.
-        calls: What it calls.
+        calls: Its calls.
         order: The indices of the records that these reverse.
-        emptied: The buffers whose gradients are zero after it.
+        emptied: The buffers whose gradients are zero after the pass.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SeedForwarding:
         self._lent: dict[Record, dict[int, int]] = {}
 
     def lend(self, seeds: SeedMap) -> SeedMap:
-        """Let launches read seeds where they are, in the next pass; gives the seeds that must be copied."""
+        """Let launches read seeds in place in the next pass; return the seeds that must be copied."""
         if not self._lent and BorrowedSeed not in map(type, seeds.values()):
             return seeds
         wanted: dict[Record, dict[int, int]] = {}
@@ -65,7 +65,7 @@ class SeedForwarding:
         return copied
 
     def _taker(self, a: array) -> Taker | None:
-        """The only launch that uses an array, if it takes the gradient and leaves nothing."""
+        """Return the only launch that uses an array, if it consumes the whole gradient."""
         if a not in self._takers:
             self._takers[a] = self._found(a) if a.is_contiguous and a.buffer in self._emptied else None
         return self._takers[a]
@@ -85,17 +85,17 @@ class SeedForwarding:
         return users[0] if once and record.args[p].ptr == a.ptr and record.index in self._order else None
 
     def _set(self, record: Record, places: Mapping[int, int], before: Mapping[int, int]) -> None:
-        """Let a launch find adjoints at these places, and others in gradients."""
+        """Let a launch find some adjoints at these addresses, and the others in gradients."""
         if places == before:
             return
         number = self._order.index(record.index)
         usual = self._usual.setdefault(record, self._calls[number])
         run = self._table.leaving(record, places)
-        if places.keys() != before.keys():  # what runs depends on which those are, not on where they are
+        if places.keys() != before.keys():  # the function depends on the parameters only
             self._calls[number] = usual if run is None else (run, *usual[1:])
 
 
 def _is_empty(a: array) -> bool:
-    """Whether the gradient of an array is known to be zero."""
+    """Return True if the gradient of an array is known to be zero."""
     memory = a.buffer.gradient()
     return memory.fill == ZERO and not memory.windows

@@ -19,19 +19,19 @@ from tapedebug.runtime.tape.tracker import Tracker
 Values = np.ndarray[Any, Any]
 Seeds = dict[array, Values]
 SeedMap = dict[array, Values | BorrowedSeed]
-"""Seeds, of which some may be where the caller has them."""
+"""Seeds, some of which may be borrowed from the caller."""
 
 
 def checked_seeds(
     tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: SeedMap, known: array | None = None
 ) -> SeedMap:
-    """The incoming gradients of a reverse pass, of the arrays' own dtypes; large ones may be lent.
+    """Return the incoming gradients of a reverse pass in the arrays' own dtypes; large ones may be borrowed.
 
     Args:
-        tracker: Of the tape.
+        tracker: The tracker of the tape.
         loss: As given to `Tape.backward`.
         grads: As given to `Tape.backward`.
-        spare: Memory of earlier seeds that may be used again.
+        spare: Memory of earlier seeds that may be reused.
         known: A loss that has been checked.
 
     Raises:
@@ -68,7 +68,7 @@ def checked_seeds(
 
 
 def _by_field(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Seeds by array; of an array of structs that the tape uses, by those of its fields that it uses."""
+    """Yield seeds by array; for an array of structs, by those of its fields that the tape uses."""
     for key, gradient in grads.items():
         if not isinstance(key, array) or not types.is_struct(key.dtype):
             yield key, gradient
@@ -80,7 +80,7 @@ def _by_field(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[tuple[Any,
 
 
 def _memory(a: array, shape: tuple[int, ...], spare: SeedMap) -> Values:
-    """Memory for a copy of the seed of an array."""
+    """Return memory for a copy of the seed of an array."""
     kept = spare.get(a)
     if isinstance(kept, np.ndarray) and kept.shape == shape:
         return kept

@@ -1,4 +1,4 @@
-"""Structs that changed between their launch and the reverse pass, which Warp reads again."""
+"""Structs that changed between their launch and the reverse pass, in which Warp reads them again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapedebug.runtime.tape.record import Record
 
 
 def changed_structs(records: Sequence[Record]) -> dict[int, tuple[Any, ...]]:
-    """For each record whose structs have other fields now than they had: the flat arguments of now."""
+    """Return, for each record whose structs have changed since, the present flat arguments."""
     found = {}
     for record in records:
         if not record.given:
@@ -29,7 +29,7 @@ def changed_structs(records: Sequence[Record]) -> dict[int, tuple[Any, ...]]:
 
 
 def changed_in(record: Record, now: tuple[Any, ...]) -> list[int]:
-    """The parameters of a record that are something else in other flat arguments."""
+    """Return the parameters of a record that differ in other flat arguments."""
     return [p for p, (a, b) in enumerate(zip(record.args, now, strict=True)) if not _same(a, b)]
 
 
@@ -39,6 +39,6 @@ def _same(a: Any, b: Any) -> bool:
     if not isinstance(a, array):
         return bool(np.array_equal(a, b))
     if not isinstance(b, array):
-        return True  # NumPy's, which the launch has wrapped
+        return True  # a NumPy array, which the launch has wrapped
     alike = a.buffer is b.buffer and a.ptr == b.ptr and a.shape == b.shape and a.strides == b.strides
-    return alike or a.size == b.size == 0  # in place of None
+    return alike or a.size == b.size == 0  # an empty array in place of None
