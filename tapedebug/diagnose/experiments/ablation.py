@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def consumed_by(replay: Replay) -> Consume:
-    """What the adjoints of the user's reverse pass saw."""
+    """Return which values the adjoints of the user's reverse pass read: final ones or versions."""
     return "current" if replay.recorded.trace.tape.on_overwrite in ("ignore", "warn") else "versions"
 
 
 def gradients_without(replay: Replay, launches: Collection[int]) -> dict[int, Values]:
-    """Return the gradients of the leaves as the user's reverse pass gives them, without some launches."""
+    """Return the gradients of the leaves as the user's reverse pass computes them, without some launches."""
     shadow = _ran_without(replay, launches)
     shadow.backward(replay.seeds, consume=consumed_by(replay), skip=launches)
     return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
@@ -27,15 +27,15 @@ def gradients_without(replay: Replay, launches: Collection[int]) -> dict[int, Va
 def values_without(
     replay: Replay, launches: Collection[int], arrays: Collection[int], stop: int
 ) -> dict[int, Values]:
-    """Return what arrays hold before launch `stop`, without some launches."""
+    """Return the values of arrays before launch `stop`, with some launches left out."""
     shadow = _ran_without(replay, launches, stop)
     return {number: shadow.values(replay.arrays[number]) for number in arrays}
 
 
 def values_at(replay: Replay, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
-    """Return what arrays held just before launches ran, for (array, launch); one run of the tape.
+    """Return the values of arrays just before launches ran, for (array, launch), from one run of the tape.
 
-    What something outside the tape wrote just before the launch is there already.
+    They include writes from outside the tape just before the launch.
     """
     shadow = replay._shadow()
     found: dict[tuple[int, int], Values] = {}

@@ -21,14 +21,14 @@ Norms = dict[int, float]
 
 @dataclass(slots=True)
 class LaunchNorms:
-    """One launch on the way of the adjoint, by parameter number.
+    """Norms of values and adjoints at one launch, by parameter number.
 
     Attributes:
-        read: Norms of the values that it reads, before it ran.
-        written: Norms of the values that it wrote, after it ran.
-        incoming: Norms of the adjoints of what it writes, before its adjoint ran.
-        outgoing: Norms of what its adjoint added to the adjoints of what it reads.
-        gathered: Norms of the adjoints of what it reads, after its adjoint ran.
+        read: The arrays that it reads, before it ran.
+        written: The arrays that it writes, after it ran.
+        incoming: The adjoints of the arrays that it writes, before its adjoint ran.
+        outgoing: The amounts that its adjoint added to the adjoints of the arrays that it reads.
+        gathered: The adjoints of the arrays that it reads, after its adjoint ran.
     """
 
     read: Norms = field(default_factory=dict)
@@ -39,21 +39,21 @@ class LaunchNorms:
 
     @property
     def arrives(self) -> float:
-        """The norm of all that comes in."""
+        """The norm of all incoming adjoints."""
         return math.hypot(*self.incoming.values())
 
     @property
     def leaves(self) -> float:
-        """The norm of all that goes out."""
+        """The norm of all outgoing adjoints."""
         return math.hypot(*self.outgoing.values())
 
 
 @dataclass(slots=True)
 class AdjointProfile:
-    """The way of the adjoint through a tape.
+    """Norms of values and adjoints along a tape.
 
     Attributes:
-        passages: One for each launch.
+        passages: The norms at each launch.
         gradients: Norms of the gradients of the inputs, by array.
         inputs: Norms of the inputs' values, by array.
         losses: Norms of the losses' values, by array.
@@ -66,10 +66,10 @@ class AdjointProfile:
 
 
 def measure(replay: Replay) -> AdjointProfile:
-    """Return the profile of a tape, with the values of the forward pass.
+    """Return the profile of a tape; the adjoints use the values of the forward pass.
 
     Args:
-        replay: The tape; its gradients can be computed (`blocked` is empty).
+        replay: The tape; its gradients must be computable (`blocked` is empty).
     """
     passages = [LaunchNorms() for _ in replay.records]
     shadow = replay._shadow()
@@ -107,7 +107,8 @@ def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms]) ->
             }
             passages[index].incoming = {p: _norm(values) for p, values in found.items()}
             own = {id(record.args[p].region) for p in found}
-            # What is read and written has its adjoint used up by the launch: all that is there then went out.
+            # The adjoint of an array that is read and written is consumed by the launch: its outgoing
+            # amount is then all of its adjoint.
             held.update(
                 (p, shadow.gradient(record.args[p]))
                 for p in _floats(record, "reads")
@@ -135,7 +136,7 @@ def _floats(record: Operation, what: str) -> list[int]:
 
 
 def _norm(values: np.ndarray[Any, Any]) -> float:
-    """The Euclidean norm; infinite where the values are not finite."""
+    """Return the Euclidean norm; inf if a value is not finite."""
     found = values.astype(np.float64)
     largest = float(np.max(np.abs(found), initial=0.0))
     if not math.isfinite(largest):

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 THREADS = 24
-"""How many threads of a launch are followed."""
+"""Largest number of threads of a launch that are followed."""
 
 
 def swap_arguments(replay: Replay, launch: int, one: int, other: int) -> float:
-    """Return how far what a launch writes is off, relatively, when two of its arguments change places.
+    """Return the relative change of the values that a launch writes if two of its arguments are swapped.
 
-    Looks at some threads, step by step in Python: with other values an index may lie outside of an array.
+    Some threads are interpreted in Python, because other values may lead to an index out of bounds.
 
     Args:
         replay: The tape.
         launch: Index of the launch.
-        one: A parameter.
-        other: Another one, of the same type.
+        one: The first parameter.
+        other: The second, of the same type.
     """
     record = replay.records[launch]
     shadow = replay._shadow().forward(stop=launch)
@@ -55,7 +55,7 @@ def _swapped(mapping: Mapping[int, Any], one: int, other: int) -> dict[int, Any]
 
 
 def _stored(thread: FollowedThread, params: Collection[int]) -> dict[tuple[int, int], float]:
-    """What a thread writes, by parameter and place."""
+    """Return the values that a thread writes, by parameter and place."""
     thread.run()
     return {
         (param, place): float(thread.memory[param][place])
@@ -65,16 +65,16 @@ def _stored(thread: FollowedThread, params: Collection[int]) -> dict[tuple[int, 
 
 
 def handed_on(replay: Replay, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
-    """Return what would be if a launch read what was computed as `source` instead of `target`.
+    """Measure the effect of a launch reading the array `source` instead of `target`.
 
     Args:
         replay: The tape.
-        source: An array that was written, of the type and shape of the other.
-        target: The array that is read instead.
+        source: An array that was written, of the type and shape of `target`.
+        target: The array that the program reads.
         reader: The first launch that reads it.
 
     Returns:
-        How much the loss would change, and the gradients of the leaves.
+        The change of the loss, and the gradients of the leaves with `source`.
     """
     plain, shadow = replay._shadow().forward(), replay._shadow().forward(stop=reader)
     computed, read = replay.arrays[source], replay.arrays[target]

@@ -1,4 +1,4 @@
-"""Custom gradients that never run, because kernels call another function of the same name."""
+"""Finds custom gradients that never run, because kernels call another function of the same name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ RULE = "custom-grad"
 
 
 def bypassed(case: RuleContext) -> list[Finding]:
-    """Return a finding for each gradient beside a kernel on the tape that the kernel's adjoint does not run.
+    """Return a finding for each custom gradient that the adjoint of a kernel on the tape does not run.
 
-    Its function was defined again after it, or kernels call another version of it, which has none.
+    Either its function was defined again after it, or the kernel calls an overload without a gradient.
     """
     replay = case.replay
     assert replay is not None

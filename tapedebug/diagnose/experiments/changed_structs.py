@@ -1,4 +1,4 @@
-"""Structs that a program changed after a launch: Warp's reverse pass reads the changed fields."""
+"""Finds structs that a program changed after a launch: Warp's reverse pass reads the changed fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapedebug.trace import Finding, Launch, Trace
 
 
 def find_changed_structs(case: RuleContext, rule: str) -> list[Finding]:
-    """Return a finding for each line that launches with structs that were changed before the reverse pass."""
+    """Return a finding for each line whose launches have structs that changed before the reverse pass."""
     trace, experiment = case.trace, case.experiment
     changed = experiment.changed_structs()
     places: dict[str, list[Launch]] = {}

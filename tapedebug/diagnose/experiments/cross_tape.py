@@ -1,7 +1,7 @@
-"""The gradient over several tapes of one run, by passing adjoints from each to the one before.
+"""Computes the gradient over several tapes of one run, by passing adjoints from each tape to its predecessor.
 
-One tape leaves a state, another one begins with it. Recorded one after the other, that is the next tape; it
-is the one before where checkpoints are recorded again from the last window to the first.
+One tape (a window) leaves a state, and another one begins with it. Usually that is the tape recorded next; if
+checkpoints are recorded again from the last window to the first, it is the tape recorded before.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ STEPS = (1e-3, 5e-4)
 
 
 ROUND_BITS = 8
-"""A number with so few significant bits may be the same in two places by chance."""
+"""Significant bits up to which a number counts as round: two arrays may hold it by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class TapeLink:
-    """An array that one window wrote last and the next one begins with.
+    """An array that one window leaves behind and the next one begins with.
 
     Attributes:
         source: Its id on the tape that wrote it.
         target: Its id on the tape that begins with it.
-        copied: They are two arrays, of the same content.
-        handed: The pass of the earlier window began with the adjoint that the later one gave; None where that
-            is zero.
+        copied: Source and target are two arrays of equal content.
+        handed: The reverse pass of the earlier window was seeded with the adjoint computed by the later one;
+            None if that adjoint is zero.
     """
 
     source: int
@@ -48,7 +48,7 @@ class TapeLink:
 
 
 def carried(before: RuleContext, after: RuleContext) -> list[TapeLink]:
-    """Return the arrays with a gradient whose content goes from one tape to another, unchanged."""
+    """Return the arrays with a gradient whose content passes unchanged from one tape to another."""
     left = _left_behind(before)
     if not left:
         return []
@@ -73,7 +73,7 @@ def carried(before: RuleContext, after: RuleContext) -> list[TapeLink]:
 
 
 def carries_loss(before: RuleContext, after: RuleContext) -> bool:
-    """Whether a tape adds to the loss that the tape before it left: it is that of both."""
+    """Return True if a tape accumulates into the loss of the tape before it, so that both share the loss."""
     for number in seeded(after.rerun):
         a = after.rerun.arrays[number]
         own = before.rerun.recorded.id_of(a)
@@ -86,10 +86,10 @@ def carries_loss(before: RuleContext, after: RuleContext) -> bool:
 
 
 def with_handed(before: RuleContext, after: RuleContext, edges: Sequence[TapeLink]) -> list[TapeLink] | None:
-    """Return edges with which of their adjoints the pass of the earlier window began with.
+    """Return the links with `handed` set.
 
     Returns:
-        None where a seed is neither that adjoint nor zero: nobody knows what it is then.
+        The links; None if a seed is neither that adjoint nor zero, as its meaning is then unknown.
     """
     first, second = last_pass(before), last_pass(after)
     possible = first is not None and second is not None and second.clock < first.clock
@@ -113,21 +113,21 @@ def with_handed(before: RuleContext, after: RuleContext, edges: Sequence[TapeLin
             touched = [event.kind for event in gradient_events(before, after, edge)]
             if "write" in touched:
                 return None
-            handed = not edge.copied and "zero" not in touched  # it is still there
+            handed = not edge.copied and "zero" not in touched  # the adjoint is still in the gradient
         found.append(replace(edge, handed=handed))
     return found
 
 
 def last_pass(case: RuleContext) -> Event | None:
-    """The last reverse pass of a tape."""
+    """Return the last reverse pass of a tape."""
     own = [e for e in case.trace.events if e.kind == "backward" and e.of == "tape"]
     return own[-1] if own else None
 
 
 def gradient_events(before: RuleContext, after: RuleContext, edge: TapeLink) -> list[Event]:
-    """Return what happened to the gradient of a carried array between the passes of two windows.
+    """Return the events of the gradient of a carried array between the reverse passes of two windows.
 
-    Of the array that the earlier window wrote.
+    The array is the one that the earlier window wrote.
     """
     first, second = last_pass(before), last_pass(after)
     if first is None or second is None:
@@ -137,13 +137,13 @@ def gradient_events(before: RuleContext, after: RuleContext, edge: TapeLink) -> 
 
 
 def losses_of(case: RuleContext, edges: Sequence[TapeLink]) -> dict[int, Values]:
-    """The seeds of a window but for those that were handed on from the next one."""
+    """Return the seeds of a window except those that were handed on from the next one."""
     handed = {edge.source for edge in edges if edge.handed}
     return {number: seed for number, seed in seeded(case.rerun).items() if number not in handed}
 
 
 def _left_behind(case: RuleContext) -> dict[int, Values]:
-    """What a tape wrote and left, of arrays with a gradient."""
+    """Return the final values of the arrays with a gradient that a tape wrote."""
     latest = {version.array: version for version in case.trace.versions}
     wanted = [
         number
@@ -155,7 +155,7 @@ def _left_behind(case: RuleContext) -> dict[int, Values]:
 
 
 def _taken_up(case: RuleContext) -> list[int]:
-    """The arrays with a gradient whose values a tape found and read."""
+    """Return the arrays with a gradient whose initial values a tape read."""
     return [
         version.array
         for version in case.trace.versions
@@ -170,7 +170,7 @@ def _written_between(before: RuleContext, after: RuleContext, array: int) -> boo
 
 
 def _is_trivial(content: Values) -> bool:
-    """Return whether equal content says nothing: it is one number, and a round one."""
+    """Return True if equal content proves nothing, because all elements are the same round number."""
     first = content.reshape(-1)[:1]
     if content.size and not (content == first).all():
         return False
@@ -183,13 +183,14 @@ def _equal(one: Values, other: Values) -> bool:
 
 @dataclass(slots=True)
 class CrossTapeGradient:
-    """What was measured over a row of tapes.
+    """The gradients measured over a sequence of tapes.
 
     Attributes:
-        consumed: What the passes of the tapes add up to for each parameter, by its place in the list of them.
-        whole: The gradient over all of them.
-        difference: The slope of the losses along `whole`, by differences in float64, if it was taken.
-        bar: How far that may be off.
+        consumed: The sum of the gradients of the tapes' own passes, by position in the list of parameters.
+        whole: The gradient over all tapes.
+        difference: The slope of the summed losses along `whole`, by finite differences in float64; None if it
+            was not measured.
+        bar: The error bar of `difference`.
         along: The slopes of `consumed` and `whole` in that direction.
     """
 
@@ -203,12 +204,12 @@ class CrossTapeGradient:
 def measure(
     cases: Sequence[RuleContext], links: Sequence[Sequence[TapeLink]], params: Sequence[Any]
 ) -> CrossTapeGradient:
-    """Return the gradients of parameters over a row of tapes.
+    """Return the gradients of parameters over a sequence of tapes.
 
     Args:
         cases: The tapes, in the order of the run.
-        links: What is carried from each to the next.
-        params: The parameters, arrays of all the tapes.
+        links: The arrays carried from each tape to the next.
+        params: The parameters, which are arrays of all the tapes.
     """
     consumed = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
     whole = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
@@ -249,7 +250,7 @@ def confirm(
     links: Sequence[Sequence[TapeLink]],
     params: Sequence[Any],
 ) -> None:
-    """Compare with differences of all losses together, in float64, along the gradient over all tapes."""
+    """Compare with finite differences of the summed losses in float64, along the gradient over all tapes."""
     size = np.sqrt(sum(float((values**2).sum()) for values in horizon.whole.values()))
     direction = {place: values / size for place, values in horizon.whole.items()}
     scale = max(float(np.abs(params[place].current()).max(initial=0.0)) or 1.0 for place in horizon.whole)
@@ -274,7 +275,7 @@ def _losses(
     links: Sequence[Sequence[TapeLink]],
     moved: Mapping[Any, Values],
 ) -> float:
-    """The sum of all losses, weighted by their seeds, with parameters moved."""
+    """Return the sum of all losses, weighted by their seeds, with displaced parameters."""
     total = 0.0
     for position, (case, shadow) in enumerate(zip(cases, shadows, strict=True)):
         replay = case.rerun

@@ -20,15 +20,15 @@ Values = np.ndarray[Any, Any]
 
 @dataclass(slots=True, frozen=True)
 class Effect:
-    """How far a changed run differs.
+    """The differences of a changed run from the plain one.
 
     Attributes:
-        changed: How many numbers have another value, in the first launch of those looked at that leaves any.
-        numbers: Of how many.
-        largest: By up to how much.
-        loss: The relative change of the loss; None where none is known.
-        gradient: That of the gradient, ‖difference‖ / ‖gradient‖; None where it was not measured.
-        displaced: It shows where the inputs are displaced, and not with those of the tape.
+        changed: The number of scalars that differ, in the first compared launch with a difference.
+        numbers: The number of scalars compared there.
+        largest: The largest difference.
+        loss: The relative change of the loss; None if there is no loss.
+        gradient: The relative change of the gradient, ‖difference‖ / ‖gradient‖; None if not measured.
+        displaced: The effect was measured with displaced inputs, not with those of the tape.
     """
 
     changed: int = 0
@@ -39,7 +39,7 @@ class Effect:
     displaced: bool = False
 
     def worst(self, other: Effect) -> Effect:
-        """The larger of each."""
+        """Return the larger value of each attribute."""
         return Effect(
             max(self.changed, other.changed),
             max(self.numbers, other.numbers),
@@ -56,7 +56,7 @@ def _larger(one: float | None, other: float | None) -> float | None:
 
 
 def difference(plain: Sequence[Values], other: Sequence[Values]) -> Effect:
-    """Compare arrays, number by number; NaN is as good as NaN."""
+    """Compare arrays scalar by scalar; NaN equals NaN."""
     changed, numbers, largest = 0, 0, 0.0
     for before, after in zip(plain, other, strict=True):
         differs = ~((before == after) | ((before != before) & (after != after)))
@@ -69,7 +69,7 @@ def difference(plain: Sequence[Values], other: Sequence[Values]) -> Effect:
 
 
 def relative(before: float, after: float) -> float:
-    """How much a number changed, as a part of it: inf where it was zero or is not finite."""
+    """Return the relative change of a number: inf if it was zero, or if the change is not finite."""
     if before == after or (before != before and after != after):
         return 0.0
     gap = abs(after - before)
@@ -77,15 +77,15 @@ def relative(before: float, after: float) -> float:
 
 
 def beyond_rounding(change: float, shadow: TapeReplay) -> float:
-    """A relative change, or 0 where it may be rounding."""
+    """Return a relative change, or 0 if it may be rounding."""
     return change if shadow.is_float64 or change >= FLOAT32_RUNS_DIFFER else 0.0
 
 
 def loss_of(replay: Replay, shadow: TapeReplay) -> float:
-    """The loss, as a shadow computed it."""
+    """Return the loss that a replay has computed."""
     return float(sum((shadow.values(a) * seed).sum() for a, seed in replay.seeds.items()))
 
 
 def slope_of(replay: Replay, shadow: TangentReplay) -> float:
-    """The slope of the loss, as a shadow pushed it."""
+    """Return the tangent of the loss that a replay has computed."""
     return float(sum((shadow.tangent(a) * seed).sum() for a, seed in replay.seeds.items()))

@@ -1,7 +1,7 @@
-"""Replay suspected launches element by element: races, uninitialised reads, indices out of bounds.
+"""Replays suspect launches with element tracking: races, uninitialised reads, indices out of bounds.
 
-The engine decides without running anything which launches are suspect. Of launches of one kind (a time loop)
-some are run with their accesses tracked, and the coverage says which.
+The engine selects the suspect launches without running anything. Of launches of one kind (a time loop), a
+sample runs with its accesses tracked; the coverage lists it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.rule_context import RuleContext
 
 SAMPLED = (16, 256)
-"""Launches of one kind that are run tracked, at least and at most: the first, the last, some between."""
+"""Lower and upper limit of the launches of one kind that run tracked: first, last, and some in between."""
 THREADS = 500_000
-"""Threads of such a kind that are run tracked, where that is more launches."""
+"""Threads of one kind that run tracked; they set the number of launches within the limits of `SAMPLED`."""
 
 
 def element_conflicts(case: RuleContext, tracking: ElementTracking) -> ElementConflicts:
-    """Run a tape once more, with suspected launches tracked; the coverage says which were not."""
+    """Run a tape once more with the suspect launches tracked; the coverage lists those that were not."""
     suspects = tracking.suspects()
     for reason in suspects.untracked:
         case.skipped(reason)
@@ -58,7 +58,7 @@ def _sampled(case: RuleContext, kinds: Iterable[list[int]]) -> Iterator[int]:
 
 
 def element_of(a: Array, place: int) -> tuple[int, ...]:
-    """Return the index of the element that a scalar belongs to, given its place from the first element."""
+    """Return the index of the element that contains a scalar, given its offset from the first element."""
     left, index = place * a.scalar_dtype.itemsize, [0] * a.ndim
     for axis in sorted(range(a.ndim), key=lambda k: -abs(a.strides[k])):
         stride = a.strides[axis]
@@ -69,10 +69,10 @@ def element_of(a: Array, place: int) -> tuple[int, ...]:
 
 
 def element_words(label: str, index: Sequence[int]) -> str:
-    """Return an element as `x[3]` or `x[3, 4]`."""
+    """Return the text of an element, such as `x[3]` or `x[3, 4]`."""
     return f"{label}[{', '.join(map(str, index))}]"
 
 
 def place_words(side: ThreadAccess) -> str:
-    """Return the place of an access as `net.py:66`."""
+    """Return the text of an access's source line, such as `net.py:66`."""
     return "an unknown line" if side.span is None else words.place(place_of(side.span))

@@ -1,4 +1,4 @@
-"""The protocol of experiments: rules run them on a private replay, and user arrays stay unchanged."""
+"""The protocol of experiments, which rules run on a private replay; user arrays stay unchanged."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tapedebug.trace import Location
 
 @dataclass(slots=True, frozen=True)
 class Semantics:
-    """Which launches are reversed as Warp does it.
+    """The launches that are reversed with Warp's semantics, and the constructs that this covers.
 
     Attributes:
         launches: Their indices.
-        parts: Assigning components and fields in place is reversed so, too.
-        functions: Functions lack the adjoints that they lack there; only with `parts`.
-        retained: Arrays with `retain_grad` keep adjoints so, too.
+        parts: Includes in-place assignments to components and fields.
+        functions: Includes functions whose adjoints are missing in Warp; only with `parts`.
+        retained: Includes arrays with `retain_grad`, which keep their adjoints.
     """
 
     launches: frozenset[int]
@@ -33,7 +33,7 @@ class Semantics:
 
 @dataclass(slots=True, frozen=True)
 class ValueChange:
-    """What an overwrite did: `changed` of `elements` have another value, by up to `largest` (maybe NaN)."""
+    """The effect of an overwrite: `changed` of `elements` differ, by up to `largest` (which may be NaN)."""
 
     elements: int
     changed: int
@@ -44,10 +44,10 @@ class ValueChange:
 
 @dataclass(slots=True, frozen=True)
 class LaunchFlow:
-    """One launch with its surroundings, by parameter number.
+    """Values and adjoints around one launch, by parameter number.
 
     Attributes:
-        values: Of all arrays, before it ran (for `"current"`: at the end of the forward pass).
+        values: Values of all arrays, before it ran (for `"current"`: at the end of the forward pass).
         written: Values of the arrays that it writes, after it ran.
         incoming: Adjoints of the arrays that it writes, before its adjoint ran.
         outgoing: Adjoints of the arrays that it reads, after its adjoint ran.
@@ -61,17 +61,17 @@ class LaunchFlow:
 
 @dataclass(slots=True, frozen=True)
 class HostRead:
-    """Values were read outside of kernels.
+    """A read of values outside of kernels.
 
     Attributes:
-        arrays: The arrays of the tape that share memory with what was read.
-        at: How many launches the tape had; None where it had ended.
-        elsewhere: Another tape recorded meanwhile.
-        place: Where in the user's source.
-        how: By which way: `"numpy"`, `"to_torch"`, …
-        clock: When, in events of the process.
-        stack: The user's frames, where this tape recorded.
-        memory: Number of the memory that was read.
+        arrays: The arrays of the tape that share memory with the array that was read.
+        at: The number of launches on the tape at that time; None if recording had ended.
+        elsewhere: Another tape was recording at that time.
+        place: The line of the user's source.
+        how: The method: `"numpy"`, `"to_torch"`, …
+        clock: The time, in events of the process.
+        stack: The user's frames, if this tape was recording.
+        memory: The number of the memory that was read.
     """
 
     arrays: tuple[int, ...]
@@ -85,27 +85,27 @@ class HostRead:
 
 
 class Experiment(Protocol):
-    """A tape that can be run again. Arrays and launches are named by their numbers in the trace."""
+    """A tape that can be replayed. Arrays and launches are identified by their numbers in the trace."""
 
     blocked: str
-    """Why gradients can not be computed; empty where they can."""
+    """The reason why gradients cannot be computed; empty if they can."""
     leaves: list[int]
-    """The arrays that gradients are wanted of."""
+    """The arrays whose gradients are computed."""
     wrong: frozenset[int]
-    """Those of them whose consumed gradient is wrong, as measured end to end."""
+    """The leaves whose consumed gradient is wrong, as measured end to end."""
     losses: list[int]
-    """The arrays that the reverse pass begins with."""
+    """The arrays that the reverse pass starts from."""
     named: bool
-    """Somebody asked for the gradients of just these."""
+    """True if the caller named these leaves."""
     like_warp: bool
-    """The reverse pass of the user gave what Warp's would, as somebody asked."""
+    """True if the user's reverse pass ran with Warp's semantics, as requested."""
 
     def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ValueChange]:
-        """For each (array, launch): what the launch did to the values of the array."""
+        """Return for each (array, launch) the change that the launch made to the values of the array."""
         ...
 
     def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
-        """The line of a kernel that writes an element of an array through a parameter, if it is found."""
+        """Return the kernel line that writes an element of an array through a parameter, if it is found."""
         ...
 
     def gradients(
@@ -115,127 +115,127 @@ class Experiment(Protocol):
         left: Collection[tuple[int, int]] = (),
         unrecorded: Collection[int] = (),
     ) -> dict[int, Values]:
-        """Gradients of the leaves.
+        """Return the gradients of the leaves.
 
         Args:
-            careless: (launch, parameter) pairs that see, in the reverse pass, what memory holds at the end of
-                the forward pass. All others see the values that they had.
+            careless: (launch, parameter) pairs whose adjoints read the values at the end of the forward pass.
+                All others read the values of their launch.
             poisoned: Arrays that are filled with NaN before the reverse pass.
-            left: (launch, parameter) pairs that see what the launch itself left there.
-            unrecorded: Launches whose adjoints do nothing.
+            left: (launch, parameter) pairs whose adjoints read the values that the launch itself left.
+            unrecorded: Launches whose adjoints are skipped.
         """
         ...
 
     def without(self, launches: Collection[int]) -> dict[int, Values]:
-        """Gradients of the leaves as the user's reverse pass would give them without some launches."""
+        """Return the gradients that the user's reverse pass would compute without some launches."""
         ...
 
     def values_without(
         self, launches: Collection[int], arrays: Collection[int], stop: int
     ) -> dict[int, Values]:
-        """What arrays would hold before launch `stop` without some launches."""
+        """Return the values that arrays would have before launch `stop` without some launches."""
         ...
 
     def values_at(self, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
-        """For each (array, launch): what the array held just before the launch ran."""
+        """Return for each (array, launch) the values of the array just before the launch ran."""
         ...
 
     def held(self, array: int) -> Values:
-        """A copy of what the user's array holds now."""
+        """Return a copy of the current values of the user's array."""
         ...
 
     def warp_limits(self) -> Mapping[int, Sequence[ReverseDivergence]]:
-        """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
+        """Return for each launch the constructs of its kernel that Warp may reverse wrongly."""
         ...
 
     def commands(self) -> list[int]:
-        """The launches that a command launched, in a program for Warp."""
+        """Return the launches made by recorded commands, in a program for Warp."""
         ...
 
     def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
-        """Gradients of the leaves with Warp's reverse of some launches; None where that is not known."""
+        """Return the gradients with some launches reversed as Warp does; None if that is not known."""
         ...
 
     def kept(self) -> Mapping[int, Sequence[StoredLoop]]:
-        """For each launch whose adjoint keeps values of loops of known length, these loops."""
+        """Return for each launch the loops of known length whose values its adjoint stores."""
         ...
 
     def rewritten(self, launch: int) -> frozenset[int]:
-        """The parameters that a launch stores to, and whose arrays keep their gradients."""
+        """Return the parameters that a launch stores to although their arrays keep their gradients."""
         ...
 
     def swap_arguments(self, launch: int, one: int, other: int) -> float:
-        """How far what a launch writes is off, relatively, when two of its arguments change places."""
+        """Return the relative change of the values that a launch writes if two arguments are swapped."""
         ...
 
     def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
-        """The change of the loss, and the gradients, if a launch read the array `source` for `target`."""
+        """Return the change of the loss, and the gradients, if a launch read `source` instead of `target`."""
         ...
 
     def changed_structs(self) -> Mapping[int, Sequence[int]]:
-        """In a program for Warp: the launches whose structs were changed before the reverse pass, and where.
+        """Return the launches whose structs were changed before the reverse pass, in a program for Warp.
 
-        For each its parameters that were something else by then.
+        Each comes with the parameters that had changed by then.
         """
         ...
 
     def gradients_with_structs(self, launches: Collection[int]) -> dict[int, Values] | None:
-        """Gradients of the leaves, these launches reversed with what their structs held by then.
+        """Return the gradients if these launches were reversed with the structs as of the reverse pass.
 
-        None where arrays in them are not on the tape.
+        None if arrays in these structs are not on the tape.
         """
         ...
 
     def loss_changes(self, arrays: Sequence[int], scales: Sequence[float]) -> list[float]:
-        """How much the loss changes when the initial `arrays` are displaced by each of `scales`, up or down.
+        """Return the changes of the loss when the initial `arrays` are displaced by each of `scales`.
 
-        The loss is the sum of the outputs, each weighted by its seed. The last entry is its size, to compare
-        with.
+        The loss is the sum of the outputs, each weighted by its seed. The last entry is the size of the loss,
+        for comparison.
         """
         ...
 
     def host_reads(self) -> list[HostRead]:
-        """When arrays of the tape were read outside of kernels, through NumPy for instance."""
+        """Return the reads of arrays of the tape outside of kernels, for instance through NumPy."""
         ...
 
     def retains(self) -> bool:
-        """True if an array of the tape keeps its adjoint on purpose."""
+        """Return True if an array of the tape keeps its adjoint on purpose (`retain_grad`)."""
         ...
 
     def given(self, array: int) -> bool:
-        """True if an array was created with values that differ, and first used by this tape."""
+        """Return True if an array was created with non-uniform values, and first used by this tape."""
         ...
 
     def used_elsewhere(self, array: int) -> bool:
-        """True if another live tape uses what an array holds."""
+        """Return True if another live tape uses the values of an array."""
         ...
 
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
-        """How much the loss changes when what `writer` left in `array` is perturbed by about `scale`."""
+        """Return the change of the loss when the values of `array` after `writer` are perturbed."""
         ...
 
     def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
-        """How much what `writer` left in `array` changes when the initial `source` is perturbed."""
+        """Return the change of the values of `array` after `writer` when initial `source` is perturbed."""
         ...
 
     def first_bad_value(self) -> int | None:
-        """The first launch that writes values that are not finite."""
+        """Return the first launch that writes values that are not finite."""
         ...
 
     def first_bad_adjoint(self, consume: Consume) -> int | None:
-        """The first launch, in reverse order, whose adjoint leaves adjoints that are not finite."""
+        """Return the first launch, in reverse order, whose adjoint leaves non-finite adjoints."""
         ...
 
     def dead_adjoints(self) -> list[int]:
-        """Launches, in reverse order, with adjoints of what they write and only zeros for what they read."""
+        """Return the launches, in reverse order, with nonzero incoming and only zero outgoing adjoints."""
         ...
 
     def flow(self, launch: int, consume: Consume) -> LaunchFlow:
-        """Values and adjoints around a launch."""
+        """Return the values and adjoints around a launch."""
         ...
 
     def thread(self, launch: int, index: int, flow: LaunchFlow) -> FollowedThread:
-        """One thread of a launch, to be followed step by step.
+        """Return one thread of a launch, to be followed step by step.
 
         Raises:
             CannotFollow: The operation has no threads that can be followed.
@@ -244,9 +244,9 @@ class Experiment(Protocol):
 
 
 def relative_errors(right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[int, float]:
-    """Return ‖wrong − right‖ / ‖right‖ of each array: 0 where equal, inf where it is not a finite number.
+    """Return ‖wrong − right‖ / ‖right‖ of each array: 0 if they are equal, inf if the ratio is not finite.
 
-    Entries of `right` that are not finite are left out: they are another finding's business.
+    Entries of `right` that are not finite are left out: the rule `nonfinite` reports them.
     """
     return {array: _relative_error(good, wrong[array]) for array, good in right.items()}
 
@@ -263,7 +263,7 @@ def _relative_error(right: Values, wrong: Values) -> float:
 
 
 def value_change(shape: Sequence[int], old: Values, new: Values) -> ValueChange:
-    """Compare two values of an array, element by element; an element of a vec3 is three scalars."""
+    """Compare two contents of an array element by element; a vec3 is one element of three scalars."""
     same = (old == new) | ((old != old) & (new != new))
     elements = same.reshape((int(np.prod(shape)), -1)).all(axis=1)
     changed = int((~elements).sum())

@@ -1,4 +1,4 @@
-"""Extend a loop of a tape by more rounds, to measure the loss and gradient it would have had."""
+"""Extends a loop of a tape by more rounds, to measure the loss and gradient of the longer program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 MOST_LAUNCHES = 40_000
-"""The launches that an extended tape may have."""
+"""Largest number of launches of an extended tape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class ExtendedRun:
 
 
 def extended(replay: Replay, resequencing: Resequencing, rounds: Loop, extra: int) -> ExtendedRun | None:
-    """Run a tape with `extra` more rounds of a loop, wherever it occurs, forward and backward.
+    """Run a tape forward and backward with `extra` more rounds in every occurrence of a loop.
 
-    The further rounds are the last one again, with what it has written copied to where it reads.
+    Each further round repeats the last one, after its results have been copied to the arrays that it reads.
 
     Args:
         replay: The tape.
-        resequencing: Makes replays of other steps.
+        resequencing: Creates replays of other sequences of steps.
         rounds: The loop.
         extra: The number of further rounds.
 
     Returns:
-        The result; None if the loop cannot go on like this, the tape would become too long, or the values are
-        not finite.
+        The result; None if the loop cannot be extended so, the tape would become too long, or a value is not
+        finite.
     """
     more = extra * len(rounds.occurrences) * (rounds.length + len(rounds.carried))
     if len(replay.records) + more > MOST_LAUNCHES or not can_go_on(replay, rounds):
@@ -57,7 +57,7 @@ def extended(replay: Replay, resequencing: Resequencing, rounds: Loop, extra: in
 
 
 def can_go_on(replay: Replay, rounds: Loop) -> bool:
-    """True if copies from one round to the next do not disturb each other, and nothing else is carried."""
+    """True if the copies between rounds are independent, and no value of an earlier round is carried."""
     trace = replay.recorded.trace
     writers = {(version.array, version.version): version.written_by for version in trace.versions}
     last = rounds.launch(rounds.count - 1, 0)
@@ -65,7 +65,7 @@ def can_go_on(replay: Replay, rounds: Loop) -> bool:
         for arg in launch.args:
             writer = writers.get((arg.array or 0, arg.read_version or 0)) if arg.array is not None else None
             if writer is not None and rounds.first <= writer < last - rounds.length:
-                return False  # of the round before the last: two rounds would have to be carried
+                return False  # written two or more rounds ago: two rounds would have to be carried
     copies = _copies(replay, rounds, rounds.first)
     return not any(
         copy.dest.region is other.src.region
@@ -77,7 +77,7 @@ def can_go_on(replay: Replay, rounds: Loop) -> bool:
 
 
 def _copies(replay: Replay, rounds: Loop, first: int) -> list[Copy]:
-    """Return the copies from where the last round has written to where it reads, of all that is carried."""
+    """Return the copies of carried values from where a round writes them to where a round reads them."""
     last = first + rounds.length * (rounds.count - 1)
     pairs: list[tuple[Array, Array]] = [
         (

@@ -1,4 +1,4 @@
-"""Tell a loop that solves for a fixed point from a simulation and from a descent."""
+"""Distinguishes a loop that solves for a fixed point from a simulation and from a gradient descent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOLVE = re.compile(
 LIKELY = re.compile(
     r"relax|sweep|smooth|pressure|equilib|balance|project|power|rank|bellman|contract|correct|implicit"
 )
-"""Names that a solve may have, and other things, too."""
+"""Names that fit a solve, but other loops as well."""
 STEP = re.compile(
     r"step|advance|integrat|evol|simulat|diffus|conduct|heat|cool|warm|time|march|propagat|move|drift|flow|"
     r"desc|train|optimi|sgd|adam|learn|epoch|update|decay|damp|fall|fly|grow"
@@ -35,14 +35,14 @@ PARAMETERS = re.compile(r"^(dt|delta_?t|time_?step|h|tau|time|lr|rate|learning_?
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """How a loop moves what it carries.
+    """The convergence of the values that a loop carries.
 
     Attributes:
-        changes: ‖change‖ of each round but the first, relative to the largest size of what is carried.
-        own: How much of an element's value goes into its next one, on average: near 1 for time stepping.
-        uniform: It starts from the same number everywhere.
-        linear: A round is linear in what it carries: its derivative is the same in the first and in the last.
-        place: What the last round moves most: which of the carried values, and the place among its scalars.
+        changes: ‖change‖ of each round but the first, relative to the largest norm of the carried values.
+        own: The average derivative of an element by its own previous value: near 1 for time stepping.
+        uniform: The loop starts from the same number everywhere.
+        linear: A round is linear in the carried values: first and last round have the same derivative.
+        place: The scalar that the last round changes most: number of the carried value, and index in it.
     """
 
     changes: tuple[float, ...]
@@ -60,18 +60,18 @@ class Convergence:
 
     @property
     def contracts(self) -> bool:
-        """Whether the changes have shrunk in each of the last rounds, down to some below the largest."""
+        """True if the changes shrank in each of the last rounds, and are not zero."""
         last = self.changes[-min(len(self.changes), 7) :]
         return len(last) > 2 and last[-1] > 0 and all(b < a for a, b in itertools.pairwise(last))
 
     @property
     def distance(self) -> float:
-        """How far it is from where it converges, if the rate stays as it is."""
+        """The estimated relative distance from the limit, if the rate stays constant."""
         return self.changes[-1] * self.rate / (1.0 - self.rate) if self.rate < 1 else float("inf")
 
 
 def same_every_round(trace: Trace, rounds: Loop) -> bool:
-    """Whether all rounds get the same numbers beside their arrays."""
+    """Return True if all rounds get the same scalar arguments."""
     for number in range(rounds.count):
         for offset in range(rounds.length):
             one = trace.launches[rounds.launch(number, offset)]
@@ -82,7 +82,7 @@ def same_every_round(trace: Trace, rounds: Loop) -> bool:
 
 
 def measure(replay: Replay, rounds: Loop) -> Convergence:
-    """Run a tape up to the end of a loop and look at what it carries."""
+    """Run a tape up to the end of a loop and measure the values that the loop carries."""
     shadow = replay._shadow(double=True)
     states: list[list[np.ndarray[Any, Any]]] = []
     wanted = {rounds.launch(k, rounds.length - 1) for k in range(rounds.count)}
@@ -97,7 +97,7 @@ def measure(replay: Replay, rounds: Loop) -> Convergence:
     starts = [shadow.values(a).astype(np.float64) for a in inputs]
     uniform = all(values.size > 0 and float(np.ptp(values)) == 0 for values in starts)
     changes: list[float] = []
-    # What decays to nothing moves by much of itself to the end, and by nothing of what it was.
+    # Changes are relative to the largest norm: a value that decays to zero keeps changing by much of itself.
     sizes = [float(np.linalg.norm(np.concatenate([values.ravel() for values in starts])))]
     place = (0, 0)
 
@@ -127,7 +127,7 @@ def _pushed(replay: Replay, rounds: Loop, number: int) -> tuple[float, np.ndarra
     """Push a random tangent of ±1 through a round.
 
     Returns:
-        The mean of the diagonal of its Jacobian, and the tangents of what it hands on.
+        The estimated mean of the diagonal of its Jacobian, and the tangents of the values that it hands on.
     """
     last = rounds.launch(number, 0)
     shadow = replay.tangents()
@@ -151,11 +151,11 @@ def _pushed(replay: Replay, rounds: Loop, number: int) -> tuple[float, np.ndarra
 
 
 def reasons(case: RuleContext, rounds: Loop, motion: Convergence) -> tuple[list[str], bool]:
-    """Why a loop is a solve, and whether that is sure; nothing where it is none, or nobody can tell."""
+    """Return the reasons why a loop is a solve, and if that is certain; no reasons if it may be none."""
     launches = [case.trace.launches[rounds.first + offset] for offset in range(rounds.length)]
     kernels = [launch.name.lower() for launch in launches]
     params = [arg.name.lower() for launch in launches for arg in launch.args if arg.array is None]
-    # A function that is called `solve` may well run a simulation; a kernel that is called `jacobi` does not.
+    # A function called `solve` may well run a simulation; a kernel called `jacobi` does not.
     named = next((name for name in kernels if SOLVE.search(name)), None)
     if named is None and motion.own < TIME_STEPPING:
         likely = [name for name in kernels if LIKELY.search(name)]
@@ -174,7 +174,7 @@ def reasons(case: RuleContext, rounds: Loop, motion: Convergence) -> tuple[list[
 
 
 def _around(trace: Trace, launches: list[Launch]) -> list[str]:
-    """Names of the scopes and functions that a loop stands in."""
+    """Return the names of the scopes and functions around a loop."""
     found = []
     for launch in launches:
         scope = launch.scope

@@ -1,4 +1,4 @@
-"""The gradient of a number computed off the tape, beside the gradient that was consumed."""
+"""Compares the gradient of a number computed off the tape with the gradient that was consumed."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 READS = 8
-"""Of how many places that read an array it is looked up what becomes of it."""
+"""Largest number of reads whose use in the program is analysed: the last ones."""
 ELEMENTS = 1 << 10
-"""Of how many elements a number's derivative is taken one by one."""
+"""Arrays up to this size get a number's derivative element by element."""
 SAMPLED = 64
-"""Of how many, evenly spread, where there are more: it must be the same for all."""
+"""In larger arrays, this many evenly spread elements are differentiated; their derivatives must be equal."""
 STEP = 1e-4
-"""The step of central differences, relative to the largest value."""
+"""Step of the central differences, relative to the largest value."""
 STEPS = (1e-3, 5e-4)
-"""Those of the inputs, relative to the largest of them."""
+"""Steps of the central differences along the inputs, relative to the largest input."""
 
 FAILS = (UnknownExpression, ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
-"""What working out an expression for other values may raise."""
+"""Exceptions that the evaluation of an expression with other values may raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostObjective:
-    """A number that is computed off the tape of an array.
+    """A number that the program computes from an array, off the tape.
 
     Attributes:
-        array: Which, by its id.
-        number: What it is.
-        frames: Where the array was read.
-        found: How the gradient that was consumed compares with that of the number; None where the number is
-            none, or its derivative is not known.
-        unknown: It is not known what becomes of the array.
+        array: The id of the array.
+        number: The expression of the number; None if it is not known.
+        frames: The frames that read the array.
+        found: The relation of the consumed gradient to that of the number; None if the expression is not a
+            single number, or its derivative is not known.
+        unknown: The use of the array is not known.
     """
 
     array: int
@@ -54,7 +54,7 @@ class HostObjective:
 
 
 def find_host_objectives(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[HostObjective]:
-    """The numbers that the program makes of what the tape wrote and has left."""
+    """Yield the numbers that the program computes from arrays that the tape wrote."""
     written = {version.array for version in replay.recorded.trace.versions if version.written_by is not None}
     tape: RecordedTape = replay.recorded.tape
     outside = tape.capability(OutsideReads)
@@ -83,9 +83,9 @@ def find_host_objectives(replay: Replay, consumed: Mapping[int, Values]) -> Iter
 
 
 def _slope(number: HostNumber, values: Values) -> Values | None:
-    """The derivative of a number by the values of an array; None if it is no single number.
+    """Return the derivative of a number by the values of an array; None if it is no single number.
 
-    Of large arrays only where it is a multiple of their sum.
+    For a large array the number must be a multiple of its sum.
     """
     size = values.size
     if not size or not np.isfinite(values).all():
@@ -108,7 +108,7 @@ def _slope(number: HostNumber, values: Values) -> Values | None:
 
 
 def _is_array(number: HostNumber, values: Values) -> bool:
-    """Return whether what goes on to a function is more than one number."""
+    """Return True if the value passed to a function is an array of numbers."""
     try:
         return np.ndim(number.value(values)) > 0
     except FAILS:
@@ -116,7 +116,7 @@ def _is_array(number: HostNumber, values: Values) -> bool:
 
 
 def _differences(number: HostNumber, values: Values, places: Values) -> Values:
-    """The derivatives by some of the values, by central differences."""
+    """Return the derivatives by some of the values, by central differences."""
     step = STEP * (float(np.abs(values).max()) or 1.0)
     at = values.copy()
     flat, found = at.reshape(-1), np.zeros(places.size)
@@ -131,7 +131,7 @@ def _differences(number: HostNumber, values: Values, places: Values) -> Values:
 
 
 def slopes_along(replay: Replay, item: HostObjective, consumed: Mapping[int, Values]) -> tuple[float, float]:
-    """The slope of a number along the gradient that was consumed: by that, and by differences in float64."""
+    """Return a number's slope along the consumed gradient, by that gradient and by float64 differences."""
     size = float(np.sqrt(sum(float((v.astype(np.float64) ** 2).sum()) for v in consumed.values())))
     direction = {leaf: values.astype(np.float64) / size for leaf, values in consumed.items()}
     starts = {leaf: replay._shadow().values(replay.arrays[leaf]).astype(np.float64) for leaf in direction}
@@ -152,5 +152,5 @@ def slopes_along(replay: Replay, item: HostObjective, consumed: Mapping[int, Val
 
 
 def began_from(replay: Replay, item: HostObjective) -> bool:
-    """Return whether the pass began from the array that was read."""
+    """Return True if the reverse pass started from the array that was read."""
     return item.array in seeded(replay)

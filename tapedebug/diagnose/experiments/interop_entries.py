@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 NODES = 20_000
-"""Operations of PyTorch's graph that are walked at most."""
+"""Largest number of operations of PyTorch's graph that are visited."""
 
 
 @dataclass(frozen=True, slots=True)
 class InteropEntry:
-    """An array, or a number, that came in while a tape recorded.
+    """An array or a number that entered while a tape recorded.
 
     Attributes:
-        array: Id of the array; None of a number.
+        array: Id of the array; None for a number.
         launch: The first launch that uses it.
         param: Its parameter there.
-        clock: When it came in, in events of the process; of a number 0, as nothing noted it.
-        at: How many launches the tape had then.
-        how: The function that brought it in.
-        place: Where in the user's source.
+        clock: The time at which it entered, in events of the process; 0 for a number, which has no event.
+        at: The number of launches on the tape at that time.
+        how: The function that imported it.
+        place: The line of the user's source.
         stack: The user's frames.
-        memory: Number of the memory that its values are a view of, if they are one.
-        tensor: The tensor that it was made of, where PyTorch has recorded how that was computed.
+        memory: Number of the memory that its values are a view of; None if they are no view.
+        tensor: The tensor that it was created from, if PyTorch has recorded how that was computed.
     """
 
     array: int | None
@@ -51,12 +51,12 @@ class InteropEntry:
 
 
 def entries(replay: Replay) -> list[InteropEntry]:
-    """Return the arrays and numbers that came in while the tape recorded, in order."""
+    """Return the arrays, then the numbers, that entered while the tape recorded."""
     return [*_arrays(replay), *_numbers(replay)]
 
 
 def arrivals(replay: Replay) -> Sequence[ArrivedArray]:
-    """Return the arrays that came in from another library, as far as the engine knows."""
+    """Return the arrays that entered from another library, if the engine records them."""
     tape: RecordedTape = replay.recorded.tape
     known = tape.capability(Arrivals)
     return () if known is None else known.arrivals()
@@ -88,7 +88,7 @@ def _arrays(replay: Replay) -> Iterator[InteropEntry]:
 
 
 def _made(replay: Replay, arrival: ArrivedArray) -> Iterator[int]:
-    """The arrays of the tape in the memory of one that came in."""
+    """Yield the arrays of the tape in the memory of an array that entered."""
     for number, own in enumerate(replay.arrays if arrival.region is not None else ()):
         if own.region is arrival.region and own.start < arrival.stop and arrival.start < own.stop:
             yield number
@@ -114,12 +114,12 @@ def _numbers(replay: Replay) -> Iterator[InteropEntry]:
 
 @dataclass(frozen=True, slots=True)
 class TorchGraph:
-    """What PyTorch has recorded of a tensor: the leaves that it is computed from.
+    """The leaves of the autograd graph that PyTorch has recorded for a tensor.
 
     Attributes:
-        arrays: Those that are arrays of the tape, by id.
-        others: The others: parameters of a model, for instance.
-        plain: It holds no function of somebody's own, which running backward would call.
+        arrays: The leaves that are arrays of the tape, by id.
+        others: The other leaves, for instance parameters of a model.
+        plain: The graph has no custom `torch.autograd.Function`, which a backward pass would call.
     """
 
     arrays: dict[int, Any]
@@ -128,7 +128,7 @@ class TorchGraph:
 
 
 def graph_of(replay: Replay, entry: InteropEntry) -> TorchGraph:
-    """Return what PyTorch has recorded of the tensor that came in."""
+    """Return the graph that PyTorch has recorded for the tensor that entered."""
     arrays: dict[int, Any] = {}
     others: list[Any] = []
     plain = True
@@ -151,7 +151,7 @@ def graph_of(replay: Replay, entry: InteropEntry) -> TorchGraph:
 
 
 def _array_of(replay: Replay, tensor: Any) -> int | None:
-    """The array of the tape that a tensor shares its memory with."""
+    """Return the array of the tape that shares a tensor's memory."""
     memory: ArrayMemory | None = replay.recorded.tape.capability(ArrayMemory)
     if memory is None:
         return None
@@ -165,17 +165,17 @@ def _array_of(replay: Replay, tensor: Any) -> int | None:
 def handed_on(
     replay: Replay, entry: InteropEntry, leaf: int, tensor: Any, read_at: int
 ) -> dict[int, Values] | None:
-    """Return the gradients of the inputs if PyTorch's part of the reverse pass ran, too.
+    """Return the gradients of the inputs if PyTorch's part of the reverse pass ran as well.
 
     Args:
         replay: The tape.
-        entry: The array that came in.
-        leaf: The array of the tape that PyTorch's graph leads to.
-        tensor: PyTorch's leaf in its memory.
-        read_at: How many launches the tape had when it was read.
+        entry: The array that entered.
+        leaf: The array of the tape that is a leaf of PyTorch's graph.
+        tensor: PyTorch's leaf in the memory of that array.
+        read_at: The number of launches on the tape when that array was read.
 
     Returns:
-        None where PyTorch can not run its graph backward (any more).
+        The gradients; None if PyTorch cannot run its graph backward, for instance because it was freed.
     """
     torch: Any = sys.modules["torch"]
     assert entry.array is not None
@@ -199,7 +199,7 @@ def handed_on(
 
 
 def gradient_of(replay: Replay, entry: InteropEntry) -> Values:
-    """Return the gradient of an array that came in."""
+    """Return the gradient of an array that entered."""
     assert entry.array is not None
     shadow = replay._shadow().forward()
     shadow.backward(replay.seeds, stop=entry.launch)
@@ -207,16 +207,16 @@ def gradient_of(replay: Replay, entry: InteropEntry) -> Values:
 
 
 def not_handed_on(replay: Replay, entry: InteropEntry, leaves: Sequence[Any]) -> str:
-    """Return how it is known that the gradient of an array that came in was not handed on to PyTorch.
+    """Return the evidence that the gradient of an array that entered was not handed on to PyTorch.
 
     Args:
         replay: The tape.
         entry: The array.
-        leaves: PyTorch's leaves that it was computed from.
+        leaves: PyTorch's leaves that the array was computed from.
 
     Returns:
-        `"no gradient"`: PyTorch's leaves have none; `"unread"`: nothing has read the array's since a pass
-        wrote it; empty where it may have been handed on, or where there is none.
+        `"no gradient"`: PyTorch's leaves have none; `"unread"`: the array's gradient has not been read since
+        a pass wrote it; empty if it may have been handed on, or if it is zero.
     """
     assert entry.array is not None
     a = replay.arrays[entry.array]
@@ -236,7 +236,7 @@ def not_handed_on(replay: Replay, entry: InteropEntry, leaves: Sequence[Any]) ->
 
 
 def moved_by_number(replay: Replay, entry: InteropEntry, scale: float) -> float:
-    """Return how much the loss changes when a number that a launch was given is displaced, relatively."""
+    """Return the change of the loss when a number passed to a launch is scaled by `1 + scale`."""
     record = replay.records[entry.launch]
     numbers = record.capability(NumberArguments)
     assert numbers is not None

@@ -1,4 +1,4 @@
-"""The operation that stands at its kink: `abs` of 0, the `max` of equals, a branch about to change."""
+"""Finds an operation at its kink: `abs` of 0, `max` of equal values, a branch on the verge of changing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 THREADS = 256
 LAUNCHES = 8
-"""Launches that are followed, the last of each kernel; the corner of a time loop may be in another round."""
+"""Launches that are followed, the last of each kernel; in a time loop the kink may be in another round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kink:
-    """An operation at its corner: its launch, text, place and operands."""
+    """An operation at a kink: its launch, text, place and operands."""
 
     launch: Launch
     text: str
@@ -29,7 +29,7 @@ class Kink:
 
 
 def find_kink(case: RuleContext) -> Kink | None:
-    """Return the operation nearest to the loss that stands at a corner in a value with an adjoint."""
+    """Return the operation nearest to the loss that is at a kink and whose result has an adjoint."""
     if case.replay is None:
         return None
     last = {launch.kernel: launch for launch in case.trace.launches if launch.kind == "kernel"}

@@ -1,4 +1,4 @@
-"""One launch by itself: its adjoint, for the adjoints that arrived, against differences."""
+"""Compares the adjoint of a single launch, for its incoming adjoints, with finite differences."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class DirectionalSlope:
 
     Attributes:
         param: The parameter.
-        given: By its adjoint.
-        right: By differences.
-        bar: How far these are off at most.
-        size: How large such a derivative typically is.
+        given: The derivative by the launch's adjoint.
+        right: The derivative by finite differences.
+        bar: The error bar of the finite differences.
+        size: The typical size of such a derivative.
     """
 
     param: int
@@ -40,13 +40,13 @@ class DirectionalSlope:
 
     @property
     def off(self) -> bool:
-        """Whether the adjoint is not the derivative, for sure."""
+        """True if the adjoint is certainly not the derivative."""
         error = abs(self.given - self.right)
         return bool(self.bar < 0.1 * error and error > 1e-3 * max(abs(self.right), self.size))
 
 
 def launch_slopes(replay: Replay, launch: int) -> list[DirectionalSlope]:
-    """Compare the adjoint of a launch with differences, in float64 if that is possible.
+    """Compare the adjoint of a launch with finite differences, in float64 if that is possible.
 
     Args:
         replay: The tape.
@@ -74,7 +74,7 @@ def launch_slopes(replay: Replay, launch: int) -> list[DirectionalSlope]:
 
 
 class _Point:
-    """A launch where the program ran it: alone if the engine can do that, else after those before it."""
+    """A launch with its values in the program: run alone if the engine can, else after its predecessors."""
 
     def __init__(self, replay: Replay, launch: int, flow: LaunchFlow, seeds: Mapping[Array, Values]) -> None:
         self.record = replay.records[launch]
@@ -94,7 +94,7 @@ class _Point:
             self.shadow.set(a, values)
 
     def run(self, array: Array | None = None, direction: Values | float = 0.0) -> float:
-        """Run the launch with one array displaced; returns what it writes, times the incoming adjoints."""
+        """Run the launch with one array displaced; return its outputs weighted by the incoming adjoints."""
         self.shadow.forward(0, self.index)
         self.shadow.inject()
         if array is not None:
@@ -103,26 +103,26 @@ class _Point:
         return float(sum(np.sum(seed * self.shadow.values(a)) for a, seed in self.seeds.items()))
 
     def gradients(self) -> dict[Array, Values]:
-        """Return what the adjoint of the launch gives to the arrays that it reads."""
+        """Return the adjoints that the launch's adjoint computes for the arrays that it reads."""
         self.run()
         self.shadow.backward(self.seeds, start=self.index + 1, stop=self.index)
         arrays = [self.record.args[p] for p in self.record.reads if p in self.record.active]
         return {a: self.shadow.gradient(a).astype(np.float64) for a in arrays}
 
     def difference(self, array: Array, direction: Values) -> tuple[float, float]:
-        """Return the central difference that two steps agree on best, and by how much they do not."""
+        """Return the central difference on which two successive steps agree best, and their disagreement."""
         slopes = []
         for step in STEPS:
             ends = [self.run(array, sign * step * direction) for sign in (1.0, -1.0)]
             slopes.append((ends[0] - ends[1]) / (2 * step))
-        self.run(array)  # at position 0 an array keeps what it was set to
+        self.run(array)  # restore: at position 0 an array keeps the values it was set to
         gaps = [abs(one - other) for one, other in itertools.pairwise(slopes)]
         best = int(np.argmin(gaps))
         return slopes[best + 1], gaps[best]
 
 
 def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, LaunchFlow]:
-    """What the arrays of some launches hold before they run, by one forward run."""
+    """Return the values of the arrays of some launches before these run, from one forward run."""
     wanted = set(launches)
     found: dict[int, LaunchFlow] = {}
     shadow = replay._shadow()

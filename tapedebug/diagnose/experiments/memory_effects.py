@@ -1,4 +1,4 @@
-"""The effect of uninitialised memory and of out-of-bounds accesses on the result."""
+"""Measures the effect of uninitialised memory and of out-of-bounds accesses on the result."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def uninitialised_effect(replay: Replay, arrays: Sequence[Array]) -> Effect:
-    """Return the effect on loss and gradient of what memory held before the tape.
+    """Return the effect of the initial content of memory on loss and gradient.
 
     Args:
         replay: The tape.
-        arrays: Of that memory.
+        arrays: The arrays in that memory.
     """
     plain, found = _with_contents(replay, arrays, 0), Effect()
     shadow = replay._shadow(double=True)
@@ -36,13 +36,13 @@ def uninitialised_effect(replay: Replay, arrays: Sequence[Array]) -> Effect:
 
 
 def _with_contents(replay: Replay, arrays: Sequence[Array], number: int) -> tuple[float, dict[int, Values]]:
-    """Return the loss and the gradients with certain numbers in memory; the same ones for the same number."""
+    """Return loss and gradients with memory filled: floats at random by seed `number`, integers by 0 or 1."""
     shadow = replay._shadow(double=True)
     shadow.forward(stop=0)
     rng = np.random.default_rng(number)
     for a in arrays:
         values = shadow.values(a)
-        # An index among them must stay small: 0 or 1.
+        # Integers may be used as indices and must stay small: 0 or 1.
         content: Values = np.full(values.shape, number > 0)
         if values.dtype.kind == "f":
             content = np.asarray(rng.uniform(0.5, 1.5, content.shape))
@@ -54,7 +54,7 @@ def _with_contents(replay: Replay, arrays: Sequence[Array], number: int) -> tupl
 
 
 def loss_without(replay: Replay, launch: int, threads: Collection[int]) -> float | None:
-    """Return the relative change of the loss if these threads of a launch do nothing.
+    """Return the relative change of the loss if these threads of a launch are left out.
 
     None without a loss, or if the engine cannot leave threads out.
     """

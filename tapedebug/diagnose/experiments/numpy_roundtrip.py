@@ -1,7 +1,7 @@
-"""Values that left the tape and returned: computed by a launch, read again from another array.
+"""Finds values that left the tape and returned: computed by a launch, read again from another array.
 
-What goes through NumPy is no data flow of the tape. But values tell: an array that nothing on the tape wrote
-and that holds, to the bit or times a factor, what a launch computed before, came from there.
+A conversion through NumPy is no data flow of the tape, but the values reveal it: an array that no record
+wrote, and whose content equals (bit for bit, or up to factor and offset) an earlier result, came from there.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
 
 LIMIT = 1 << 26
-"""Bytes of values that are compared at most."""
+"""Largest number of bytes that are compared."""
 ENOUGH = 4
-"""So many different values say that two arrays are related; with fewer they may be so by chance."""
+"""Number of different values from which equality shows a relation; fewer may be equal by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumpyRoundtrip:
-    """`source`, a version that a launch computed, has come back as `target`, which launch `reader` reads.
+    """A computed version `source` that returned as `target`, which launch `reader` reads.
 
-    Its values are `factor` times those, plus `offset`; 1 and 0 where they are the same to the bit.
+    The values of `target` are `factor` times those of `source`, plus `offset`; 1 and 0 if they are identical.
     """
 
     source: Node
@@ -38,19 +38,19 @@ class NumpyRoundtrip:
 
     @property
     def same(self) -> bool:
-        """To the bit."""
+        """True if the values are identical to the bit."""
         return (self.factor, self.offset) == (1.0, 0.0)
 
 
 def find_roundtrips(
     case: RuleContext, leaf_bits: int, above: dict[Node, int], reached: Collection[Node]
 ) -> NumpyRoundtrip | None:
-    """Return how the values that were computed from some inputs got to the loss without the tape.
+    """Return the roundtrip by which values computed from some inputs reached the loss off the tape.
 
     Args:
         case: The tape.
         leaf_bits: The inputs, as bits of `above`.
-        above: For each version the inputs that lead to it.
+        above: The inputs that lead to each version.
         reached: The versions that lead to the loss.
     """
     versions = case.dependencies.versions
@@ -94,7 +94,7 @@ def _nbytes(case: RuleContext, array: int) -> int:
 
 
 def match(one: Node, other: Node, reader: int, computed: Values, given: Values) -> NumpyRoundtrip | None:
-    """Compare two arrays: the same to the bit, or but for a factor and an offset; None if neither."""
+    """Compare two arrays: identical, or equal up to a factor and an offset; None if neither."""
     x, y = computed.astype(np.float64).ravel(), given.astype(np.float64).ravel()
     if x.size != y.size or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
@@ -103,7 +103,7 @@ def match(one: Node, other: Node, reader: int, computed: Values, given: Values) 
     if np.array_equal(computed.ravel(), given.ravel()):
         return NumpyRoundtrip(one, other, reader, x.size)
     if _straight(x) or _straight(y):
-        return None  # two ramps are alike, and say nothing
+        return None  # any two ramps are equal up to factor and offset
     factor, offset = np.polyfit(x, y, 1)
     off = float(np.max(np.abs(factor * x + offset - y)))
     if off > ROUNDTRIP_MULTIPLE * float(np.max(np.abs(y - y.mean()))):
@@ -112,14 +112,14 @@ def match(one: Node, other: Node, reader: int, computed: Values, given: Values) 
 
 
 def tells_apart(x: Values) -> bool:
-    """Whether values are so many, or so odd, that two arrays do not hold them by chance."""
+    """Return True if values are so many, or so irregular, that equality of two arrays is no coincidence."""
     return np.unique(x).size >= ENOUGH or not np.any(
         np.round(x, 3).astype(np.float32) == x.astype(np.float32)
     )
 
 
 def _straight(x: Values) -> bool:
-    """Whether values grow evenly, or are few."""
+    """Return True if values grow evenly, or few of them differ."""
     steps = np.diff(x)
     few = np.unique(x).size < 2 * ENOUGH
     return few or bool(np.ptp(steps) <= 1e-4 * np.max(np.abs(steps)))

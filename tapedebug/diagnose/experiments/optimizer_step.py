@@ -1,4 +1,4 @@
-"""The step that an input took, compared with the gradient that was read before it."""
+"""Compares the step of an input with the gradient that was read before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tapedebug.trace import Event
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 FEW = 3
-"""Any step is a multiple of a gradient of one number: so many are compared at least."""
+"""Smallest number of nonzero gradient entries that are compared: with one, any step is a multiple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class OptimizerStep:
     """One step of an input.
 
     Attributes:
-        step: By how much its numbers changed.
+        step: The change of its entries.
         read: The gradient that had been read.
-        floor: How far rounding may put a number of `step` off.
+        floor: The largest rounding error of an entry of `step`.
     """
 
     step: Floats
@@ -37,13 +37,13 @@ class OptimizerStep:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How steps compare with gradients.
+    """The relation of steps to gradients.
 
     Attributes:
-        name: A multiple of them, or only along them.
-        rate: Of the multiple that fits best.
-        spread: What that leaves unexplained, relatively.
-        rests: Where the gradient was zero, and at least once it was, the input did not move.
+        name: The steps are a multiple of the gradients, or only roughly parallel.
+        rate: The learning rate that fits best.
+        spread: The relative residual of that fit.
+        rests: At least one gradient was zero, and the input did not move for any such gradient.
     """
 
     name: Literal["multiple", "along"]
@@ -60,15 +60,15 @@ def optimizer_step(
     read: Event,
     update: Event,
 ) -> OptimizerStep | None:
-    """Return the step that the input of a story took after a pass; None where it is not known any more.
+    """Return the step of an input after a reverse pass; None if its values are no longer known.
 
     Args:
-        case: The tape that the story is told of.
+        case: The tape.
         following: The tape that was recorded next, if it is known.
-        story: Of the input.
-        event: The pass.
-        read: The reading of the gradient.
-        update: The first time that the input was written after the pass.
+        story: The history of the input.
+        event: The reverse pass.
+        read: The read of the gradient.
+        update: The first write of the input after the pass.
     """
     samples: ValueSamples | None = case.rerun.recorded.tape.capability(ValueSamples)
     if samples is None:
@@ -78,7 +78,7 @@ def optimizer_step(
     again = next((item for item in later if item.kind == "write" and item.of == "values"), None)
     before = samples.kept(a, "values", update.clock)
     after = samples.sample(a.current()) if again is None else samples.kept(a, "values", again.clock)
-    if before is None and event.tape == case.trace.tape.id:  # through NumPy, which is not announced
+    if before is None and event.tape == case.trace.tape.id:  # written through NumPy, which emits no event
         before = samples.sample(case.rerun._shadow().values(a))
         if again is not None:
             after = _found_by(samples, following, a, later)
@@ -94,7 +94,7 @@ def optimizer_step(
 def _found_by(
     samples: ValueSamples, following: RuleContext | None, a: Array, later: Sequence[Event]
 ) -> Values | None:
-    """Return some numbers of an array as the next tape found it, if the next pass is of that."""
+    """Return samples of an array as the next tape found it, if the next pass belongs to that tape."""
     after = next((item for item in later if item.kind == "backward"), None)
     if following is None or after is None or after.tape != following.trace.tape.id:
         return None
@@ -105,7 +105,7 @@ def _found_by(
 
 
 def relation(steps: Sequence[OptimizerStep]) -> Relation | None:
-    """Return how steps, all by one rule, compare with the gradients that had been read before them."""
+    """Return the relation of steps, all by one update rule, to the gradients read before them."""
     step = np.concatenate([each.step for each in steps])
     read = np.concatenate([each.read for each in steps])
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""The elements that one launch read and another one overwrote, exactly."""
+"""Determines exactly the elements that one launch read and another one overwrote."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 MOST_PAIRS = 16
-"""Pairs of launches that are compared; nothing is said of more."""
+"""Largest number of pairs of launches that are compared."""
 
 
 @dataclass(slots=True, frozen=True)
 class SharedElements:
-    """Elements of an array that a launch read, that another wrote, and that are in both sets.
+    """Numbers of elements of an array that a launch read, that another wrote, and that are in both sets.
 
-    Of several such pairs, the sums.
+    For several such pairs, the sums.
     """
 
     read: int
@@ -28,14 +28,14 @@ class SharedElements:
 
 
 def shared_elements(replay: Replay, pairs: Sequence[tuple[int, int, int]]) -> SharedElements | None:
-    """Count the elements that readers read and clobberers wrote.
+    """Count the elements that readers read and overwriting launches wrote.
 
     Args:
         replay: The tape.
-        pairs: (reader, clobberer, array).
+        pairs: (reader, overwriting launch, array).
 
     Returns:
-        The elements; None if there are too many pairs, or accesses cannot be tracked.
+        The numbers; None if there are too many pairs, or accesses cannot be tracked.
     """
     tracking: ElementTracking | None = replay.recorded.tape.capability(ElementTracking)
     if len(pairs) > MOST_PAIRS or tracking is None:

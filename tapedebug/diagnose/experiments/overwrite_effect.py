@@ -1,4 +1,4 @@
-"""Measures what overwrites do to the gradients: each kind alone, and all together."""
+"""Measures the effect of overwrites on the gradients: each group alone, and all together."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tapedebug.diagnose.trace_analysis.overwrites import OverwriteGroup
 from tapedebug.trace import Trace
 
 MEASURED = 16
-"""How many groups of overwrites are measured one by one; each costs a reverse pass."""
+"""Largest number of groups of overwrites that are measured one by one; each costs a reverse pass."""
 
 
 class OverwriteEffects:
-    """The measurements.
+    """The measured effects of overwrites.
 
     Args:
         trace: The tape.
-        experiment: Runs it again.
-        groups: Its overwrites. Those of the same launch and parameter that are wrong in place already are
-            taken out again: they are one mistake.
+        experiment: The experiment on it.
+        groups: Its overwrites. Pairs whose launch and parameter already have a wrong in-place overwrite are
+            removed: both are one mistake.
 
     Attributes:
-        right: Gradients where all adjoints see what their launches saw.
-        errors: For the groups that were measured, by `id`, how far off they put the gradient of each input.
-        gradients: The same with both values, where they are furthest apart.
-        together: How far off all of them put it.
+        right: The gradients if all adjoints read the values of their launches.
+        errors: The relative error of the gradient of each input, by `id` of the measured group.
+        gradients: The element of each gradient with the largest error, with both values, by the same `id`.
+        together: The relative error of the gradient of each input with all overwrites.
     """
 
     def __init__(self, trace: Trace, experiment: Experiment, groups: list[OverwriteGroup]) -> None:
@@ -46,7 +46,7 @@ class OverwriteEffects:
             self._measure()
 
     def total(self, group: OverwriteGroup) -> ValueChange:
-        """The change of the first overwrite, with the largest difference of all."""
+        """Return the change of the first overwrite, with the largest count and difference of all."""
         found = [
             self.changes[key] for pair in group.pairs if (key := (pair.array, pair.clobberer)) in self.changes
         ]
@@ -85,12 +85,12 @@ class OverwriteEffects:
         self.gradients[id(group)] = largest_difference(self.trace, self.right, wrong)
 
     def _poison(self, group: OverwriteGroup) -> None:
-        """Where no adjoint needs any version of an array, NaN in all of it must not matter."""
+        """Measure a group whose arrays no adjoint needs: filling them with NaN must not change gradients."""
         arrays = {pair.array for pair in group.pairs}
         if not any(version.needed_by for version in self.trace.versions if version.array in arrays):
             self.errors[id(group)] = self.compared(self.experiment.gradients(poisoned=arrays))
 
     def compared(self, wrong: Mapping[int, Values]) -> dict[str, float]:
-        """How far off gradients are, by the label of the input."""
+        """Return the relative errors of gradients, by the label of the input."""
         errors = relative_errors(self.right, wrong)
         return {self.trace.arrays[array].label: error for array, error in errors.items()}

@@ -1,6 +1,6 @@
-"""Custom gradients that the end-to-end check finds wrong for some entries of an input only.
+"""Reports custom gradients that the end-to-end check finds wrong for some entries of an input only.
 
-The rule looks at the calls of a few threads; the check compares every entry, and knows the function.
+The rule examines the calls of a few threads; the check compares every entry, and identifies the function.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 RULE = "custom-grad"
 NAMED = 6
-"""Entries that a finding lists."""
+"""Largest number of entries that a finding lists."""
 
 
 def departed(case: RuleContext, known: Callable[[CustomFunction], bool]) -> Iterator[Finding]:
-    """Yield a finding for each function whose gradient is not the derivative, and that is not `known`."""
+    """Yield a finding for each function whose gradient is not its derivative, except the `known` ones."""
     functions: dict[int, tuple[CustomFunction, list[Departure]]] = {}
     for departure in case.departures:
         for function in departure.functions:

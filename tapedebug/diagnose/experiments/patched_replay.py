@@ -1,7 +1,7 @@
-"""Replays with a symptom removed: non-finite numbers replaced, adjoints past a flat operation.
+"""Replays with a symptom removed: non-finite numbers replaced, adjoints added beyond a flat operation.
 
-NaN in a gradient hides whatever else is wrong with it, and so does a gradient of 0. With finite numbers in
-their place, and some adjoint beyond the operation that has no slope, the rest can be seen.
+A NaN in a gradient hides all its other errors, and so does a gradient of 0. Finite numbers in their place,
+and an artificial adjoint beyond the operation that has no slope, make the other errors visible.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class ReplayPatch:
     """The changes that are made during each run.
 
     Attributes:
-        finite: Values that are not finite are replaced by 0, and such adjoints by some as large as those that
-            came in: where all of an array were NaN, nothing further up would have any else.
-        kicks: For launches, the parameters that get such an adjoint once the launch's own has run.
+        finite: Replaces non-finite values by 0, and non-finite adjoints by numbers as large as the incoming
+            adjoints: zeros would leave earlier launches without an adjoint if a whole array were NaN.
+        kicks: The parameters, by launch, that get such an adjoint after the launch's own adjoint has run.
     """
 
     finite: bool = False
     kicks: Mapping[int, Collection[int]] = field(default_factory=dict)
 
     def apply(self, replay: Replay, operations: Sequence[Operation], seeds: Mapping[Array, Values]) -> None:
-        """Patch all runs of a new replay, whose reverse passes begin with these seeds."""
+        """Patch all runs of a new replay, whose reverse passes start from these seeds."""
         seed_size = max((float(np.max(np.abs(seed))) for seed in seeds.values()), default=1.0)
         run = _PatchedRun(self, operations, seed_size, seed_size)
         replay.after_operation, replay.after_adjoint = run.patch_values, run.patch_adjoints
@@ -42,12 +42,12 @@ class _PatchedRun:
     operations: Sequence[Operation]
     seed_size: float
     incoming: float
-    """The size of the adjoints that come into the next operation of the reverse pass."""
+    """The size of the adjoints that enter the next operation of the reverse pass."""
     next: int = -1
-    """The index of that operation; another one begins a new pass."""
+    """The index of that operation; any other index starts a new pass."""
 
     def patch_values(self, replay: Replay, operation: Operation) -> None:
-        """Replace the values that an operation wrote and that are not finite."""
+        """Replace the non-finite values that an operation wrote."""
         for p in operation.written if self.patch.finite else ():
             values = replay.values(operation.args[p])
             if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -55,7 +55,7 @@ class _PatchedRun:
                 replay.set(operation.args[p], values)
 
     def patch_adjoints(self, replay: Replay, operation: Operation) -> None:
-        """Replace the adjoints that are not finite once that of an operation ran, and add the kicks."""
+        """Replace the non-finite adjoints after the adjoint of an operation ran, and add the kicks."""
         if operation.index != self.next:
             self.incoming = self.seed_size
         self.next = operation.index - 1
@@ -71,12 +71,12 @@ class _PatchedRun:
         self._look_ahead(replay, operation)
 
     def _some(self, operation: Operation, like: Values) -> Values:
-        """Return adjoints of the size of those that came in, and else the same in each run."""
+        """Return random adjoints of the size of the incoming ones, the same in each run."""
         size = np.random.default_rng(operation.index).uniform(0.5, 1.0, like.shape)
         return np.asarray(self.incoming * size)
 
     def _look_ahead(self, replay: Replay, operation: Operation) -> None:
-        """Note the size of the adjoints that come into the operation before this one."""
+        """Store the size of the adjoints that enter the operation before this one."""
         if operation.index:
             before = self.operations[operation.index - 1]
             found = [replay.gradient(before.args[p]) for p in set(before.active) & set(before.writes)]

@@ -1,4 +1,4 @@
-"""A private tape with a bug fixed: gradients added, launches after the loss left out."""
+"""Records a private tape with a bug fixed: gradients added, launches after the loss left out."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def patched_tape(recorded: TraceBinding, revived: Collection[int], stop: int | None = None) -> RecordedTape:
-    """Return a tape of the same launches, of which some arrays have a gradient that they did not have.
+    """Return a tape of the same launches in which more arrays have a gradient.
 
     Args:
         recorded: The tape, with its trace.
         revived: Ids of those arrays. Launches between them have adjoints, also with `enable_backward=False`.
-        stop: How many launches it has; by default all.
+        stop: The number of launches; by default all.
 
     Raises:
-        TapedebugError: The engine cannot do that.
+        TapedebugError: The engine cannot record a tape again.
     """
     tape: RecordedTape = recorded.tape
     rerecording = tape.capability(Rerecording)

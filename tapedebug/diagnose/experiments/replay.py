@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tapedebug.trace.recording import TraceBinding
 
 SECONDS = 1.0
-"""How long threads are followed to find the line that wrote an element."""
+"""Time limit for following threads to find the line that wrote an element."""
 
 
 class Replay:
@@ -57,9 +57,9 @@ class Replay:
     Args:
         recorded: The tape with its trace.
         seeds: Incoming adjoints of the reverse pass, by array.
-        leaves: Ids of the arrays that gradients are wanted of.
-        wrong: Those of them whose consumed gradient is wrong, as measured end to end.
-        named: Somebody asked for just these gradients.
+        leaves: Ids of the arrays whose gradients are computed.
+        wrong: The leaves whose consumed gradient is wrong, as measured end to end.
+        named: The caller named these leaves.
         pulse: Called before each launch of every run; may raise to cancel.
     """
 
@@ -114,7 +114,7 @@ class Replay:
     # --------------------------------------------------------------- overwrite
 
     def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ValueChange]:
-        """See `Experiment`. One forward run; only what one launch overwrites is held at a time."""
+        """See `Experiment`. One forward run that holds the overwritten values of one launch at a time."""
         wanted: dict[int, list[int]] = {}
         for array, launch in overwrites:
             wanted.setdefault(launch, []).append(array)
@@ -159,7 +159,7 @@ class Replay:
         return self._gradients[key]
 
     def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
-        """See `Experiment`. Follows threads until one stores there."""
+        """See `Experiment`. Follows threads until one stores to that element."""
         record = self.records[launch]
         overwritten, target = self.arrays[array], record.args[param]
         if record.capability(Threads) is None or not (overwritten.is_contiguous and target.is_contiguous):
@@ -315,15 +315,15 @@ class Replay:
         return sorted(found, key=lambda read: -read.clock)
 
     def retains(self) -> bool:
-        """True if an array of the tape keeps its adjoint on purpose."""
+        """See `Experiment`."""
         return self.origins is not None and any(map(self.origins.retains_gradient, self.arrays))
 
     def given(self, array: int) -> bool:
-        """True if an array was created with values that differ, and first used by this tape."""
+        """See `Experiment`."""
         return self.origins is not None and self.origins.given(self.arrays[array])
 
     def used_elsewhere(self, array: int) -> bool:
-        """True if another live tape uses what an array holds."""
+        """See `Experiment`."""
         return self.origins is not None and self.origins.used_elsewhere(self.arrays[array])
 
     def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
@@ -342,7 +342,7 @@ class Replay:
         return [shadow.values(a) for a in self.seeds]
 
     def _weighted(self, shadow: TapeReplay) -> tuple[float, float]:
-        """The number that the gradient belongs to, the outputs weighted by their seeds, and its size."""
+        """Return the number that is differentiated, the outputs weighted by their seeds, and its size."""
         with np.errstate(invalid="ignore", over="ignore"):
             terms = [
                 np.asarray(seed, np.float64).ravel() * values.astype(np.float64).ravel()
@@ -428,7 +428,7 @@ class Replay:
     # ----------------------------------------------------------------- shadows
 
     def _ready(self) -> TapeReplay:
-        """A shadow in float32 at the end of the tape, kept for the next experiment."""
+        """Return a cached float32 replay at the end of the tape."""
         if self._single is None:
             self._single = self._prepared(self.stale.new_replay())
             self._single.forward()
@@ -436,10 +436,10 @@ class Replay:
         return self._single
 
     def twin(self) -> TapeReplay:
-        """A new shadow of the float64 twin.
+        """Return a new replay of the float64 twin.
 
         Raises:
-            TapeError: Memory is used as several types, and has no twin.
+            TapeError: Memory is used as several types, so that there is no twin.
         """
         shadow = self._shadow(double=True)
         if not shadow.is_float64:
@@ -448,11 +448,11 @@ class Replay:
 
     def _shadow(self, *, double: bool = False) -> TapeReplay:
         if double:
-            # Memory that is used as float32 and as something else has no twin.
+            # Memory that is used as float32 and as another type has no twin.
             with contextlib.suppress(TapeError):
                 return self._prepared(self.recorded.tape.new_replay(float64=True))
         stale: StaleReads | None = self.recorded.tape.capability(StaleReads)
-        # A capability gets a replay of the engine's own, never one that wraps it.
+        # A capability takes a replay of its own engine, never a wrapper.
         return self._prepared(self.recorded.tape.new_replay() if stale is None else stale.new_replay())
 
     def tangents(self) -> TangentReplay:
@@ -483,7 +483,7 @@ class Replay:
 
 
 def perturbed(values: Values, scale: float, rng: np.random.Generator | None = None) -> Values:
-    """Values moved by about `scale` times their typical size, some up and some down."""
+    """Return values displaced by about `scale` times their typical size, some up and some down."""
     rng = np.random.default_rng(7) if rng is None else rng
     typical = float(np.sqrt(np.mean(np.square(values.astype(np.float64))))) or 1.0
     moved: Values = values + scale * typical * rng.uniform(0.5, 1.0, values.shape) * rng.choice(

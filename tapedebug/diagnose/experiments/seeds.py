@@ -1,4 +1,4 @@
-"""Gradients from other seeds than those of the diagnosis."""
+"""Computes gradients from other seeds than those of the diagnosis."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 def seeded(replay: Replay) -> dict[int, Values]:
-    """Return the incoming adjoints that the diagnosis is about, by array."""
+    """Return the seeds of the diagnosis, by array."""
     found = ((replay.recorded.id_of(a), values) for a, values in replay.seeds.items())
     return {number: values for number, values in found if number is not None}
 
 
 def gradients_from(replay: Replay, seeds: Mapping[int, Values]) -> dict[int, Values]:
-    """Return the gradients of the leaves for incoming adjoints of arrays, given by their ids."""
+    """Return the gradients of the leaves for seeds given by ids of arrays."""
     shadow = replay._ready()
     shadow.backward({replay.arrays[number]: values for number, values in seeds.items()})
     return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
 
 
 def consumed_seeds(replay: Replay) -> dict[int, Values] | None:
-    """The seeds of the user's last pass, by array; None where none ran or one array is not known."""
+    """Return the seeds of the user's last pass by array; None without a pass, or if an array is unknown."""
     calls = replay.recorded.tape.reverse_passes
     if not calls:
         return None
@@ -36,25 +36,25 @@ def consumed_seeds(replay: Replay) -> dict[int, Values] | None:
 
 
 def stale_seeds(replay: Replay) -> set[int]:
-    """The arrays in whose gradients the last pass found what a pass of another tape had left there."""
+    """Return the arrays whose gradients held results of another tape's pass when the last pass began."""
     calls = replay.recorded.tape.reverse_passes
     found = (replay.recorded.id_of(a) for a in calls[-1].stale) if calls else ()
     return {number for number in found if number is not None}
 
 
 def preset_seeds(replay: Replay) -> set[int]:
-    """The arrays whose gradients held a seed when the last pass began."""
+    """Return the arrays whose gradients held a seed when the last pass began."""
     calls = replay.recorded.tape.reverse_passes
     found = (replay.recorded.id_of(a) for a in calls[-1].preset) if calls else ()
     return {number for number in found if number is not None}
 
 
 def passes_from(replay: Replay) -> set[int]:
-    """The arrays that a pass of the user began from, with 1 for every element, as a loss."""
+    """Return the arrays that the user's passes started from as a loss, with 1 for every element."""
     losses = (call.objective for call in replay.recorded.tape.reverse_passes)
     return {number for a in losses if a is not None and (number := replay.recorded.id_of(a)) is not None}
 
 
 def final_values(replay: Replay, array: int) -> Values:
-    """What an array holds at the end of the forward pass."""
+    """Return the values of an array at the end of the forward pass."""
     return np.asarray(replay._ready().values(replay.arrays[array]))

@@ -1,4 +1,4 @@
-"""Values that an adjoint needs and that code off the tape has overwritten, and their effect."""
+"""Finds needed values that code off the tape has overwritten, and measures the effect."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class OffTapeWrite:
     """A write that is not on the tape.
 
     Attributes:
-        array: Id of the array whose values it took.
-        clock: When.
-        at: How many launches the tape had.
-        how: As in `Event`.
+        array: Id of the array that it overwrote.
+        clock: Its time, in events of the process.
+        at: The number of launches on the tape at that time.
+        how: The method, as in `Event`.
         pairs: The (launch, parameter) pairs whose adjoints need these values.
     """
 
@@ -34,7 +34,7 @@ class OffTapeWrite:
 
 
 def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
-    """Return the writes off the tape, before a reverse pass ran, that took values which adjoints need."""
+    """Return the writes off the tape, before a reverse pass ran, that overwrote needed values."""
     found: dict[int, OffTapeWrite] = {}
     tape: RecordedTape = replay.recorded.tape
     known = tape.capability(OverwrittenOutside)
@@ -50,7 +50,7 @@ def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
 
 
 def _taken(replay: Replay) -> Iterator[tuple[int, int, OutsideWrite]]:
-    """The same by the accesses: the first write after an operation that meets what its adjoint needs."""
+    """Yield the same, derived from accesses: the first write that overwrites values needed by an adjoint."""
     outside = replay.recorded.tape.outside_writes
     for record in replay.records:
         for access in record.accesses:
@@ -68,7 +68,7 @@ def _taken(replay: Replay) -> Iterator[tuple[int, int, OutsideWrite]]:
 
 
 def change_by(replay: Replay, write: OffTapeWrite) -> ValueChange:
-    """What a write did to the values of its array."""
+    """Return the change that a write made to the values of its array."""
     a = write.event.array
     shadow = replay._shadow().forward(stop=write.at)
     before = shadow.values(a)
@@ -77,7 +77,7 @@ def change_by(replay: Replay, write: OffTapeWrite) -> ValueChange:
 
 
 def gradients_seeing(replay: Replay, writes: Collection[OffTapeWrite]) -> dict[int, Values]:
-    """Return the gradients where adjoints see what these writes left in memory."""
+    """Return the gradients if adjoints read the values that these writes left in memory."""
     shadow, total = replay._ready(), len(replay.records)
     replay.stale.see(shadow, [pair for write in writes for pair in write.pairs], ())
     late = [write.event.array for write in writes if write.at == total]

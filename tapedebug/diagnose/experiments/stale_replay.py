@@ -1,4 +1,4 @@
-"""Reverse passes in which some adjoints read what memory holds, on tapes of any engine."""
+"""Reverse passes in which some adjoints read the current content of memory, on tapes of any engine."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ Pairs = Collection[tuple[int, int]]
 
 
 class StaleReplays:
-    """The capability `contract.StaleReads` over what every tape has."""
+    """The capability `contract.StaleReads`, implemented with the interface that every tape has."""
 
     def __init__(self, tape: RecordedTape) -> None:
         self._tape = tape
 
     def new_replay(self) -> StaleReplay:
-        """Return a new replay that `see` can be used with."""
+        """Return a new replay that `see` accepts."""
         return StaleReplay(self._tape.operations, self._tape.new_replay())
 
     def see(self, replay: Replay, now: Pairs, left: Pairs, /) -> None:
-        """Set what the next reverse passes read; see `contract.StaleReads.see`."""
+        """Set the values that the next reverse passes read; see `contract.StaleReads.see`."""
         assert isinstance(replay, StaleReplay)
         replay.now, replay.left = frozenset(now), frozenset(left)
 
 
 class StaleReplay:
-    """A replay whose reverse passes go step by step where an adjoint is to read other values.
+    """A replay that runs selected adjoints one at a time, with stale values for some of their parameters.
 
-    Such an adjoint runs with what memory holds, in which the arrays that it reads properly have been put back
-    to what they were. Arrays that share memory cannot be told apart: one of them decides.
+    Such an adjoint runs on the current content of memory, after the arrays of its other parameters have been
+    restored to their values at the operation. If arrays share memory, the last one restored determines it.
 
     Attributes:
-        now: The (operation, parameter) pairs that read what memory holds at the end.
-        left: Those that read what the operation itself left there.
+        now: The (operation, parameter) pairs that read the content of memory at the end.
+        left: The pairs that read the values that the operation itself left.
     """
 
     def __init__(self, operations: Iterable[Operation], replay: Replay) -> None:
@@ -59,7 +59,7 @@ class StaleReplay:
 
     @property
     def pulse(self) -> Callable[[], None] | None:
-        """Called before each operation that runs; may raise to cancel."""
+        """The function called before each operation that runs; it may raise to cancel."""
         return self._replay.pulse
 
     @pulse.setter
@@ -68,7 +68,7 @@ class StaleReplay:
 
     @property
     def forward_only(self) -> bool:
-        """True if the replay will not run in reverse."""
+        """True if the replay will never run in reverse."""
         return self._replay.forward_only
 
     @forward_only.setter
@@ -77,7 +77,7 @@ class StaleReplay:
 
     @property
     def on_outside(self) -> Callable[[Any], Any] | None:
-        """Called with an operation before which something outside the tape wrote."""
+        """The function called with each operation that follows a write from outside the tape."""
         return self._replay.on_outside
 
     @on_outside.setter
@@ -86,7 +86,7 @@ class StaleReplay:
 
     @property
     def after_operation(self) -> OnReplay | None:
-        """Called after each operation that ran forward."""
+        """The function called after each operation that ran forward."""
         return self._replay.after_operation
 
     @after_operation.setter
@@ -95,7 +95,7 @@ class StaleReplay:
 
     @property
     def after_adjoint(self) -> OnReplay | None:
-        """Called after the adjoint of each operation."""
+        """The function called after the adjoint of each operation."""
         return self._replay.after_adjoint
 
     @after_adjoint.setter
@@ -103,7 +103,7 @@ class StaleReplay:
         self._replay.after_adjoint = call
 
     def reset(self, discard: bool = False) -> StaleReplay:
-        """Stand before the first operation again; see `contract.Replay.reset`."""
+        """Return to the start of the tape; see `contract.Replay.reset`."""
         self._replay.reset(discard)
         self._inputs.clear()
         self._late.clear()
@@ -113,7 +113,7 @@ class StaleReplay:
         """Replace the values of an array before the operation that runs next."""
         self._replay.set(array, values)
         held = self._late if self.position else self._inputs
-        held.pop(array, None)  # the last one wins where arrays overlap
+        held.pop(array, None)  # re-inserted at the end: of overlapping arrays the last one wins
         held[array] = values
 
     def forward(
@@ -130,15 +130,15 @@ class StaleReplay:
         return self
 
     def inject(self) -> None:
-        """Load what something outside the tape wrote just before the operation that runs next."""
+        """Apply writes from outside the tape just before the operation that runs next."""
         self._replay.inject()
 
     def values(self, array: Array, /) -> Values:
-        """Return a copy of the values of an array now."""
+        """Return a copy of the current values of an array."""
         return self._replay.values(array)
 
     def gradient(self, array: Array, /) -> Values:
-        """Return a copy of the adjoint of an array now."""
+        """Return a copy of the current adjoint of an array."""
         return self._replay.gradient(array)
 
     def set_gradient(self, array: Array, values: Values, /) -> None:
@@ -146,7 +146,7 @@ class StaleReplay:
         self._replay.set_gradient(array, values)
 
     def matches_live(self) -> bool:
-        """True if the values computed here equal what the program's arrays hold."""
+        """Return True if the values computed here equal those of the program's arrays."""
         return self._replay.matches_live()
 
     def backward(
@@ -174,7 +174,7 @@ class StaleReplay:
         return self
 
     def _one(self, index: int, on_operation: Callable[[Any], Any] | None, skip: Collection[int]) -> None:
-        """Run the adjoint of one operation with the values that it is to read."""
+        """Run the adjoint of one operation with stale values for its selected parameters."""
         held: list[tuple[Array, Values]] = []
         replay = self._replay
         for access in self._operations[index].accesses:
@@ -190,7 +190,7 @@ class StaleReplay:
                 replay.set(array, values)
 
     def _keep(self, stale: Collection[int]) -> None:
-        """Run forward once more, and keep what the arrays of some operations held before and after them."""
+        """Run forward again, and store needed values of some operations from before and after each of them."""
         if all((index, a.param, True) in self._kept for index in stale for a in self._needed(index)):
             return
         replay, end, position = self._replay, self.position, 0

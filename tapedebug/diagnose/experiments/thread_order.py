@@ -1,4 +1,4 @@
-"""The effect of the order of threads: the tape replayed with launches in other orders."""
+"""Measures the effect of the order of threads, by replays with other thread orders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DIRECTIONS = 2
 """Random directions along which the slope of the loss is compared."""
 SCALE = 1e-3
-"""The displacement of inputs, as a part of their typical size."""
+"""The displacement of inputs, relative to their typical size."""
 _SMALLEST = 1e-300
 
 
@@ -38,9 +38,9 @@ class ThreadOrders:
 
     Args:
         replay: The tape.
-        scheduling: Runs threads in other orders.
+        scheduling: The capability that runs threads in other orders.
         launches: The launches.
-        seen: Those of them whose values are compared, each with the arrays that matter.
+        seen: The launches whose values are compared, each with the arrays to compare.
         schedules: The orders.
     """
 
@@ -62,8 +62,8 @@ class ThreadOrders:
     def effect(self) -> Effect:
         """Return the largest effect of the schedules, on the tape's own inputs or on displaced ones.
 
-        One set of values shows little: a sum of zeros is the same in every order, and an extreme that comes
-        first is never replaced.
+        One set of values may hide an effect: a sum of zeros is the same in every order, and an extreme value
+        that comes first is never replaced.
         """
         found = self._effect()
         seen = (found.gradient or 0.0) > FLOAT64_RUNS_DIFFER or (found.loss or 0.0) > FLOAT64_RUNS_DIFFER
@@ -71,7 +71,7 @@ class ThreadOrders:
             return found
         try:
             other = replace(self._effect(displaced=True), displaced=True)
-        except BoundsError:  # the displaced values lead outside of an array
+        except BoundsError:  # a displaced value led to an index out of bounds
             return found
         return max(found, other, key=lambda effect: (effect.gradient or 0.0, effect.loss or 0.0))
 
@@ -97,7 +97,7 @@ class ThreadOrders:
         return found
 
     def _change(self, slopes: Values, moved: Values, loss: float) -> float | None:
-        """Return the relative change of the gradient, from that of slopes along random directions."""
+        """Return the relative change of the gradient, estimated from slopes along random directions."""
         if not self.directions:
             return None
         size = _norm(self.replay)
@@ -111,13 +111,13 @@ class ThreadOrders:
         return change / size
 
     def _displace(self, shadow: TapeReplay) -> None:
-        rng = np.random.default_rng(5)  # each input its own way: equal ones must not stay equal
+        rng = np.random.default_rng(5)  # each input has its own: equal inputs must not stay equal
         for leaf in self.replay.leaves:
             a = self.replay.arrays[leaf]
             shadow.set(a, perturbed(shadow.values(a), SCALE, rng))
 
     def _written(self, schedule: Schedule | None, displaced: bool) -> list[list[Values]]:
-        """Return what each of the launches leaves in the arrays."""
+        """Return the values that each compared launch leaves in its arrays."""
         shadow = self.replay._shadow()
         if displaced:
             self._displace(shadow)
@@ -184,6 +184,6 @@ def _rms(values: Values) -> float:
 
 
 def _first_difference(plain: Sequence[Sequence[Values]], other: Sequence[Sequence[Values]]) -> Effect:
-    """Return the difference of the first launch that leaves other values."""
+    """Return the difference at the first launch that leaves other values."""
     effects = (difference(*pair) for pair in zip(plain, other, strict=True))
     return next((effect for effect in effects if effect.changed), Effect())

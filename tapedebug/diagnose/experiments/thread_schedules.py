@@ -11,27 +11,27 @@ from tapedebug.contract import Array, RunThreads, ThreadSchedule, Values
 from tapedebug.diagnose.experiments.element_accesses import element_of
 
 PIECES = 2048
-"""Runs of threads that a launch is cut into at most; smaller launches are taken thread by thread."""
+"""Largest number of pieces (runs of threads) of a launch; smaller launches run thread by thread."""
 ALL_PIECES = 200_000
-"""Runs of threads that all launches together are cut into at most."""
+"""Largest number of pieces of all launches together."""
 SMALLEST = 16
-"""Runs of threads that each launch is cut into at least."""
+"""Smallest limit on the pieces of one launch."""
 AT_ONCE = 8_000
-"""The same for all launches together whose threads run at the same time: values are put back after each."""
+"""Largest number of pieces of all launches with simultaneous threads: each piece restores values."""
 COPIED = 10_000_000
-"""Scalars that are put back, in all."""
+"""Largest total number of restored scalars."""
 
 Views = Callable[[Array], Sequence[Values]]
-"""Gives writable views of an array in the replay: its values, and its tangents if there are some."""
+"""Returns writable views of an array in the replay: its values, and its tangents if there are any."""
 Schedule = Callable[[int, Views], ThreadSchedule]
-"""Makes the schedule of a launch, by its index."""
+"""Creates the schedule of a launch, given its index."""
 Places = Mapping[int, Sequence[tuple[Array, Collection[int]]]]
-"""For each launch arrays, each with some of its scalars, by their places from its first element."""
+"""The contested scalars by launch and array, as offsets from the array's first element."""
 Indices = tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]
 
 
 def backwards(apart: Sequence[int], launches: int) -> Schedule:
-    """Run threads from the last to the first; those of `apart` are taken alone, where others are not."""
+    """Run threads from last to first; those in `apart` run alone even if others are grouped."""
 
     def order(threads: int) -> list[tuple[int, int]]:
         return list(_pieces(threads, apart, launches))[::-1]
@@ -40,7 +40,7 @@ def backwards(apart: Sequence[int], launches: int) -> Schedule:
 
 
 def shuffled(apart: Sequence[int], launches: int) -> Schedule:
-    """Run threads in a random order, the same each time."""
+    """Run threads in a random order that is the same each time."""
 
     def order(threads: int) -> list[tuple[int, int]]:
         pieces = list(_pieces(threads, apart, launches))
@@ -73,13 +73,13 @@ def _plainly(run: RunThreads, threads: int) -> None:
 
 
 def together(pairs: Mapping[int, Sequence[tuple[int, int]]], places: Places) -> Schedule:
-    """Run pairs of threads at the same time: neither sees what the other writes, and one of them writes last.
+    """Run pairs of threads at the same time: neither reads the other's writes, and one of them writes last.
 
     So `x[i] = x[i] + 1` in two threads loses one of the additions.
 
     Args:
-        pairs: For each launch pairs of threads, each thread once.
-        places: The scalars in which they meet.
+        pairs: The pairs of threads of each launch, each thread in one pair.
+        places: The scalars that they contest.
     """
 
     def schedule(index: int, views: Views) -> ThreadSchedule:
@@ -94,7 +94,7 @@ def together(pairs: Mapping[int, Sequence[tuple[int, int]]], places: Places) -> 
             for one in sorted(partner):
                 if one in done:
                     continue
-                # Up to this thread in order, but for those that ran already.
+                # In order up to this thread, except those that ran already.
                 for low, high in _gaps(at, one, done):
                     run(low, high)
                 two = partner[one]
@@ -116,15 +116,15 @@ def at_once(
     *,
     first_wins: bool,
 ) -> Schedule:
-    """Run all threads at the same time: each finds what was there before the launch, and one writes last.
+    """Run all threads at the same time: each reads the values from before the launch, and one writes last.
 
-    In larger launches, runs of neighbouring threads take the place of threads.
+    In larger launches, runs of neighbouring threads are used instead of single threads.
 
     Args:
         apart: As for `backwards`.
         launches: As for `backwards`.
         places: As for `together`.
-        first_wins: If several threads write an element, the value of the first stays, not that of the last.
+        first_wins: If several threads write an element, the value of the first one remains, not the last.
     """
 
     def schedule(index: int, views: Views) -> ThreadSchedule:
@@ -143,7 +143,7 @@ def at_once(
 
 
 def _gaps(low: int, high: int, without: set[int]) -> Iterator[tuple[int, int]]:
-    """Return the runs of `low … high-1` without some threads."""
+    """Yield the runs of `low … high-1` without some threads."""
     for thread in sorted(thread for thread in without if low <= thread < high):
         if low < thread:
             yield low, thread
@@ -153,7 +153,7 @@ def _gaps(low: int, high: int, without: set[int]) -> Iterator[tuple[int, int]]:
 
 
 class _Contested:
-    """The scalars that threads compete for, with their tangents if there are some."""
+    """The scalars that threads contest, with their tangents if there are any."""
 
     def __init__(self, views: Views, places: Sequence[tuple[Array, Collection[int]]]) -> None:
         self._views = views
@@ -165,7 +165,7 @@ class _Contested:
         return sum(index[0].size for _, index in self._places)
 
     def at_once(self, run: RunThreads, pieces: Sequence[tuple[int, int]]) -> None:
-        """Run pieces, none of which sees what the others write here; of several writes the last one stays."""
+        """Run pieces that do not read each other's writes to these scalars; the last write remains."""
         held = [(self._views(a), index) for a, index in self._places]
         before = [[view[index] for view in views] for views, index in held]
         after = [[values.copy() for values in group] for group in before]
@@ -183,7 +183,7 @@ class _Contested:
 
 
 def _indices(a: Array, places: Collection[int]) -> Indices:
-    """Return scalars as indices of a view, given their places from the array's first element."""
+    """Return scalars as indices of a view, given their offsets from the array's first element."""
     inner, size = a.element_shape, a.scalar_dtype.itemsize
     found = []
     for place in sorted(places):

@@ -1,9 +1,9 @@
-"""Writes that Warp does not record on its tape, and the gradients that they break.
+"""Finds writes that Warp does not record on its tape, and the gradients that they break.
 
-Those are `zero_`, `fill_`, and copies of (and `assign` from) what has no gradient. A gradient of the new
-values belongs to nobody; in Warp it stays in the array's gradient, and is added to that of the old values.
-The launches of a command (`launch(…, record_cmd=True)`) are not on Warp's tape either: what they computed is
-constant to it.
+Those are `zero_`, `fill_`, and copies (and `assign`) from arrays without a gradient. The adjoint of the new
+values must be dropped; in Warp it stays in the array's gradient and is added to that of the old values.
+Launches of a recorded command (`launch(…, record_cmd=True)`) are not on Warp's tape either: it treats their
+results as constants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tapedebug.trace import Finding, Launch, Trace
 
 
 def find_unrecorded(case: RuleContext, rule: str) -> list[Finding]:
-    """Return a finding for each line whose fills or copies let a gradient through in Warp."""
+    """Return a finding for each line whose fills or copies pass a gradient through in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
     for launch in trace.launches:
@@ -43,7 +43,7 @@ def find_unrecorded(case: RuleContext, rule: str) -> list[Finding]:
 
 
 def find_commands(case: RuleContext, rule: str) -> list[Finding]:
-    """Return a finding for each line that launches a command whose gradient is missing in Warp."""
+    """Return a finding for each line that launches a recorded command whose gradient is missing in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
     for index in experiment.commands():
@@ -91,7 +91,7 @@ def _command(
 
 
 def _is_unrecorded(trace: Trace, launch: Launch) -> bool:
-    """Whether Warp does nothing for a launch in its reverse pass, and it writes an array with a gradient."""
+    """Return True if a launch writes an array with a gradient and has no adjoint in Warp."""
     if launch.kind not in ("fill", "copy"):
         return False
     arrays = [trace.arrays[arg.array] for arg in launch.args if arg.array is not None]
@@ -141,7 +141,7 @@ def _finding(
 
 
 def _writer(trace: Trace, launch: Launch) -> Launch | None:
-    """The launch that wrote the values that a fill or copy goes over."""
+    """Return the launch that wrote the values that a fill or copy overwrites."""
     array = launch.args[0].array
     for version in trace.versions:
         if version.array == array and version.overwritten_by == launch.index:

@@ -1,4 +1,4 @@
-"""The launch and operation at which the adjoint of an input becomes exactly 0."""
+"""Finds the launch and operation at which the adjoint of an input becomes exactly 0."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 THREADS = 12
 LAUNCHES = 4
-"""Launches at which an adjoint may die that are looked into."""
+"""Largest number of launches that are examined for an adjoint that becomes 0."""
 TINY = 1e-9
-"""A relative change of an input that crosses no edge of a step, in float64."""
+"""A relative change of an input, in float64, that is too small to cross the edge of a step."""
 SMALLEST = 1e-36
-"""Near the smallest number that a float32 has at full precision."""
+"""A number near the smallest float32 with full precision."""
 FINITE = (1e-3, 1e-2, 0.1, 1.0)
-"""Relative changes that may."""
+"""Relative changes of an input that may cross the edge of a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroGradPath:
-    """Where the adjoint of an input becomes 0.
+    """The operation at which the adjoint of an input becomes 0.
 
     Attributes:
-        kind: ``"flat"``: the operation has no slope anywhere. ``"saturated"``: it has none where it stands.
-            ``"underflow"``: there is none; the gradient is too small for float32 (`operands`: its size).
+        kind: ``"flat"``: the slope of the operation is 0 everywhere. ``"saturated"``: it is 0 for these
+            operands. ``"underflow"``: no operation; the gradient, of size `operands`, is too small for float32.
         launch: The launch.
-        param: The parameter that gets an adjoint of 0.
-        text: The operation, as the source has it.
+        param: The parameter whose adjoint is 0.
+        text: The source text of the operation.
         place: Its place.
-        operands: Its operands in one thread; empty where no thread could be followed.
-        comparison: The operation only compares.
-        scale: The relative change of the input that moves the loss; 0 where even the largest does not.
-        moved: By how much.
+        operands: Its operands in one thread; empty if no thread could be followed.
+        comparison: The operation is a comparison.
+        scale: The smallest tried change of the input that changes the loss, relative; 0 if none does.
+        moved: The change of the loss.
     """
 
     kind: Literal["flat", "saturated", "underflow"]
@@ -61,7 +61,7 @@ class ZeroGradPath:
 
 
 def zero_grad_paths(case: RuleContext) -> dict[int, ZeroGradPath]:
-    """Return for each input whose gradient is exactly 0 where it dies, if an operation explains it."""
+    """Return for each input with a gradient of exactly 0 the operation that causes it, if one does."""
     profile = case.profile
     if profile is None:
         return {}
@@ -86,7 +86,7 @@ def zero_grad_paths(case: RuleContext) -> dict[int, ZeroGradPath]:
 
 
 def _underflows(case: RuleContext, zero: Sequence[int]) -> dict[int, ZeroGradPath]:
-    """The inputs whose gradients are 0 in float32 only, too small for it."""
+    """Return the inputs whose gradients are nonzero in float64 but underflow in float32."""
     replay = case.replay
     if not zero or replay is None:
         return {}
@@ -104,7 +104,7 @@ def _underflows(case: RuleContext, zero: Sequence[int]) -> dict[int, ZeroGradPat
 
 
 def _measured(case: RuleContext, leaf: int, end: ZeroGradPath) -> ZeroGradPath | None:
-    """Perturb the input: a tiny change must not move the loss; a flat operation lets a large one through."""
+    """Perturb the input: a tiny change must not change the loss, a large one does for a flat operation."""
     if case.experiment.loss_moved(leaf, None, TINY) > 0:
         return None  # there is a slope: the gradient is wrong for another reason
     for scale in FINITE:
@@ -117,7 +117,7 @@ def _measured(case: RuleContext, leaf: int, end: ZeroGradPath) -> ZeroGradPath |
 
 
 def _slope_elsewhere(case: RuleContext, leaf: int, scale: float) -> bool:
-    """Whether there is a gradient a step away: then a branch was not taken, where another has a slope."""
+    """Return True if the gradient is nonzero for a displaced input: then another branch has a slope."""
     replay = case.replay
     assert replay is not None
     shadow = replay._shadow()
@@ -134,7 +134,7 @@ def _slope_elsewhere(case: RuleContext, leaf: int, scale: float) -> bool:
 def _candidates(
     case: RuleContext, above: dict[tuple[int, int], int], bit: int
 ) -> Iterator[tuple[Launch, int]]:
-    """Launches that get an adjoint and give none to what an input leads to, nearest to the loss first."""
+    """Yield launches that stop the adjoint on the path to an input, nearest to the loss first."""
     assert case.profile is not None
     kernels: set[tuple[int | None, int]] = set()
     for launch in reversed(case.trace.launches):
@@ -143,7 +143,7 @@ def _candidates(
             continue
         for param, norm in passage.outgoing.items():
             leads = above.get(read_by(launch.args[param]), 0) & bit
-            # Of a time loop one round is enough.
+            # One round of a time loop is enough.
             if norm == 0 and leads and (launch.kernel, param) not in kernels:
                 kernels.add((launch.kernel, param))
                 yield launch, param
@@ -183,7 +183,7 @@ def _end(
 
 
 def threads_of(launch: Launch, flow: LaunchFlow) -> list[int]:
-    """A few threads: those of elements with an adjoint first, then some from all over."""
+    """Return a few threads: first those of elements with an adjoint, then evenly spread ones."""
     total = int(np.prod(launch.dim, dtype=np.int64))
     alive = [
         int(place)
