@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from tapedebug.trace import TraceBinding
 
 VERDICT_SHARE = 0.6
-"""Of `max_seconds`, for the end-to-end verdict; the rest is for what explains it."""
+"""The share of `max_seconds` for the end-to-end verdict; the rest is for its explanation."""
 
 SUMMARISED = 1 << 27
-"""Bytes of versions up to which a diagnosis also summarises their values; a panel shows them."""
+"""Bytes of versions up to which a diagnosis also summarises their values, for the panel."""
 
 DIRECTIONS = 30.0
-"""Seconds for displacing inputs in many directions; in two, a gradient is compared however long it takes."""
+"""Time limit in seconds for displacing inputs in many directions; two directions are always compared."""
 
 
 @preserve_process_state
@@ -54,32 +54,31 @@ def diagnose(
     progress: Callable[[str], None] | bool | None = None,
     max_seconds: float | None = None,
 ) -> Diagnosis:
-    """Say what is wrong with the gradients of a tape, or that they are right, and how much that covers.
+    """Diagnose the gradients of a tape: return a verdict, its coverage, and the bugs that were found.
 
-    Everything is measured on private copies: no array, gradient or tape is changed, whatever happens.
+    Everything is measured on private copies: no array, gradient or tape is ever changed.
 
     Args:
-        tape: A recorded tape, or several, for instance those of a training loop: they are looked at one by
+        tape: A recorded tape, or several, for instance those of a training loop: they are examined one by
             one and together, and listed in the order of recording.
-        loss: What the gradients are of: a scalar array, or a mapping of arrays to their incoming adjoints as
+        loss: The differentiated result: a scalar array, or a mapping of arrays to their incoming adjoints as
             in `Tape.backward(grads=…)`; for several tapes one for all, or a list with one (or None) for each.
-            By default what the last `Tape.backward` was called with, or else the only scalar result of the
-            tape.
+            Defaults to the argument of the last `Tape.backward`, or else the only scalar result of the tape.
         inputs: The arrays whose gradients matter; by default all that require a gradient and whose values the
             tape read before it wrote them.
-        as_warp: The program was written for Warp: what would go wrong there is an error.
-        progress: Called with a few words before something that takes time. By default a diagnosis of more
-            than half a second shows a line on a terminal, and takes it away at the end, or in a notebook;
-            False shows nothing.
-        max_seconds: What it may take. What there was no time for is left out, and the coverage says so.
+        as_warp: The program was written for Warp: bugs that would occur there are errors.
+        progress: Called with a short text before each slow step. By default a diagnosis of more than half a
+            second shows a line in a notebook, or on a terminal, where it is removed at the end; False shows
+            nothing.
+        max_seconds: The time limit. Steps that do not fit in are skipped and listed in the coverage.
 
     Returns:
         Verdict, coverage and findings, worst first.
 
     Raises:
         TapedebugError: `loss` or one of `inputs` is not on the tape, or `loss` is no scalar with a gradient.
-        TypeError: `tape` is not a tape, `loss` or one of `inputs` no array, a list of losses does not have
-            one for each, `progress` is no function or `max_seconds` no number.
+        TypeError: `tape` is not a tape, `loss` or one of `inputs` is not an array, a list of losses does not
+            match the tapes, `progress` is not a function, or `max_seconds` is not a number.
         ValueError: `max_seconds` is not positive.
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
@@ -105,9 +104,9 @@ def diagnose(
 
 
 def _checked(tapes: Sequence[RecordedTape]) -> contextlib.AbstractContextManager[None]:
-    """Replays that check indices, where one of them may reach out of the memory that replays have.
+    """Return a context in which replays check or clamp indices, if one may lie outside their memory.
 
-    Where none does with the values of the program, those that it has with other values are held inside.
+    If all indices are in bounds with the program's own values, indices from other values are clamped.
     """
     known = [item.capability(Confinement) for item in tapes]
     if all(each is None or each.is_confined() for each in known):
@@ -144,7 +143,7 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
 def _context(
     tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True
 ) -> RuleContext:
-    """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
+    """Return the context of a tape: its trace, with the end-to-end verdict if `check`, and its replays."""
     recorded = record_with_arrays(tape)
     trace = recorded.trace
     pace.subject = trace.name
@@ -182,7 +181,7 @@ def _concluded(context: RuleContext) -> Diagnosis:
 
 
 def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
-    """A gradient that was cut on purpose differs from a difference of the loss, and is not wrong for that."""
+    """Adjust the verdict for gradients cut on purpose: they differ from finite differences, but are right."""
     detached = {label for item in trace.findings if is_detached(item) for label in inputs_of(item)}
     if any(item.severity == "error" for item in trace.findings) or not wrong:
         return
@@ -210,7 +209,7 @@ def _summarise(
 def _end_to_end(
     recorded: TraceBinding, target: Loss, leaves: Sequence[int], named: bool, pace: Progress
 ) -> Sequence[InputCheck]:
-    """Set verdict, coverage and checks of the trace; returns what was found of each input."""
+    """Set verdict, coverage and checks of the trace; return the result for each input."""
     trace, total = recorded.trace, len(recorded.trace.launches)
     if target is None:
         trace.coverage = Coverage(summary=f"0 of {total} launches checked end to end", launches=total)

@@ -1,4 +1,4 @@
-"""Attribute a bug to one main finding; findings that another one explains become an `info`."""
+"""Attributes a bug to one main finding; findings that another one explains become an `info`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tapedebug.trace import Finding
 
 
 def attribute_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings of one tape, those that another one explains as an `info`."""
+    """Return the findings of one tape; those that another one explains become an `info`."""
     for cause in findings:
         rule = rule_of(cause)
         for finding in findings:

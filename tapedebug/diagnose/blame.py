@@ -1,8 +1,8 @@
-"""Give every verdict WRONG an error that names a place, a number and a fix.
+"""Ensures that every verdict WRONG has an error that names a place, a number and a fix.
 
-Most often a rule has found one. Where none has, the tape is searched launch by launch beside a float64
-reverse pass, as `gradcheck_tape(end_to_end=True)` does it; where no launch is to blame alone, or there is no
-time, what was measured end to end is told at the launch that reads the input first.
+Most often a rule has found one. Otherwise the tape is searched launch by launch beside a float64 reverse
+pass, as in `gradcheck_tape(end_to_end=True)`. If no single launch is the cause, or time is up, the end-to-end
+measurement is reported at the launch that reads the input first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ECHO = "shown_on_another_tape"
 MOST_LAUNCHES = 2_000
-"""Of longer tapes launches are not searched one by one."""
+"""Largest number of launches of a tape that is searched launch by launch."""
 CAUSES = {
     "adjoint": "its adjoint is not the derivative",
     "not finite": "the adjoints that arrive are finite, and those that leave are not",
@@ -51,7 +51,7 @@ FIXES = {
 
 
 def blame(context: RuleContext) -> list[Finding]:
-    """Return what a tape with the verdict WRONG lacks in errors; nothing where an error is there."""
+    """Return an error for a tape with the verdict WRONG that has none; otherwise nothing."""
     trace = context.trace
     if trace.verdict != "WRONG":
         return []
@@ -63,7 +63,7 @@ def blame(context: RuleContext) -> list[Finding]:
 
 
 def is_echo(finding: Finding) -> bool:
-    """Return whether a finding is shown on another tape and repeated here, as it is about this one, too."""
+    """Return True if a finding is shown on another tape and repeated here, as it also concerns this one."""
     return bool(finding.evidence.get(ECHO))
 
 
@@ -80,7 +80,7 @@ def _echo(finding: Finding) -> Finding:
 
 
 def _searched(context: RuleContext) -> list[Finding]:
-    """The last launch whose adjoints are not right for those that arrive: it is the first in the pass."""
+    """Return a finding for the first launch of the reverse pass that turns right adjoints into wrong ones."""
     replay = context.replay
     if (
         replay is None
@@ -149,7 +149,7 @@ def _at_launch(context: RuleContext, replay: Replay, wrong: list[Argument]) -> F
 
 
 def _end_to_end(context: RuleContext) -> Finding:
-    """Return what was measured of the input that is off most, at the launch that reads it first."""
+    """Return the measurement of the input with the largest error, at the launch that reads it first."""
     trace = context.trace
     check = max(_wrong(context), key=_size, default=None)
     labels = [item.name for item in _wrong(context)]
@@ -191,7 +191,7 @@ def _size(check: InputCheck) -> float:
 
 
 def _numbers(check: InputCheck) -> str:
-    """The entry that is off most: by differences where they took part, else by the float64 adjoint."""
+    """Describe the entry with the largest error, by finite differences or else by the float64 adjoint."""
     off = [probe for probe in check.probes if abs(probe.ad - probe.fd) > probe.bar + probe.allowed]
     error: Any = np.nan_to_num(np.abs(check.consumed - check.reference), nan=np.inf)
     shown = error.max(initial=0.0) > ENTRY_IS_OFF * np.abs(check.reference).max(initial=0.0)
@@ -225,7 +225,7 @@ def _first_reader(context: RuleContext, check: InputCheck | None) -> int | None:
 
 
 def _place(context: RuleContext, index: int | None) -> tuple[Location | None, Location | None]:
-    """The line of the kernel, and the line that launched it."""
+    """Return the line of the kernel, and the line that launched it."""
     if index is None:
         return None, None
     launch = context.trace.launches[index]

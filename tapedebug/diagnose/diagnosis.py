@@ -1,4 +1,4 @@
-"""`Diagnosis`, the result of `diagnose`: verdict, coverage, and findings, worst first."""
+"""The class `Diagnosis`, the result of `diagnose`: verdict, coverage, and findings, worst first."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 class GradientError(TapedebugError, AssertionError):
-    """`Diagnosis.raise_if_wrong`: the gradient of a tape is wrong or not finite.
+    """The error of `Diagnosis.raise_if_wrong`: the gradient of a tape is wrong or not finite.
 
     Attributes:
-        diagnosis: All of it.
+        diagnosis: The whole diagnosis.
     """
 
     def __init__(self, message: str, diagnosis: Diagnosis) -> None:
@@ -30,7 +30,7 @@ class GradientError(TapedebugError, AssertionError):
         self.diagnosis = diagnosis
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled with its diagnosis: test runners send failures from process to process."""
+        """Pickle the error with its diagnosis: test runners send failures from process to process."""
         return type(self), (self.message, self.diagnosis)
 
 
@@ -39,15 +39,15 @@ class Diagnosis:
     """The result of `diagnose`: verdict, coverage and findings.
 
     Attributes:
-        verdict: Of the end-to-end check: ``"AGREE"``, ``"WRONG"``, ``"UNDECIDABLE"``, ``"KINK"``,
+        verdict: The result of the end-to-end check: ``"AGREE"``, ``"WRONG"``, ``"UNDECIDABLE"``, ``"KINK"``,
             ``"NONDETERMINISTIC"``, or ``"NOT CHECKED"``. With ``"WRONG"`` a finding is an error that names a
             place, a number and a fix.
-        coverage: What the verdict rests on, and what was left out.
-        findings: Worst first.
-        trace: The tape as data, with all of this in it; of several, the one with the worst verdict.
-        traces: All tapes, in the order of recording, where several were diagnosed; `Finding.tape` is a
+        coverage: The parts that were checked, and those that were not, with reasons.
+        findings: The findings, worst first.
+        trace: The tape as data, including this diagnosis; of several tapes, the one with the worst verdict.
+        traces: All tapes, in the order of recording, if several were diagnosed; `Finding.tape` is a
             position in it.
-        rules: Ids of the rules that were looked for, to the end; of others the coverage says why not.
+        rules: Ids of the rules that ran to completion; the coverage gives the reasons for the others.
     """
 
     verdict: Verdict
@@ -68,25 +68,25 @@ class Diagnosis:
 
     @property
     def wrong(self) -> bool:
-        """True if a finding is an error; where the end-to-end check came out WRONG, one is."""
+        """True if a finding is an error, which is always so for the verdict WRONG."""
         return any(finding.severity == "error" for finding in self.findings)
 
     @property
     def level(self) -> Level:
         """The badge's level: ``"good"``, ``"warning"``, ``"error"``, or ``"unknown"`` (nothing compared).
 
-        ``"good"`` means that everything that was asked for is covered and agrees, and no finding is a
-        warning or an error.
+        ``"good"`` means that everything requested was checked and agrees, and no finding is a warning or an
+        error.
         """
         severities = [finding.severity for finding in self.findings]
         return level_of(self.verdict, severities, partial=self.coverage.partial)
 
     def by_rule(self, *rules: str) -> list[Finding]:
-        """The findings of these rules, worst first."""
+        """Return the findings of these rules, worst first."""
         return [finding for finding in self.findings if finding.rule in rules]
 
     def raise_if_wrong(self) -> None:
-        """Do nothing if the gradients are right; for tests.
+        """Raise an error unless the gradients are right; for tests.
 
         Raises:
             GradientError: A finding is an error, or the verdict is WRONG; the message is the diagnosis.
@@ -95,7 +95,7 @@ class Diagnosis:
             raise GradientError(str(self), self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``{"schema", "verdict", "coverage", "tapes", "findings"}`` as `json.dumps` takes it."""
+        """Return ``{"schema", "verdict", "coverage", "tapes", "findings"}`` as data for `json.dumps`."""
         return diagnoses_to_json([self])
 
     def __repr__(self) -> str:
@@ -110,10 +110,10 @@ class Diagnosis:
         return format_diagnosis(self.trace)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """Show the panel in a notebook; the notebook room decides how."""
+        """Return the panel for a notebook, or text if the notebook extras are missing."""
         try:
             shown = renderer()
-        except ImportError:  # the notebook extras are not installed: text will do
+        except ImportError:  # the notebook extras are not installed: text is enough
             return {"text/plain": str(self)}
         return shown.panel(self)
 
@@ -122,14 +122,14 @@ class Diagnosis:
 
 
 def severity(finding: Finding) -> tuple[int, int]:
-    """Return the key that sorts findings: the worst first; among equals, harmless ones last."""
+    """Return the sort key of a finding: the worst first; among equals, harmless ones last."""
     return SEVERITY_ORDER[finding.severity], int(isinstance(finding, RuleFinding) and bool(finding.harmless))
 
 
 def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None) -> dict[str, Any]:
     """Return the content of the ``--json`` file for any number of tapes.
 
-    Each finding of `findings` also says which entry of `tapes` it belongs to (`tape`).
+    Each entry of `findings` has the index of its tape in `tapes` (`tape`).
     """
     traces = [trace for diagnosis in diagnoses for trace in (diagnosis.traces or [diagnosis.trace])]
     found = [
@@ -158,13 +158,13 @@ def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None
 
 
 def worst_verdict(verdicts: list[Verdict]) -> Verdict:
-    """Return the verdict that counts for all: a single wrong gradient makes the whole wrong."""
+    """Return the combined verdict: a single wrong gradient makes the whole wrong."""
     order: tuple[Verdict, ...] = ("WRONG", "NONDETERMINISTIC", "UNDECIDABLE", "KINK", "NOT CHECKED", "AGREE")
     return min(verdicts, key=order.index, default="NOT CHECKED")
 
 
 def merged_coverage(parts: list[Coverage], notes: list[str]) -> Coverage:
-    """Return the coverage of several tapes as one."""
+    """Return the combined coverage of several tapes."""
     if len(parts) == 1 and not notes:
         return parts[0]
     launches, checked = sum(part.launches for part in parts), sum(part.checked for part in parts)

@@ -1,4 +1,4 @@
-"""A diagnosis as text: for a terminal, and plain where it is piped."""
+"""Formats a diagnosis as text, with colours on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tapedebug.trace.level import Level, gradient_words, level_of
 from tapedebug.trace.model import Verdict
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
-"""Columns of prose where the output is no terminal, and on the narrowest and the widest one."""
+"""Columns of prose without a terminal, on the narrowest terminal, and on the widest."""
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 _STYLES: dict[Level, str] = {"good": "good", "warning": "warning", "error": "error", "unknown": "warning"}
 _COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2", "good": "32"}
@@ -35,7 +35,7 @@ def paint(text: str, style: str, colour: bool) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` without what a terminal would obey: labels and lines of a trace may come from anywhere."""
+    """Return `text` without terminal control characters: labels and lines of a trace are not trusted."""
     if text.isprintable():
         return text
     return "".join(character if character >= " " and character.isprintable() else " " for character in text)
@@ -46,9 +46,9 @@ def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str]
 
     Args:
         trace: A tape.
-        colour: Whether colours are wanted.
-        told: What was found on other tapes, and on which; the same on this one is one line, and what is new
-            is added.
+        colour: Use colours.
+        told: Findings already printed for other tapes, each with its tape; a repeated one takes one line. New
+            ones are added.
     """
     launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
     head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
@@ -70,7 +70,7 @@ def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str]
 
 
 def format_details(trace: Trace) -> list[str]:
-    """Return what was compared (the checks of a tape) and measured (the evidence of findings), as lines."""
+    """Return the checks of a tape and the evidence of its findings as lines."""
     lines = [f"  check: {_check(check)}" for check in trace.checks if check.verdict is not None]
     for finding in trace.findings:
         known = json.dumps(encode(finding.evidence), ensure_ascii=False)
@@ -79,7 +79,7 @@ def format_details(trace: Trace) -> list[str]:
 
 
 def _check(check: Check) -> str:
-    """`d loss / d x: AGREE, largest error 1e-06 (absolute), 2e-07 (relative)`."""
+    """Return `d loss / d x: AGREE, largest error 1e-06 (absolute), 2e-07 (relative)`."""
     text = f"d {check.output} / d {check.input}: {check.verdict}"
     if check.max_abs_error is not None and check.max_rel_error is not None:
         text += f", largest error {check.max_abs_error:.3g} (absolute), {check.max_rel_error:.3g} (relative)"
@@ -87,7 +87,7 @@ def _check(check: Check) -> str:
 
 
 def _what(finding: Finding) -> str:
-    """Return the key of a finding: two findings of one mistake have the same."""
+    """Return the key of a finding, which is equal for findings of the same mistake."""
     return repr((finding.rule, finding.severity, finding.arrays, finding.location, finding.call_site))
 
 
@@ -106,7 +106,7 @@ def format_several(
     *,
     colour: bool = False,
 ) -> str:
-    """Return the diagnosis of several tapes as text: what holds for all, a line for each, the findings."""
+    """Return the diagnosis of several tapes as text: the summary, a line for each tape, the findings."""
     head = f"{len(traces)} tapes · {sum(len(trace.launches) for trace in traces)} launches"
     lines = [f"{paint(head, 'bold', colour)} · {_gradient(verdict, findings, coverage, colour)}"]
     lines += _wrapped(f"coverage: {coverage.summary}", "  ")
@@ -124,7 +124,7 @@ def format_several(
 
 
 def _gradient(verdict: Verdict, findings: Sequence[Finding], coverage: Coverage, colour: bool) -> str:
-    """`gradient AGREE, 1 warning` in green, amber or red."""
+    """Return `gradient AGREE, 1 warning` in green, amber or red."""
     severities = [finding.severity for finding in findings]
     level = level_of(verdict, severities, partial=coverage.partial)
     return paint(gradient_words(verdict, severities, partial=coverage.partial), _STYLES[level], colour)
@@ -133,7 +133,7 @@ def _gradient(verdict: Verdict, findings: Sequence[Finding], coverage: Coverage,
 def format_finding(
     finding: Finding, trace: Trace | None = None, *, colour: bool = False, tape: str = ""
 ) -> list[str]:
-    """Return one finding as lines: what, on which tape, the lines of the kernel and the call, the fix."""
+    """Return one finding as lines: message, tape, the lines of the kernel and the call, fix."""
     title = _title(finding) + (f" · {tape}" if tape else "")
     lines = ["  " + paint(title, finding.severity, colour)]
     lines += _wrapped(finding.message, "    ")
@@ -147,7 +147,7 @@ def format_finding(
 
 
 def _called(finding: Finding, trace: Trace | None) -> str:
-    """Return the words for a call site: a launch, or something else that the user did."""
+    """Return the label of a call site: a launch, or another call of the user."""
     launched = trace is None or any(
         trace.launches[index].call_site == finding.call_site for index in finding.launches
     )
@@ -164,7 +164,7 @@ def _place(what: str, location: Location, trace: Trace | None, colour: bool) -> 
 
 
 def _short(file: str) -> str:
-    """The path from here, where the file is below the working directory."""
+    """Return the relative path of a file below the working directory; other paths stay."""
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive
@@ -173,7 +173,7 @@ def _short(file: str) -> str:
 
 
 def _kernel_line(location: Location, trace: Trace) -> str:
-    """The line as it was recorded: the file may have changed, or be on another machine."""
+    """Return the line as recorded, because the file may have changed or be on another machine."""
     for kernel in trace.kernels:
         text = kernel.text_at(location.file, location.line)
         if text is not None:
@@ -182,7 +182,7 @@ def _kernel_line(location: Location, trace: Trace) -> str:
 
 
 def _width() -> int:
-    """Return the length of lines of prose: the width of the terminal, within limits that are easy to read."""
+    """Return the length of lines of prose: the width of the terminal, within readable limits."""
     if sys.stdout is None or not sys.stdout.isatty():
         return WIDTH
     return min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns - 1))

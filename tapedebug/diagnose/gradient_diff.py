@@ -1,4 +1,4 @@
-"""Two gradients side by side: how far apart they are, and where most."""
+"""Describes the difference of two gradients: its size, and the element where it is largest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tapedebug.trace import Trace
 def largest_difference(
     trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]
 ) -> dict[str, Any]:
-    """For each input whose gradient differs the element where it does most, with both values."""
+    """Return for each gradient that differs the element with the largest difference and both values."""
     found: dict[str, Any] = {}
     for leaf, good in right.items():
         bad, info = wrong[leaf], trace.arrays[leaf]
@@ -40,7 +40,7 @@ def largest_difference(
 
 
 def told(gradients: Mapping[str, Any], errors: Mapping[str, float]) -> str:
-    """` (1.8 in place of 2.91 for throw[0])`: for the input that is furthest off, where it is that most."""
+    """Return ` (1.8 in place of 2.91 for throw[0])` for the element with the largest error."""
     found = gradients.get(max(errors, key=lambda label: errors[label]))
     if found is None:
         return ""
@@ -49,7 +49,7 @@ def told(gradients: Mapping[str, Any], errors: Mapping[str, float]) -> str:
 
 
 def off(errors: Mapping[str, float], verb: str) -> str:
-    """`throw would be off by 38 %, that of x0 by 2 %`: at most three, the largest first."""
+    """Return `throw would be off by 38 %, that of x0 by 2 %`: at most three inputs, largest error first."""
     order = [item for item in sorted(errors.items(), key=lambda item: -item[1]) if item[1] > 0][:3]
     parts = [f"{label} {verb}off by {words.percent(error)}" for label, error in order[:1]]
     return ", that of ".join([*parts, *(f"{label} by {words.percent(error)}" for label, error in order[1:])])

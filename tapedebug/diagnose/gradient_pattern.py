@@ -1,4 +1,4 @@
-"""The pattern of a wrong gradient beside the right one: zero, negated, N times too large, transposed."""
+"""Recognises the pattern of a wrong gradient: zero, negated, N times too large, transposed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class GradientPattern:
 
     Attributes:
         name: ``"equal"``, ``"zero"``, ``"sign"``, ``"factor"``, ``"transposed"``; ``"other"``.
-        ratio: The factor that explains the gradient best.
-        spread: What it leaves unexplained, relatively.
+        ratio: The factor that fits the gradient best.
+        spread: The relative residual of that fit.
     """
 
     name: str
@@ -56,7 +56,7 @@ def find_pattern(consumed: Mapping[int, Values], right: Mapping[int, Values]) ->
 
 
 def factor_words(ratio: float, sizes: Mapping[int, str]) -> str:
-    """`64 times (the elements of error)` for a factor that is a size, `1/64 of (…)` for one over it."""
+    """Return `64 times (the elements of error)` for a factor that is a size, `1/64 of (…)` for 1/size."""
     for count, what in sizes.items():
         if count > 1 and abs(ratio - count) <= FACTOR_EXPLAINS * count:
             return f"{count} times ({what})"

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.diagnosis import Diagnosis
 
 _LATEST: weakref.WeakKeyDictionary[RecordedTape, Diagnosis] = weakref.WeakKeyDictionary()
-"""A diagnosis holds data only, so that it keeps no tape alive."""
+"""The diagnoses by tape; a diagnosis holds data only, so that it keeps no tape alive."""
 
 
 def keep_latest(tape: RecordedTape, diagnosis: Diagnosis) -> None:
-    """Keep the diagnosis of a tape, in place of an earlier one, as long as the tape lives."""
+    """Store the diagnosis of a tape, replacing an earlier one, as long as the tape lives."""
     _LATEST[tape] = diagnosis
 
 
 def latest_diagnosis(tape: RecordedTape, *, same_passes: bool = False) -> Diagnosis | None:
-    """Return the newest diagnosis of a tape; None if there is none, or if it shows another recording.
+    """Return the newest diagnosis of a tape; None if there is none, or if it is of another recording.
 
     Args:
         tape: The tape.

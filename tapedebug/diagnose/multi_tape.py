@@ -1,4 +1,4 @@
-"""Diagnose several tapes: match losses to tapes, and combine their verdicts."""
+"""Matches losses to tapes, and combines the diagnoses of several tapes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tapedebug.diagnose.target import Loss
 
 
 def losses_for(tapes: Sequence[object], loss: Loss | Sequence[Loss]) -> list[Loss]:
-    """Return the loss of each tape: one for all, or the one at its place in a list.
+    """Return the loss of each tape: the same for all, or the one at its position in a list.
 
     Raises:
-        TypeError: The list has another length than that of the tapes.
+        TypeError: The numbers of losses and tapes differ.
     """
     if not isinstance(loss, (list, tuple)):
         return [loss] * len(tapes)
@@ -28,12 +28,12 @@ def losses_for(tapes: Sequence[object], loss: Loss | Sequence[Loss]) -> list[Los
 
 
 def joined(parts: Sequence[Diagnosis]) -> Diagnosis:
-    """Return the diagnoses of several tapes as one; findings say which of its traces they belong to."""
+    """Return the diagnoses of several tapes as one; each finding has the index of its trace."""
     traces = [part.trace for part in parts]
     for number, trace in enumerate(traces):
         for finding in trace.findings:
             finding.tape = number
-    # What one tape shows for others as well is told once.
+    # A finding of one tape that also concerns others is listed once.
     every = (item for trace in traces for item in trace.findings if not is_echo(item))
     findings = sorted(every, key=severity)
     coverage = merged_coverage([part.coverage for part in parts], [_together(findings)])
@@ -44,7 +44,7 @@ def joined(parts: Sequence[Diagnosis]) -> Diagnosis:
 
 
 def _together(findings: Sequence[Any]) -> str:
-    """Return what the verdicts of single tapes say about all of them."""
+    """Return a note on the verdict of all tapes together."""
     cut = [item for item in findings if item.rule == Truncated.code]
     if any(item.severity == "error" for item in cut):
         return "over all tapes together the gradient is WRONG: see truncated"

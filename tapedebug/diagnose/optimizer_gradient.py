@@ -1,4 +1,4 @@
-"""Judge the gradient that the optimiser consumes, which may differ from the one that a pass computed."""
+"""Checks the gradient that the optimiser consumes, which may differ from the one that a pass computed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tapedebug.trace import Trace
 
 
 def allow_for_optimizer_gradient(trace: Trace, elsewhere: Sequence[str] = ()) -> None:
-    """Make the verdict WRONG where the pass is right and what was consumed is not.
+    """Set the verdict WRONG if the reverse pass is right but the consumed gradient is not.
 
     Args:
         trace: The tape, with its findings.
-        elsewhere: Rules whose errors are shown on another tape and are about this one, too.
+        elsewhere: Rules whose errors are shown on another tape and also concern this one.
     """
     errors = [item for item in trace.findings if item.severity == "error"]
     own = [item.rule for item in errors if rule_of(item).outside_pass]

@@ -1,4 +1,4 @@
-"""The list of rules, and how they are applied to tapes."""
+"""The list of rules, and the functions that apply them to tapes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tapedebug.diagnose.rules.wrong_adjoint import WrongAdjoint
 from tapedebug.trace import Finding
 
 OURS = "an error in tapedebug"
-"""Begins a note that should never be there; tests look for it."""
+"""The start of a note on an internal error; tests assert that no diagnosis has one."""
 
 RULES: tuple[Rule, ...] = (
     Nonfinite(),
@@ -62,11 +62,11 @@ RULES: tuple[Rule, ...] = (
     WarpLimitation(),
     ReplayedCounter(),
     LoopMemory(),
-    # These run suspected launches again element by element.
+    # These replay suspect launches element by element.
     OutOfBounds(),
     UninitialisedRead(),
     Race(),
-    # What no other rule has explained.
+    # These run if no other rule has explained the error.
     WrongAdjoint(),
 )
 """All rules in the order in which they run: the cheapest first, each after those whose findings it reads."""
@@ -83,7 +83,7 @@ def titles() -> dict[str, str]:
 
 
 def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> None:
-    """Add the findings about one tape. A rule that fails is a gap in the coverage, not the end.
+    """Add the findings about one tape. A rule that fails becomes a gap in the coverage; the others still run.
 
     Args:
         context: The tape.
@@ -100,7 +100,7 @@ def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> No
 
 
 def apply_cross_tape_rules(contexts: Sequence[RuleContext]) -> None:
-    """Add the findings between tapes, each to the tape that it is shown on."""
+    """Add the findings that concern several tapes, each to the tape on which it is shown."""
     late: list[str] = []
     for rule in RULES:
         if isinstance(rule, CrossTapeRule) and (len(contexts) > 1 or not rule.several_tapes):
@@ -115,14 +115,14 @@ def apply_cross_tape_rules(contexts: Sequence[RuleContext]) -> None:
 
 
 def _checked(rule: Rule, finding: Finding) -> Finding:
-    """Return a finding that is what its rule says of itself."""
+    """Return a finding after checking it against the declarations of its rule."""
     if finding.rule != rule.code or SEVERITY_ORDER[finding.severity] < SEVERITY_ORDER[rule.severity]:
         raise AssertionError(f"{rule.code} can not report {finding.rule} as {finding.severity}")
     return finding
 
 
 def _not_looked_for(context: RuleContext, late: list[str]) -> None:
-    """Name the rules that there was no time for, all in one note."""
+    """Add one note that names all rules skipped for lack of time."""
     notes, start = context.trace.coverage.notes, "not looked for, as time was up: "
     for note in [note for note in notes if note.startswith(start) and late]:
         notes.remove(note)
@@ -144,7 +144,7 @@ def _gaps(context: RuleContext, what: str, late: list[str]) -> Iterator[None]:
         context.trace.coverage.partial = True
         _skip(context, what, error.message)
 
-    except Exception as error:  # a mistake of ours must not take what the other rules know with it
+    except Exception as error:  # an internal error must not lose the findings of other rules
         context.trace.coverage.partial = True
         context.skipped(
             f"{what} was not looked for: {OURS} ({type(error).__name__}: {error}); please report it"
@@ -152,7 +152,7 @@ def _gaps(context: RuleContext, what: str, late: list[str]) -> Iterator[None]:
 
 
 def _skip(context: RuleContext, what: str, reason: str) -> None:
-    """Note a gap; gaps with one reason are one note."""
+    """Add a gap to the coverage; gaps with the same reason share one note."""
     notes, end = context.trace.coverage.notes, f" not looked for: {reason}"
     for place, note in enumerate(notes):
         if note.endswith(end):

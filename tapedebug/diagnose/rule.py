@@ -1,8 +1,8 @@
-"""`Rule`, the base class of findings: each rule is one class in `rules`, listed in `registry`.
+"""The base classes of rules and their findings: each rule is one class in `rules`, listed in `registry`.
 
-A rule has a code, a title and the worst severity of its findings. Its `check` looks for one kind of bug. It
-also says which findings of other rules it explains, and which change of a private copy of the tape removes
-the bug, so that bugs behind it show.
+A rule has a code, a title and the worst severity of its findings. Its `check` searches for one kind of bug.
+A rule also declares the findings of other rules that it explains, and the change of a private copy of the
+tape that removes the bug, so that bugs behind it become visible.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ EVIDENCE = {"json": False, "evidence": ""}
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class RuleFinding(Finding):
-    """A finding whose evidence other rules read: as attributes, never by the keys of `evidence`.
+    """A finding whose evidence other rules read as attributes, never by the keys of `evidence`.
 
-    A rule whose findings have more to tell has a subclass in its own file. The attributes are exported as
-    evidence, unless they are None.
+    A rule with further evidence defines a subclass in its own file. Attributes that are not None are
+    exported as evidence.
 
     Attributes:
         inputs: Labels of the inputs whose gradient the finding is about.
         detached: The gradient was cut on purpose, with `requires_grad=False`.
-        harmless: Measured: it has no effect on the gradient.
+        harmless: The finding has no effect on the gradient, as measured.
     """
 
     inputs: list[str] | None = field(default=None, metadata=EVIDENCE)
@@ -38,7 +38,7 @@ class RuleFinding(Finding):
     harmless: bool | None = field(default=None, metadata=EVIDENCE)
 
     def __post_init__(self) -> None:
-        """Export the attributes: those of the subclass first."""
+        """Export the attributes as evidence, those of the subclass first."""
         own = [item for item in fields(self) if "evidence" in item.metadata]
         own.sort(key=lambda item: item.name in RuleFinding.__slots__)
         values = {item.metadata["evidence"] or item.name: getattr(self, item.name) for item in own}
@@ -46,7 +46,7 @@ class RuleFinding(Finding):
 
 
 def inputs_of(finding: Finding) -> list[str]:
-    """Return the labels of the inputs whose gradient a finding is about, as far as it says so."""
+    """Return the labels of the inputs whose gradient a finding is about; empty if it names none."""
     return finding.inputs or [] if isinstance(finding, RuleFinding) else []
 
 
@@ -62,8 +62,8 @@ class Repair:
     Attributes:
         requires_grad: Arrays between the inputs and the loss get a gradient.
         stop: Launches from this one on are left out.
-        finite: Numbers that are not finite are replaced.
-        revive: Launches that pass some adjoint on, although their derivative is 0.
+        finite: Non-finite numbers are replaced.
+        revive: Launches that pass on an artificial adjoint, although their derivative is 0.
     """
 
     requires_grad: bool = False
@@ -73,7 +73,7 @@ class Repair:
 
     @property
     def records_again(self) -> bool:
-        """True if the repaired tape is another tape; else the same one is replayed with other numbers."""
+        """True if the repair needs a new recording; otherwise the same tape is replayed with other numbers."""
         return self.requires_grad or self.stop is not None
 
 
@@ -85,11 +85,11 @@ class Rule(ABC):
         title: One line for tables and SARIF, without a full stop.
         severity: The worst severity that its findings can have.
         explains: Codes of findings that this rule may explain: they become an `info`.
-        unmasks: Codes of bugs that this one hides most often: `repair` shows them.
-        warp_only: It looks only at programs that were written for Warp (`as_warp`).
+        unmasks: Codes of bugs that this one hides most often: `repair` makes them visible.
+        warp_only: It applies only to programs that were written for Warp (`as_warp`).
         outside_pass: Its errors are about gradients before or after a reverse pass, which the end-to-end
             check of the pass cannot see.
-        last_resort: It runs when no other rule has found an error, and never behind another bug.
+        last_resort: It runs only if no other rule has found an error, and not after a repair.
     """
 
     code: ClassVar[str]
@@ -102,7 +102,7 @@ class Rule(ABC):
     last_resort: ClassVar[bool] = False
 
     def explain(self, cause: Finding, finding: Finding) -> str:
-        """Return the sentence that refers `finding` to `cause`; empty if the cause does not explain it.
+        """Return the sentence that attributes `finding` to `cause`; empty if the cause does not explain it.
 
         Args:
             cause: A finding of this rule.
@@ -111,12 +111,12 @@ class Rule(ABC):
         return ""
 
     def repair(self, finding: Finding) -> Repair | None:
-        """Return the change of the tape that removes the bug of a finding, if that may hide others."""
+        """Return the change of the tape that removes the bug of a finding; None if it hides no others."""
         return None
 
 
 class TapeRule(Rule):
-    """A rule that looks at one tape."""
+    """A rule that examines one tape."""
 
     @abstractmethod
     def check(self, context: RuleContext) -> list[Finding]:
@@ -124,17 +124,17 @@ class TapeRule(Rule):
 
 
 class CrossTapeRule(Rule):
-    """A rule that looks at all tapes of a program together.
+    """A rule that examines all tapes of a program together.
 
     Attributes:
-        several_tapes: It looks only at programs with more than one tape.
+        several_tapes: It applies only to programs with more than one tape.
     """
 
     several_tapes: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-        """Return the findings, each with the tape that it is shown on.
+        """Return the findings, each with the tape on which it is shown.
 
         Args:
             contexts: The tapes, in the order of recording.

@@ -27,7 +27,7 @@ NO_ELEMENTS = "does not track the accesses of threads"
 
 
 class NotOffered(TapedebugError):
-    """The engine of a tape lacks a capability that a rule needs: the coverage says so, and that is all."""
+    """The error if an engine lacks a capability that a rule needs; it becomes a gap in the coverage."""
 
 
 @dataclass
@@ -36,13 +36,13 @@ class RuleContext:
 
     Attributes:
         trace: The tape as data, with the verdict of the end-to-end check.
-        experiment: Runs the tape again, changed or not, in private memory.
-        as_warp: The program was written for Warp: what would go wrong there is an error.
-        named_loss: Somebody said what the loss is.
-        progress: Called with a few words before something that takes time.
-        elsewhere: Errors that are shown on another tape of the diagnosis and are about this one, too.
-        measured: What the end-to-end check found, for each input.
-        rules: Those that were looked for, to the end.
+        experiment: Replays the tape, changed or not, in private memory.
+        as_warp: The program was written for Warp: bugs that would occur there are errors.
+        named_loss: The caller named the loss.
+        progress: Called with a short text before each slow step.
+        elsewhere: Errors that are shown on another tape of the diagnosis and also concern this one.
+        measured: The result of the end-to-end check for each input.
+        rules: The rules that ran to completion.
     """
 
     trace: Trace
@@ -56,7 +56,7 @@ class RuleContext:
 
     @property
     def departures(self) -> list[Departure]:
-        """Return where gradients differ from what the functions compute, by the end-to-end check."""
+        """Return the entries at which custom gradients differ from derivatives, from the end-to-end check."""
         return [item.departure for item in self.measured if item.departure is not None]
 
     @cached_property
@@ -66,15 +66,15 @@ class RuleContext:
 
     @cached_property
     def elements(self) -> ElementConflicts:
-        """The conflicts of suspected launches, which are run once more, tracked element by element."""
+        """The conflicts of suspect launches, from a replay that tracks them element by element."""
         return element_conflicts(self, self.need(ElementTracking, NO_ELEMENTS))
 
     @property
     def rerun(self) -> Replay:
-        """The tape, to be run again, also where gradients can not be computed.
+        """The experiments on the tape, even if gradients cannot be computed.
 
         Raises:
-            TapedebugError: It is not a tape of this process.
+            TapedebugError: The tape is not one of this process.
         """
         if not isinstance(self.experiment, Replay):
             raise TapedebugError("this tape can not be run again")
@@ -82,22 +82,22 @@ class RuleContext:
 
     @property
     def replay(self) -> Replay | None:
-        """The tape, to be run again; None where gradients can not be computed, or nothing can be run."""
+        """The experiments on the tape; None if gradients cannot be computed, or nothing can be replayed."""
         found = self.experiment
         return found if isinstance(found, Replay) and not found.blocked else None
 
     @cached_property
     def profile(self) -> AdjointProfile | None:
-        """The growth of the adjoint over the reverse pass; None if it cannot be computed."""
+        """The norms of the adjoint along the reverse pass; None if they cannot be computed."""
         return None if self.replay is None else measure(self.replay)
 
     @cached_property
     def zero_grad_paths(self) -> dict[int, ZeroGradPath]:
-        """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
+        """The operations at which the adjoint becomes 0, for inputs whose gradient is exactly 0."""
         return zero_grad_paths(self)
 
     def need(self, kind: type[T], lacking: str) -> T:
-        """Return a capability of the tape that a rule cannot do without.
+        """Return a capability of the tape that a rule requires.
 
         Args:
             kind: The capability.
@@ -113,11 +113,11 @@ class RuleContext:
         return found
 
     def looked_for(self, rule: str) -> None:
-        """A rule has looked at the tape to the end."""
+        """Mark a rule as completed on this tape."""
         if rule not in self.rules:
             self.rules.append(rule)
 
     def skipped(self, what: str) -> None:
-        """Say in the coverage what was not looked at, and why."""
+        """Add to the coverage a part that was not examined, with the reason."""
         if what not in self.trace.coverage.notes:
             self.trace.coverage.notes.append(what)

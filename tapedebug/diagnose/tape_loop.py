@@ -1,4 +1,4 @@
-"""Gradients of a loop over tapes, beside those that it had when it began."""
+"""Compares the gradients of a loop over tapes with those at its start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def allow_for_start(contexts: Sequence[RuleContext]) -> None:
-    """Let a gradient agree that is off by rounding alone, and by next to nothing of what the loop began with.
+    """Set AGREE for errors from rounding alone that are negligible beside the gradient at the loop's start.
 
     Args:
         contexts: The tapes in the order of recording, with their verdicts.

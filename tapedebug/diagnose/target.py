@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tapedebug.trace import TraceBinding
 
 Loss = Any
-"""An array of one float, or a mapping of arrays to their incoming adjoints."""
+"""A scalar array, or a mapping of arrays to their incoming adjoints."""
 
 
 def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
@@ -53,7 +53,7 @@ def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
 
 
 def _beside(recorded: TraceBinding) -> list[str]:
-    """Say so where a pass began from a loss or `grads`, and from what gradients held."""
+    """Return a note if a pass started from a loss or `grads` and also from values left in gradients."""
     call = recorded.tape.reverse_passes[-1]
     if len(call.preset) == len(call.seeds):
         return []
@@ -69,7 +69,7 @@ def _labels(recorded: TraceBinding, arrays: Iterable[Any]) -> list[str]:
 
 
 def find_seeds(recorded: TraceBinding, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
-    """Return the incoming adjoints of the loss by array; empty where no loss is known."""
+    """Return the incoming adjoints of the loss by array; empty if no loss is known."""
     if target is None:
         return {}
     if isinstance(target, Mapping):
@@ -109,7 +109,7 @@ def _values(seed: Array | npt.ArrayLike) -> np.ndarray[Any, Any]:
 
 
 def find_leaves(recorded: TraceBinding, inputs: Iterable[Array] | Array | None) -> list[int]:
-    """Ids of the arrays whose gradients matter."""
+    """Return the ids of the arrays whose gradients matter."""
     if inputs is not None:
         given = arrays_in(inputs)
         for item in given:

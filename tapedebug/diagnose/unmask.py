@@ -1,9 +1,9 @@
-"""Find bugs that another bug hides: diagnose again with the first one fixed in private memory.
+"""Finds bugs that another bug hides, by a second diagnosis with the first bug fixed in private memory.
 
-Where a chain is severed, or the loss is reset on the tape, gradients are 0; where one number is NaN, all
-are: then nothing that happens further up can be measured. So arrays get the gradient that they lack, what
-came after the loss is left out, numbers become finite, and the rules look once more. What they find then is
-told with the name of what hid it.
+If a chain is disconnected, or the loss is reset on the tape, gradients are 0; if one number is NaN, all are.
+Then no bug earlier on the tape can be measured. So arrays get the gradient that they lack, launches after the
+loss are left out, numbers become finite, and the rules run once more. Each new finding names the bug that
+hid it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 DEPTH = 3
-"""So many bugs may stand behind each other."""
+"""Largest number of bugs that are repaired one after another."""
 MOST_LAUNCHES = 2_000
-"""Longer tapes get no second verdict, and only the rules that a bug hides most often are applied again."""
+"""Launches up to which the rest is diagnosed in full; longer tapes get no verdict and only likely rules."""
 
 
 class Rediagnose(Protocol):
-    """Makes a context of another tape, with the same loss and inputs, and its verdict if `check`."""
+    """Creates a context of another tape, with the same loss and inputs, and its verdict if `check`."""
 
     def __call__(self, tape: RecordedTape, *, check: bool = True) -> RuleContext:
         """Return the context of `tape`."""
@@ -42,7 +42,7 @@ class Rediagnose(Protocol):
 
 
 def unmask(context: RuleContext, again: Rediagnose, depth: int = DEPTH) -> None:
-    """Add to the findings of a context what stands behind those that hide something."""
+    """Add to a context the findings that were hidden by its other findings."""
     replay = context.replay
     if replay is None or depth == 0:
         return
@@ -65,7 +65,7 @@ def _reveal_latent(context: RuleContext) -> None:
 
 
 def _fixed(context: RuleContext, replay: Replay, again: Rediagnose) -> Iterator[tuple[Finding, RuleContext]]:
-    """Yield the first of the bugs that hide others, and the tape without them."""
+    """Yield the first bug that hides others, with the context of the tape without such bugs."""
     serious = [finding for finding in context.trace.findings if finding.severity != "info"]
     repairs = [(item, repair) for item in serious if (repair := rule_of(item).repair(item)) is not None]
     recorded = [each for each in repairs if each[1].records_again]
@@ -99,7 +99,7 @@ def _recorded_again(context: RuleContext, replay: Replay, again: Rediagnose, rep
 
 
 def _between(context: RuleContext) -> set[int]:
-    """The arrays between the inputs and the loss: those that a gradient passes unless it is cut."""
+    """Return the arrays between the inputs and the loss, through which the gradient should pass."""
     graph, experiment = context.dependencies, context.experiment
     last = {version.array: version.version for version in context.trace.versions}
     below = graph.upstream([(array, last[array]) for array in experiment.losses], with_gradient=False)
@@ -116,7 +116,7 @@ def _between(context: RuleContext) -> set[int]:
 
 
 def _name(found: RuleContext, context: RuleContext) -> None:
-    """Arrays are called what they were called before, and have the gradient that they were given."""
+    """Restore the labels of arrays, and mark the gradients that were added."""
     names = {info.id: info.label for info in context.trace.arrays}
     replay = found.replay
     for info in found.trace.arrays:
@@ -142,7 +142,7 @@ def _calmed(context: RuleContext, replay: Replay, repairs: Repairs) -> RuleConte
 
 
 def _past(context: RuleContext, revived: set[int]) -> dict[int, tuple[int, ...]]:
-    """Return the launches at which adjoints die, with what they read."""
+    """Return the launches at which adjoints become 0, with the parameters that they read."""
     dead = {*context.experiment.dead_adjoints(), *revived} if revived else set()
     return {
         index: tuple(

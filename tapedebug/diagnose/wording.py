@@ -10,12 +10,12 @@ from tapedebug.trace import Access, ArrayInfo, KernelInfo, Launch, Location, Tra
 
 
 def launch_words(launch: Launch) -> str:
-    """`launch 6 (integrate)`."""
+    """Return `launch 6 (integrate)`."""
     return f"launch {launch.index} ({launch.name})"
 
 
 def place(location: Location | None) -> str:
-    """`net.py:66`: the file without its folders, for messages."""
+    """Return `net.py:66`: the file name without folders, for messages."""
     if location is None:
         return "an unknown place"
     name = location.file if location.file.startswith("In [") else PurePath(location.file).name
@@ -23,7 +23,7 @@ def place(location: Location | None) -> str:
 
 
 def percent(relative: float) -> str:
-    """A relative error as people say it."""
+    """Return a relative error in words."""
     if not math.isfinite(relative):
         return "beyond measure (zero or not finite)"
     if relative >= 10:
@@ -36,12 +36,12 @@ def percent(relative: float) -> str:
 
 
 def number(value: float) -> str:
-    """A magnitude in a message."""
+    """Return a magnitude for a message."""
     return f"{value:.3g}" if math.isfinite(value) else str(value)
 
 
 def size(count: int) -> str:
-    """Bytes in a message."""
+    """Return a number of bytes for a message."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
@@ -49,14 +49,14 @@ def size(count: int) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """`1 launch`, `3 launches`."""
+    """Return `1 launch`, `3 launches`."""
     if count == 1:
         return f"1 {word}"
     return f"{count} {word}es" if word.endswith("ch") else f"{count} {word}s"
 
 
 def listed(words: Iterable[str], limit: int = 4) -> str:
-    """`x, x_next and 3 more`."""
+    """Return `x, x_next and 3 more`."""
     items = list(words)
     if len(items) <= limit:
         return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]])) if items else ""
@@ -64,14 +64,14 @@ def listed(words: Iterable[str], limit: int = 4) -> str:
 
 
 def kernel_of(trace: Trace, launch: Launch) -> KernelInfo | None:
-    """The kernel of a launch; None for copies, fills and functions."""
+    """Return the kernel of a launch; None for copies, fills and functions."""
     return None if launch.kernel is None else trace.kernels[launch.kernel]
 
 
 def access_location(
     trace: Trace, launch: Launch, param: int, kinds: Iterable[str], *, needed: bool = False
 ) -> Location | None:
-    """The first place in the kernel that accesses a parameter so; without a kernel the call site."""
+    """Return the first such access of a parameter in the kernel; without a kernel, the call site."""
     kernel = kernel_of(trace, launch)
     if kernel is None:
         return launch.call_site
@@ -89,7 +89,7 @@ def access_kinds(trace: Trace, launch: Launch, param: int) -> set[str]:
 
 
 def written_param(launch: Launch, array: ArrayInfo, trace: Trace) -> int:
-    """The parameter through which a launch writes an array or memory that overlaps it."""
+    """Return the parameter through which a launch writes an array, or memory that overlaps it."""
     overlapping = 0
     for position, arg in enumerate(launch.args):
         if not arg.writes or arg.array is None:
@@ -103,12 +103,12 @@ def written_param(launch: Launch, array: ArrayInfo, trace: Trace) -> int:
 
 
 def param_of(launch: Launch, array: int) -> int:
-    """The first parameter through which a launch uses an array."""
+    """Return the first parameter through which a launch uses an array."""
     return next((position for position, arg in enumerate(launch.args) if arg.array == array), 0)
 
 
 def label_of(trace: Trace, launch: Launch, param: int) -> str:
-    """Return the label of the array that a parameter was given."""
+    """Return the label of the array passed for a parameter."""
     array = launch.args[param].array
     return launch.args[param].name if array is None else trace.arrays[array].label
 

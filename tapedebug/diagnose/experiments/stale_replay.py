@@ -113,7 +113,7 @@ class StaleReplay:
         """Replace the values of an array before the operation that runs next."""
         self._replay.set(array, values)
         held = self._late if self.position else self._inputs
-        held.pop(array, None)  # re-inserted at the end: of overlapping arrays the last one wins
+        held.pop(array, None)  # of overlapping arrays the last one wins
         held[array] = values
 
     def forward(

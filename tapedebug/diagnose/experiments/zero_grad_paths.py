@@ -38,7 +38,7 @@ class ZeroGradPath:
 
     Attributes:
         kind: ``"flat"``: the slope of the operation is 0 everywhere. ``"saturated"``: it is 0 for these
-            operands. ``"underflow"``: no operation; the gradient, of size `operands`, is too small for float32.
+            operands. ``"underflow"``: none; the gradient, of size `operands`, is too small for float32.
         launch: The launch.
         param: The parameter whose adjoint is 0.
         text: The source text of the operation.

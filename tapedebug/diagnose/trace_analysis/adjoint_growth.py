@@ -1,4 +1,4 @@
-"""The growth of the adjoint per round of a loop, and whether the system itself grows as fast."""
+"""Measures the growth of the adjoint per round of a loop, and the growth of the system itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.rule_context import RuleContext
 
 TABLE = 200
-"""Entries of the table launch → norm in the evidence of a finding."""
+"""Largest number of entries of the table launch → norm in the evidence of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class AdjointGrowth:
 
     Attributes:
         rounds: The loop.
-        norms: Of the adjoint of what each round hands on, from the first round to the last.
-        values: Of the values that each round hands on.
-        start: The first of these rounds: further back nothing is left of the adjoint.
-        overflows: Further back it is not finite.
+        norms: Norms of the adjoints of the values that each round hands on, from the first to the last.
+        values: Norms of these values.
+        start: The first of these rounds: before it, the adjoint is 0 or not finite.
+        overflows: Before it, the adjoint is not finite.
     """
 
     rounds: Loop
@@ -46,17 +46,17 @@ class AdjointGrowth:
 
     @property
     def relative(self) -> float:
-        """The same of the adjoint times the value: how much a relative change is amplified."""
+        """The growth of adjoint times value, which is the amplification of a relative change."""
         return self.total * _ratio(self.values[0], self.values[-1])
 
     @property
     def rate(self) -> float:
-        """The factor of one round, on average."""
+        """The average factor of one round."""
         return float(self.total ** (1.0 / (len(self.norms) - 1)))
 
     @property
     def steady(self) -> bool:
-        """True if both halves of the loop have their share: a sum over rounds, or one jump, has not."""
+        """True if both halves of the loop contribute, unlike in a sum over rounds or a single jump."""
         middle = self.norms[len(self.norms) // 2]
         shares = [_log(_ratio(self.norms[0], middle)), _log(_ratio(middle, self.norms[-1]))]
         total = _log(self.total)
@@ -64,7 +64,7 @@ class AdjointGrowth:
 
 
 def growths(context: RuleContext, profile: AdjointProfile) -> list[AdjointGrowth]:
-    """Return what each loop of a tape does to the adjoint, where one arrives at its end."""
+    """Return the growth of the adjoint in each loop with an adjoint at its end."""
     found = []
     for rounds in loops(context.trace):
         norms, values = [], []
@@ -73,7 +73,7 @@ def growths(context: RuleContext, profile: AdjointProfile) -> list[AdjointGrowth
             passages = [(profile.passages[index], param) for index, param in places]
             norms.append(math.hypot(*(item.incoming.get(param, 0.0) for item, param in passages)))
             values.append(math.hypot(*(item.written.get(param, 0.0) for item, param in passages)))
-        while norms and norms[-1] == 0:  # the loss was taken before the last rounds
+        while norms and norms[-1] == 0:  # the loss was computed before the last rounds
             norms.pop()
             values.pop()
         lost = [number for number, norm in enumerate(norms) if not math.isfinite(norm)]
@@ -85,7 +85,7 @@ def growths(context: RuleContext, profile: AdjointProfile) -> list[AdjointGrowth
 
 
 def overflowing(context: RuleContext, least: float) -> AdjointGrowth | None:
-    """Return the loop in which the adjoint grows, by `least` in all, until it is not finite, if one does."""
+    """Return a loop in which the adjoint grows by at least `least`, then overflows; None without one."""
     if context.profile is None:
         return None
     found = [item for item in largest(growths(context, context.profile)) if item.overflows]
@@ -93,7 +93,7 @@ def overflowing(context: RuleContext, least: float) -> AdjointGrowth | None:
 
 
 def table(profile: AdjointProfile) -> list[list[float]]:
-    """Return [launch, log10 of the norm of the adjoint that arrives there], at most `TABLE` of them."""
+    """Return at most `TABLE` entries [launch, log10 of the norm of its incoming adjoint]."""
     known = [
         [index, round(math.log10(passage.arrives), 3)]
         for index, passage in enumerate(profile.passages)
@@ -103,17 +103,17 @@ def table(profile: AdjointProfile) -> list[list[float]]:
 
 
 def sampled(count: int, limit: int) -> list[int]:
-    """Return at most `limit` of the numbers below `count`, evenly, with the first and the last."""
+    """Return at most `limit` evenly spread numbers below `count`, including the first and the last."""
     if count <= limit:
         return list(range(count))
     return [int(place) for place in np.unique(np.linspace(0, count - 1, limit).astype(int))]
 
 
 def tangent_rate(replay: Replay, growth: AdjointGrowth) -> float:
-    """Return the factor by which a change of the inputs grows in one round, by a push along the gradient.
+    """Return the factor by which a tangent along the gradient grows in one round.
 
-    Where the adjoint overflows there is no gradient to push along: then it is a change of what the first of
-    these rounds hands on.
+    If the adjoint overflows there is no gradient: then the tangent is of the values that the first of these
+    rounds hands on.
     """
     rounds = growth.rounds
     shadow = replay.tangents()
@@ -169,12 +169,12 @@ def alternates(replay: Replay, growth: AdjointGrowth) -> bool:
             last[:] = [now]
 
     shadow.backward(replay.seeds, on_operation=look)
-    early = cosines[len(cosines) // 2 :]  # by then the fastest part is all that counts
+    early = cosines[len(cosines) // 2 :]  # by then the fastest-growing part dominates
     return len(early) > 1 and float(np.mean(np.array(early) < -0.5)) > 0.9
 
 
 def _direction(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The direction of a gradient, as a tangent of length 1."""
+    """Return the direction of a gradient as a tangent of length 1."""
     found: np.ndarray[Any, Any] = np.nan_to_num(values.astype(np.float64), posinf=0.0, neginf=0.0)
     largest = float(np.abs(found).max(initial=0.0))
     if largest == 0:
@@ -195,5 +195,5 @@ def _log(value: float) -> float:
 
 
 def largest(found: Iterable[AdjointGrowth]) -> Sequence[AdjointGrowth]:
-    """The steady ones, by the size of what they do."""
+    """Return the steady growths, largest first."""
     return sorted((item for item in found if item.steady), key=lambda item: -abs(_log(item.total)))

@@ -1,4 +1,4 @@
-"""Names of launch arguments in the caller's source, beside the kernel's parameter names."""
+"""Compares names of launch arguments in the caller's source with the kernel's parameter names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ new old next now then prev previous last first before after cur current tmp temp
 initial start final end arr array ptr my the all t
 """
 STEPS = frozenset(_STEPS.split())
-"""Words that say which of several of one kind a variable is, and not what it is."""
+"""Words that distinguish variables of one kind, such as time steps, without naming the kind."""
 
 _GENERIC = """
 a b c d x y z u w i j k m n p src dst dest source target left right one two three second lhs rhs input output
@@ -23,17 +23,17 @@ lo hi low high min max lower upper from to row col value val data result res oth
 weight scale factor
 """
 GENERIC = frozenset(_GENERIC.split())
-"""Names that say nothing about which place they belong to: `difference(b, a)` is meant."""
+"""Names without a meaning of their own: `difference(b, a)` is intended."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedArgument:
-    """One argument of a launch as the source has it.
+    """One argument of a launch as written in the source.
 
     Attributes:
-        param: Its number among the parameters of the kernel, structs in one piece.
-        name: What the kernel calls it.
-        text: What the caller called it; None where it has no name.
+        param: The index of its parameter in the kernel, with each struct as one parameter.
+        name: The kernel's name for it.
+        text: The caller's expression; None if it has no name.
         output: It is in `outputs`.
         args: The arguments of the trace: several for a struct.
     """
@@ -52,7 +52,7 @@ class NamedArgument:
 
 
 def named_arguments(trace: Trace, launch: Launch) -> list[NamedArgument]:
-    """Return the arguments of a launch as its source has them; empty where that can not be read."""
+    """Return the arguments of a launch as written in its source; empty if that cannot be read."""
     kernel, site = words.kernel_of(trace, launch), launch.call_site
     if kernel is None or site is None:
         return []
@@ -78,7 +78,7 @@ def named_arguments(trace: Trace, launch: Launch) -> list[NamedArgument]:
 
 
 def means(text: str, name: str) -> bool:
-    """True if a caller's `state.velocities[t]` may be what a kernel calls `vel`."""
+    """Return True if a caller's `state.velocities[t]` may correspond to a kernel's `vel`."""
     one, other = meaning(text), meaning(name)
     if not one or not other:
         return False
@@ -87,12 +87,12 @@ def means(text: str, name: str) -> bool:
 
 
 def tells(text: str) -> bool:
-    """True if a name says what a variable is."""
+    """Return True if a name describes its variable."""
     return meaning(text) not in GENERIC and len(meaning(text)) > 1
 
 
 def meaning(text: str) -> str:
-    """The word in a name that says what it is: `velocity` of `self.velocity_next[0]`; or nothing."""
+    """Return the descriptive word of a name: `velocity` of `self.velocity_next[0]`; empty without one."""
     base = re.sub(r"\[.*", "", text).rpartition(".")[2].lower()
     tokens = [re.sub(r"\d+$", "", token) for token in base.split("_")]
     told = [token for token in tokens if token and token not in STEPS]
@@ -102,7 +102,7 @@ def meaning(text: str) -> str:
 
 
 def crossed(one: NamedArgument, other: NamedArgument) -> bool:
-    """True if the names of two arguments stand at each other's place, and say enough for that to be odd."""
+    """Return True if the descriptive names of two arguments match each other's parameters, as if swapped."""
     if one.text is None or other.text is None:
         return False
     names = {meaning(one.name), meaning(other.name)}

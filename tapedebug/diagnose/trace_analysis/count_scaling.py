@@ -1,4 +1,4 @@
-"""Lines that divide a step or gradient by a count, which compensates for a sum."""
+"""Finds lines that divide a step or gradient by a count, which compensates for a sum."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ COUNT = re.compile(r"[nN]|[nN]_\w+|num\w*|\w*count|\w*samples|\w*batch\w*|\w*siz
 STEP = re.compile(
     r"\.grad\b|\bgrads?\b|gradient|slope|\blr\b|rate\b|alpha\b|\beta\b|step_?size", re.IGNORECASE
 )
-"""Words of a statement that is about a step along a gradient; one that runs a pass is not."""
+"""Words of a statement that takes a step along a gradient; statements that run a pass do not match."""
 
 
 def divides_step(
     number: HostNumber, frames: Sequence[FrameValues], files: Sequence[str], count: int
 ) -> Location | None:
-    """Return a line that divides a step or a gradient by a count, as one that makes up for a sum does.
+    """Return a line that divides a step or a gradient by a count, to compensate for a sum.
 
     Args:
-        number: What is reported; what that divides by counts as well.
-        frames: Where values were read.
-        files: Whose text is looked at.
+        number: The number that is reported; its divisors count as well.
+        frames: The frames that read values.
+        files: The files whose text is searched.
         count: The count.
     """
     for file in dict.fromkeys([*(frame.code.co_filename for frame in frames), *files]):

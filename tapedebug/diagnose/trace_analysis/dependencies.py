@@ -15,7 +15,7 @@ Node = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Values flow from `source` to `target` through a launch (None: what was there before stays in part)."""
+    """A flow of values from `source` to `target` through a launch (None: part of the old content stays)."""
 
     source: Node
     target: Node
@@ -24,14 +24,14 @@ class Edge:
 
 
 class Dependencies:
-    """The data flow of a trace, walked backwards; an edge carries a gradient or it does not.
+    """The data flow of a trace, traversed backwards; each edge carries a gradient or not.
 
-    At the level of arrays: everything that a launch writes depends on everything that it reads. Whether it
-    really does is for an experiment to say.
+    It is conservative, at the level of arrays: everything that a launch writes depends on everything that it
+    reads. An experiment can show which dependencies are real.
 
     Args:
         trace: The tape.
-        replacing: Nothing that an array held leads past a copy into it, or a fill, which replaces all of it.
+        replacing: A copy or a fill replaces the whole array, so that its old content does not flow past it.
     """
 
     def __init__(self, trace: Trace, *, replacing: bool = False) -> None:
@@ -46,7 +46,7 @@ class Dependencies:
             [other.id for other in in_buffer[info.buffer] if other.id != info.id and overlaps(info, other)]
             for info in trace.arrays
         ]
-        # For each array the launches that began its versions: version n + 1 was written by entry n.
+        # The launches that wrote the versions of each array: entry n wrote version n + 1.
         self._writers: list[list[int]] = [[] for _ in trace.arrays]
         for version in trace.versions:
             if version.version > 0:
@@ -56,11 +56,11 @@ class Dependencies:
                 )
 
     def sharing(self, array: int) -> list[int]:
-        """The other arrays that share memory with an array."""
+        """Return the other arrays that share memory with an array."""
         return self._over[array]
 
     def into(self, node: Node) -> list[Edge]:
-        """The edges that lead to a version."""
+        """Return the edges that lead to a version."""
         known = self._edges.get(node)
         if known is None:
             known = self._edges[node] = list(self._find(node))
@@ -77,14 +77,14 @@ class Dependencies:
         for param, arg in enumerate(launch.args):
             if arg.array is not None and arg.reads and arg.read_version is not None:
                 yield Edge((arg.array, arg.read_version), node, launch.index, param)
-                # A view shows what was written through its parent, and the other way round.
+                # A write through a parent array also changes its views, and vice versa.
                 for other in self._over[arg.array]:
                     yield Edge(
                         (other, bisect_left(self._writers[other], launch.index)), node, launch.index, param
                     )
 
     def leaves_above(self, leaves: Sequence[int]) -> dict[Node, int]:
-        """For each version the inputs that lead to it, as bits in the order of `leaves`."""
+        """Return for each version the inputs that lead to it, as bits in the order of `leaves`."""
         bits = {(leaf, 0): 1 << position for position, leaf in enumerate(leaves)}
         above: dict[Node, int] = {}
 
@@ -102,14 +102,14 @@ class Dependencies:
         return above
 
     def carries(self, edge: Edge) -> bool:
-        """True if a gradient flows back along an edge."""
+        """Return True if a gradient flows back along an edge."""
         arrays = self.trace.arrays
         if not (differentiable(arrays[edge.source[0]]) and differentiable(arrays[edge.target[0]])):
             return False
         return edge.launch is None or has_adjoint(self.trace, edge.launch)
 
     def upstream(self, start: list[Node], *, with_gradient: bool) -> set[Node]:
-        """All versions that lead to `start`, along all edges or along those that carry a gradient."""
+        """Return all versions that lead to `start`, along all edges or along those that carry a gradient."""
         seen = set(start)
         queue = deque(start)
         while queue:
@@ -121,17 +121,17 @@ class Dependencies:
 
 
 def _replaces(launch: Launch | None, array: int) -> bool:
-    """True if nothing stays of what an array held: a copy or a fill writes all of its target."""
+    """Return True if a launch replaces the whole array, as a copy or a fill does with its target."""
     return launch is not None and launch.kind in ("copy", "fill") and launch.args[0].array == array
 
 
 def read_by(arg: Argument) -> Node:
-    """The version that an argument reads; one that there is not, (-1, -1), where it reads none."""
+    """Return the version that an argument reads; the nonexistent (-1, -1) if it reads none."""
     return (-1, -1) if arg.array is None or arg.read_version is None else (arg.array, arg.read_version)
 
 
 def differentiable(info: ArrayInfo) -> bool:
-    """True if an array can have a gradient, and has one."""
+    """Return True if an array can have a gradient and has one."""
     return info.requires_grad and is_float(info)
 
 
@@ -149,11 +149,11 @@ def is_integer(info: ArrayInfo) -> bool:
 
 
 def has_adjoint(trace: Trace, launch: int) -> bool:
-    """True if the reverse pass does anything for a launch."""
+    """Return True if a launch has an adjoint in the reverse pass."""
     kernel = trace.launches[launch].kernel
     return kernel is None or trace.kernels[kernel].enable_backward
 
 
 def overlaps(one: ArrayInfo, other: ArrayInfo) -> bool:
-    """True if two arrays share memory, as far as their byte ranges say."""
+    """Return True if the byte ranges of two arrays overlap."""
     return one.buffer == other.buffer and one.start < other.stop and other.start < one.stop

@@ -12,7 +12,7 @@ from tapedebug.diagnose.wording import place
 from tapedebug.trace import ArrayInfo, Event, Finding, Location, Trace
 
 FOLLOWED = 500
-"""Of how many inputs of a tape the story is told."""
+"""Largest number of inputs of a tape whose histories are examined."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class GradientHistory:
     events: list[Event] = field(default_factory=list)
 
     def passes(self, trace: Trace | None = None) -> list[Event]:
-        """The reverse passes that added to the gradient; those of one tape, from its records."""
+        """Return the reverse passes that added to the gradient; given a trace, those of its records."""
         every = [event for event in self.events if event.kind == "backward"]
         if trace is None:
             return every
@@ -36,28 +36,28 @@ class GradientHistory:
         return [event for event in every if event.tape == trace.tape.id and start < event.clock < end]
 
     def between(self, first: int, last: int | None) -> list[Event]:
-        """The events after one time and before another."""
+        """Return the events after one time and before another."""
         return [
             event for event in self.events if first < event.clock and (last is None or event.clock < last)
         ]
 
     def before(self, event: Event) -> Event | None:
-        """The pass before one."""
+        """Return the pass before a pass."""
         return next((item for item in reversed(self.passes()) if item.clock < event.clock), None)
 
     def end_of(self, event: Event) -> int | None:
-        """The clock at which the next pass began."""
+        """Return the clock at which the next pass began."""
         return next((item.clock for item in self.passes() if item.clock > event.clock), None)
 
 
 def _forgotten(trace: Trace) -> float:
-    """The clock at which the tape dropped these records, to be used again."""
+    """Return the clock at which the tape dropped these records for reuse."""
     resets = (e.clock for e in trace.events if e.kind == "reset" and e.clock > trace.tape.ended)
     return min(resets, default=float("inf"))
 
 
 def history_of(trace: Trace, array: int) -> GradientHistory:
-    """Return what is known of one input of a tape."""
+    """Return the history of one input of a tape."""
     info = trace.arrays[array]
     story = GradientHistory(info)
     found: dict[tuple[int, str], Event] = {}
@@ -65,7 +65,7 @@ def history_of(trace: Trace, array: int) -> GradientHistory:
         if event.array is None:
             continue
         other = trace.arrays[event.array]
-        whole = "arrays" in event.numbers and other.buffer == info.buffer  # it stands for several
+        whole = "arrays" in event.numbers and other.buffer == info.buffer  # one event for several arrays
         if not whole and not overlaps(other, info):
             continue
         key = (event.clock, event.of)
@@ -76,7 +76,7 @@ def history_of(trace: Trace, array: int) -> GradientHistory:
 
 
 def histories(context: RuleContext) -> Iterator[GradientHistory]:
-    """The stories of the inputs of a tape whose gradients are known to have been touched."""
+    """Yield the histories of the inputs of a tape with events of their gradients."""
     trace = context.trace
     buffers = {
         trace.arrays[event.array].buffer
@@ -93,7 +93,7 @@ def histories(context: RuleContext) -> Iterator[GradientHistory]:
 
 
 def updates(events: list[Event]) -> list[tuple[Event, Event]]:
-    """The (read of the gradient, write of the values) pairs: what an optimiser's step leaves behind."""
+    """Return the (read of the gradient, write of the values) pairs, the traces of optimiser steps."""
     found = []
     read: Event | None = None
     for event in events:
@@ -106,14 +106,14 @@ def updates(events: list[Event]) -> list[tuple[Event, Event]]:
 
 
 def _moves(read: Event, write: Event) -> bool:
-    """True if a write may be an update: a fill is a fresh start, unless its line has read the gradient."""
+    """Return True if a write may be an update; a fill is a restart, unless its line read the gradient."""
     return write.how != "fill_" or same_line(read.call_site, write.call_site)
 
 
 def one_step(read: Event, write: Event) -> bool:
-    """True if a read of the gradient and a write of the values are surely one update.
+    """Return True if a read of the gradient and a write of the values certainly belong to one update.
 
-    Somebody may look at all gradients, and assign the next batch of data on another line.
+    A program may also read all gradients, and assign the next batch of data on another line.
     """
     if read.how not in ("numpy", "list", "to_torch", "to_jax", "dlpack") or write.how not in (
         "assign",
@@ -124,12 +124,12 @@ def one_step(read: Event, write: Event) -> bool:
 
 
 def touched(events: list[Event]) -> bool:
-    """True if the gradient was zeroed or changed by somebody else than a pass."""
+    """Return True if the gradient was zeroed, or changed outside of a pass."""
     return any(event.of == "gradient" and event.kind in ("zero", "write") for event in events)
 
 
 def at(event: Event | None) -> str:
-    """` at fit.py:40`; nothing where the place is not known."""
+    """Return ` at fit.py:40`; empty if the place is not known."""
     return "" if event is None or event.call_site is None else f" at {place(event.call_site)}"
 
 
@@ -139,12 +139,12 @@ def site_key(location: Location | None) -> tuple[str, int, int] | None:
 
 
 def same_line(one: Location | None, other: Location | None) -> bool:
-    """True if two events come from one line of the user's source."""
+    """Return True if two events come from one line of the user's source."""
     return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
 
 
 def first_reader(trace: Trace, array: int) -> list[int]:
-    """The first launch that reads an array, as findings list launches."""
+    """Return the first launch that reads an array, as a list for a finding."""
     return next(([launch] for v in trace.versions_of(array) for launch in v.reads[:1]), [])
 
 
@@ -160,13 +160,13 @@ F = TypeVar("F", bound=Told)
 
 @dataclass(slots=True)
 class HistoryGroup(Generic[F]):
-    """One finding: the inputs of one pass or step, and the others at the same line that are like it.
+    """The results of one finding: inputs of one pass or step, and later ones of the same line and reason.
 
     Attributes:
-        context: The tape that it is shown on.
-        found: Of the first pass or step.
-        times: When each of them was.
-        others: The other tapes that it is about.
+        context: The tape on which it is shown.
+        found: The results of the first pass or step.
+        times: The clock of each pass or step.
+        others: The other tapes that it concerns.
     """
 
     context: RuleContext
@@ -180,7 +180,7 @@ def grouped(
     look: Callable[[GradientHistory, RuleContext], list[F]],
     when: Callable[[F], Event],
 ) -> list[HistoryGroup[F]]:
-    """Return what `look` finds on all tapes, a group for each line (that of the event `when`) and reason."""
+    """Return the results of `look` on all tapes, grouped by line of the event `when` and by reason."""
     groups: dict[Any, HistoryGroup[F]] = {}
     for context in contexts:
         for story in histories(context):
@@ -198,7 +198,7 @@ def grouped(
 def told(
     groups: Sequence[HistoryGroup[F]], put: Callable[[HistoryGroup[F]], Finding | None]
 ) -> list[tuple[RuleContext, Finding]]:
-    """Put groups into words; the tapes that an error is about as well are told of it."""
+    """Create the findings of groups, and list errors on the other tapes that they concern."""
     findings = []
     for group in groups:
         finding = put(group)
