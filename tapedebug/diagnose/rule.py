@@ -73,7 +73,7 @@ class Repair:
 
     @property
     def records_again(self) -> bool:
-        """True if the repair needs a new recording; otherwise the same tape is replayed with other numbers."""
+        """True if the repair needs a new recording, not only a replay of the tape with other numbers."""
         return self.requires_grad or self.stop is not None
 
 

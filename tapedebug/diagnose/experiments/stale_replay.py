@@ -190,7 +190,7 @@ class StaleReplay:
                 replay.set(array, values)
 
     def _keep(self, stale: Collection[int]) -> None:
-        """Run forward again, and store needed values of some operations from before and after each of them."""
+        """Run forward again, and store needed values of some operations, from before and after each."""
         if all((index, a.param, True) in self._kept for index in stale for a in self._needed(index)):
             return
         replay, end, position = self._replay, self.position, 0
