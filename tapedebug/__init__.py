@@ -1,7 +1,7 @@
 """A gradient debugger for differentiable kernels, with its own tape engine: `import tapedebug as wp`.
 
-The engine (kernels, arrays, launches, tapes) is loaded at once and light; what compiles, plots or talks to a
-notebook is loaded when it is first used.
+The engine (kernels, arrays, launches, tapes) is light and is imported with the package; compiler, plotting
+and notebook integration are imported on first use.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ _LAZY = {
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
 }
-"""Names that are looked up on first use: (module, attribute, or None for the module itself)."""
+"""Names that are imported on first use: (module, attribute, or None for the module itself)."""
 
 
 def _version() -> str:
@@ -179,7 +179,7 @@ def _version() -> str:
     try:
         return metadata.version("tapedebug")
     except metadata.PackageNotFoundError:
-        # A source tree that is not installed: the version is in one place for Python and JavaScript.
+        # A source tree that is not installed: Python and JavaScript share one version file.
         import json
         from pathlib import Path
 
@@ -209,7 +209,7 @@ def __dir__() -> list[str]:
 
 
 class _Trace(Builtin):
-    """In kernels the trace of a matrix; for scripts also the package: `tapedebug.trace.load_trace(…)`."""
+    """The matrix trace in kernels; in scripts also the package of traces: `tapedebug.trace.load_trace(…)`."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -228,7 +228,7 @@ class _Package(ModuleType):
 
     @property
     def diagnose(self) -> Any:
-        """`diagnose(tape)`: what is wrong with its gradients."""
+        """The function `diagnose(tape)`, which finds errors in its gradients."""
         return importlib.import_module("tapedebug.diagnose").diagnose
 
     @diagnose.setter
@@ -237,7 +237,7 @@ class _Package(ModuleType):
 
     @property
     def trace(self) -> Any:
-        """The kernel function, with all that the package of traces has."""
+        """The kernel function `trace`, with all attributes of the package `tapedebug.trace`."""
         return _trace
 
     @trace.setter
@@ -246,7 +246,7 @@ class _Package(ModuleType):
 
     @property
     def report(self) -> Any:
-        """`report(obj, path)`: one HTML file."""
+        """The function `report(obj, path)`, which writes one HTML file."""
         return importlib.import_module("tapedebug.report").report
 
     @report.setter

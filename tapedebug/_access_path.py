@@ -12,12 +12,12 @@ _STEP = re.compile(r"\.(\w+)|\[([^\[\]]*)\]")
 
 
 class AccessPath(NamedTuple):
-    """A name, and how to get to what it means.
+    """A name and the steps that lead to the object it denotes.
 
     Attributes:
-        name: As it is written.
-        variable: Where it begins.
-        steps: Attributes (True, and their name), or what stands in brackets (False, and the index or key).
+        name: The name as written.
+        variable: The variable that the path starts from.
+        steps: Attributes (True and the name) or subscripts (False and the index or key).
     """
 
     name: str
@@ -25,7 +25,7 @@ class AccessPath(NamedTuple):
     steps: tuple[tuple[bool, Any], ...]
 
     def follow(self, variables: Mapping[str, Any]) -> Any:
-        """Return the present value, or None; no code of the user runs for it."""
+        """Return the current value, or None; no user code runs."""
         found: Any = variables.get(self.variable)
         for is_attribute, key in self.steps:
             if is_attribute:
@@ -43,7 +43,7 @@ class AccessPath(NamedTuple):
 
 
 def access_path_of(name: str) -> AccessPath | None:
-    """The way that a name tells; None where it cannot be read, as keys may hold anything."""
+    """Return the access path that a name spells; None if it cannot be parsed, as keys may hold anything."""
     start = _START.match(name)
     if start is None:
         return None

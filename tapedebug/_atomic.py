@@ -1,8 +1,8 @@
 """Atomic file writes: a file appears complete or not at all; pipes and devices are written directly.
 
-A regular file is replaced by a rename, so that no reader and no run that fails sees half of it. Its mode
-stays, its owner where that is allowed, and links to it still lead to it. Devices, pipes and sockets would be
-destroyed by that: they get a copy of the complete content.
+A regular file is replaced by a rename, so that no reader sees half of it and a failed run leaves none behind.
+Its mode is preserved, its owner if that is allowed, and links to it remain valid. A rename would destroy
+devices, pipes and sockets: the complete content is copied to them.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from typing import BinaryIO, cast
 
 OPENED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 STREAMS = 1, 2
-"""Standard output and error, whatever path leads to them."""
+"""File descriptors of standard output and standard error, which a path may refer to."""
 
 
 def require_place(target: Path) -> None:
-    """Refuse a place that cannot be written to, before work is done for it and in words that name it.
+    """Raise an error that names `target` if it cannot be written, before any work is done for it.
 
     Raises:
-        IsADirectoryError: It is a folder.
-        FileNotFoundError: There is no such folder to write into.
-        PermissionError: This user may not write there.
-        OSError: Its symbolic links lead nowhere.
+        IsADirectoryError: `target` is a folder.
+        FileNotFoundError: Its folder does not exist.
+        PermissionError: The user may not write there.
+        OSError: Its symbolic links cannot be resolved.
     """
     status = _status(target)
     if status is None or stat.S_ISREG(status.st_mode):
         final = Path(os.path.realpath(target))
         if not final.parent.is_dir():
             raise FileNotFoundError(f"the folder {final.parent} does not exist")
-        for path in (final, final.parent):  # a file that may not be changed is not replaced either
+        for path in (final, final.parent):  # a read-only file is not replaced either
             if path.exists() and not os.access(path, os.W_OK):
                 raise PermissionError(f"{path} is not writable")
     elif stat.S_ISDIR(status.st_mode):
@@ -47,7 +47,7 @@ def require_place(target: Path) -> None:
 
 
 def is_special(target: Path) -> bool:
-    """True if `target` is something else than a file or a folder: a device, a pipe, a socket."""
+    """True if `target` is neither a file nor a folder: a device, a pipe, a socket."""
     try:
         mode = target.stat().st_mode
     except OSError:
@@ -67,7 +67,7 @@ def write_whole(target: Path, content: str | bytes) -> None:
 
 @contextmanager
 def written_whole(target: Path) -> Iterator[BinaryIO]:
-    """Return a stream for the content of `target`, which stays as it was until the block has ended well.
+    """Return a stream for the content of `target`, which is unchanged until the block ends without an error.
 
     Raises:
         OSError: The file cannot be written.
@@ -91,9 +91,9 @@ def written_whole(target: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replaced(final: Path, status: os.stat_result | None) -> Iterator[BinaryIO]:
-    """A stream of a file beside `final`, which takes its place."""
+    """A stream to a temporary file beside `final` that replaces it at the end."""
     temporary = final.parent / f".{secrets.token_hex(8)}.part"
-    handle = os.open(temporary, OPENED, 0o666 if status is None else 0o600)  # a new file is as umask says
+    handle = os.open(temporary, OPENED, 0o666 if status is None else 0o600)  # the umask applies to a new file
     try:
         with open(handle, "wb") as stream:
             yield stream
@@ -115,13 +115,13 @@ def _alike(temporary: Path, final: Path, status: os.stat_result) -> None:
     if made.st_gid == status.st_gid:
         shutil.copystat(final, temporary)
         os.utime(temporary)
-    else:  # the group of this file must not get what another group had
+    else:  # the group of this file must not get another group's permissions
         mode = stat.S_IMODE(status.st_mode) & ~stat.S_IRWXG
         temporary.chmod(mode | (mode & stat.S_IRWXO) << 3)
 
 
 def _status(target: Path) -> os.stat_result | None:
-    """Return the status of a path, behind its symbolic links; None if there is nothing."""
+    """Return the status of a path, with symbolic links resolved; None if nothing exists there."""
     try:
         return target.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +131,7 @@ def _status(target: Path) -> os.stat_result | None:
 
 
 def _opened(target: Path, status: os.stat_result) -> int | None:
-    """The open descriptor that a path stands for: what is printed to a replaced file later is lost."""
+    """Return the open descriptor of a path: later prints to a replaced file would be lost."""
     numbers = list(STREAMS)
     with contextlib.suppress(OSError, ValueError):
         if target.parent.samefile("/dev/fd"):
@@ -144,7 +144,7 @@ def _opened(target: Path, status: os.stat_result) -> int | None:
 
 
 def _named(error: OSError, target: Path) -> OSError:
-    """The same error, in words that name the file which was asked for rather than the one beside it."""
+    """Return the same error with the name of the requested file instead of the temporary one."""
     if error.strerror is None:
         return error
     named = type(error)(f"{target} cannot be written: {error.strerror}")

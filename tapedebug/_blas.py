@@ -1,7 +1,7 @@
 """Limit BLAS to one thread while a check runs.
 
-Its products are small. Several threads gain nothing there, and where others want the processors each product
-waits for a thread that does not run, for tens of milliseconds.
+The products of a check are small, so that several threads gain nothing. On a busy machine each product would
+wait tens of milliseconds for a thread that is not scheduled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _OneThread:
-    """While at least one check runs, in any thread, what NumPy and SciPy call uses one thread."""
+    """Context that limits the BLAS of NumPy and SciPy to one thread while at least one check runs."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,7 +33,7 @@ class _OneThread:
                 self._limit.restore_original_limits()
 
     def _libraries(self) -> Any:
-        """Return the loaded libraries; they are searched again when SciPy has loaded its own."""
+        """Return the loaded BLAS libraries; search again once SciPy has loaded its own."""
         with_scipy = "scipy.linalg" in sys.modules
         if self._found is None or self._found[0] != with_scipy:
             from threadpoolctl import ThreadpoolController  # 8 ms, which launches do not need

@@ -6,7 +6,7 @@ import itertools
 
 
 class Clock:
-    """Counts the events of the process: what happened to tapes, values and gradients, in order.
+    """Counter that orders the events of the process: those of tapes, values and gradients.
 
     Attributes:
         now: The time of the last event.
@@ -18,11 +18,11 @@ class Clock:
         self.now = 0
 
     def tick(self) -> int:
-        """Go on, and return the time."""
+        """Advance the clock and return the new time."""
         self.now += 1
         return self.now
 
 
 clock = Clock()
 tape_ids = itertools.count(1)
-"""The ids of tapes, each given once."""
+"""Unique ids for tapes."""

@@ -8,10 +8,10 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 class PrintCompletion(argparse.Action):
-    """`--print-completion SHELL`: print the script that a shell reads, and end."""
+    """The option `--print-completion SHELL`: print the completion script of a shell and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *rest: object, **more: object) -> None:
-        """Print it; a usage error where shtab is not installed."""
+        """Print the script; report a usage error if shtab is not installed."""
         try:
             import shtab
         except ImportError:
@@ -23,7 +23,7 @@ class PrintCompletion(argparse.Action):
 
 
 def _complete_files(parser: argparse.ArgumentParser, files: object) -> None:
-    """Let what names files be completed with files."""
+    """Complete arguments that name files with file names."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

@@ -1,4 +1,4 @@
-"""Settings of the process, as attributes of `tapedebug.config`; an unknown name is an error."""
+"""Process-wide settings, as attributes of `tapedebug.config`; an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFAULTS: dict[str, Any] = {
 }
 TRACKS = ("elements",)
 OPEN = frozenset({"check_bounds"})
-"""Settings that are True, False, or None for what depends on where a program runs."""
+"""Settings that are True, False, or None for a default that depends on where the program runs."""
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "compiler": ("llvm", "numba"),
     "on_overwrite": MODES,
@@ -49,35 +49,35 @@ class Config:
     """The settings and their defaults.
 
     Attributes:
-        asserts: Kernels test their `assert` statements. Without, these cost nothing.
-        check_bounds: An index outside its array is an error that names it, forward and backward, in place of
+        asserts: Evaluate the `assert` statements of kernels. If False, they cost nothing.
+        check_bounds: Raise an error that names an index outside its array, forward and backward, in place of
             undefined behaviour. None does so in `tapedebug run`, in cells with a magic and in `diagnose`.
-            Kernels and modules may say otherwise.
-        compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
-            text another way to the same numbers, and takes longer.
-        cuda_on_cpu: A device that is called `"cuda"` or `"cuda:0"` is the CPU, for programs that name one.
-        enable_backward: Whether kernels have adjoints, where they do not say so themselves.
-        interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
+            Kernels and modules may override it.
+        compiler: The compiler of kernels from now on: `"llvm"`, or `"numba"`, which compiles the same
+            generated code by another route to the same numbers, and takes longer.
+        cuda_on_cpu: Treat devices called `"cuda"` or `"cuda:0"` as the CPU, for programs that name one.
+        enable_backward: Generate adjoints for kernels that do not set this themselves.
+        interpreted: Run kernels, their adjoints and tangents as plain Python: slow, but open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
-        lanes: Large launches run several threads at once, each in a lane of the processor's vectors, where
-            that changes nothing but the order in which sums are added.
-        log_level: What is logged (logger `"tapedebug"`): a number as in `logging`, or its name.
-        max_unroll: Loops over so many known iterations are unrolled.
+        lanes: Run several threads of large launches at once, one in each vector lane, if that changes nothing
+            but the order of summation.
+        log_level: The level of the logger `"tapedebug"`: a number as in `logging`, or its name.
+        max_unroll: Unroll loops of up to this many iterations if the number is known.
         mode: `"release"`, or `"debug"`: with `check_bounds`.
-        num_threads: How many threads a large launch uses at most; None for as many as this process has
+        num_threads: The largest number of threads of a launch; None for as many as this process has
             processors. Results do not depend on it.
-        on_overwrite: What a `Tape` does, unless it is told, when a value that an adjoint needs is
-            overwritten: `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
-        print_lines: How many lines one launch prints at most; what is beyond is counted.
-        quiet: `ScopedTimer` prints nothing.
-        track: What a `Tape` tracks, unless it is told: None, or `"elements"`: who last wrote and read each
+        on_overwrite: The default action of a `Tape` when a value that an adjoint needs is overwritten:
+            `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
+        print_lines: The largest number of lines that one launch prints; further lines are only counted.
+        quiet: Silence `ScopedTimer`.
+        track: The default of `Tape(track=…)`: None, or `"elements"` to record the last write and read of each
             element.
-        strong_zero: An adjoint (or tangent) of zero stays zero, whatever it is multiplied with: 0 · inf = 0.
-        vector_math: In lanes, elementary functions are those for vectors of the C library (glibc), which err
-            by up to 4 units in the last place.
+        strong_zero: An adjoint (or tangent) of zero stays zero, whatever it is multiplied by: 0 · inf = 0.
+        vector_math: Use the vector versions of elementary functions of the C library (glibc) in vector lanes;
+            their error is up to 4 units in the last place.
         verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair
             of a reading line and an overwriting line.
-        verify_fp: A launch or an adjoint that makes a NaN or an infinite number is an error that names it.
+        verify_fp: Raise an error that names the launch or adjoint that produced a NaN or an infinite number.
     """
 
     __slots__ = tuple(DEFAULTS)
@@ -97,18 +97,18 @@ class Config:
 
 
 LISTENERS: list[Callable[[], Any]] = []
-"""Called after a setting has changed."""
+"""Functions that are called after a setting has changed."""
 
 _debuggers: dict[object, bool] = {}
-"""Of each block of `debugging`, what it says."""
+"""The value of `shown` for each open block of `debugging`."""
 
 
 @contextmanager
 def debugging(*, shown: bool = False) -> Iterator[None]:
-    """A block in which a debugger runs the program: what settings leave open is checked.
+    """Context in which a debugger runs the program: checks that the settings leave open (None) are on.
 
     Args:
-        shown: Whether it was shown that indices are inside, for the values that the program had.
+        shown: Indices have been shown to be within bounds for the values of the program.
     """
     own = object()
     try:
@@ -118,7 +118,7 @@ def debugging(*, shown: bool = False) -> Iterator[None]:
     finally:
         try:
             _leave(own)
-        except BaseException:  # Ctrl-C at this moment: what follows must not be checked for that
+        except BaseException:  # Ctrl-C at this moment: later launches must not be checked because of it
             _leave(own)
             raise
 
@@ -134,7 +134,7 @@ def is_debugging() -> bool:
 
 
 def is_shown() -> bool:
-    """True inside a block of `debugging` of which that is said."""
+    """True inside a block of `debugging` that was opened with `shown`."""
     return bool(_debuggers) and [*_debuggers.values()][-1]
 
 
@@ -144,17 +144,17 @@ def _changed() -> None:
 
 
 def checked(name: str, value: object, what: str, where: str) -> Any:
-    """The value of a setting in its own type.
+    """Return the value of a setting, converted to its type.
 
     Args:
         name: The setting.
-        value: What somebody sets it to.
-        what: What messages call it.
-        where: Whose setting it is.
+        value: The new value.
+        what: The name of the setting in messages.
+        where: The owner of the setting in messages.
 
     Raises:
         AttributeError: There is no such setting.
-        ValueError: The value is not one that it can have.
+        ValueError: The setting cannot have this value.
     """
     if name not in DEFAULTS:
         raise AttributeError(unknown(name, where))
@@ -184,7 +184,7 @@ def checked(name: str, value: object, what: str, where: str) -> Any:
 
 
 def unknown(name: str, where: str, names: Sequence[str] = tuple(DEFAULTS)) -> str:
-    """The message for a setting that there is not."""
+    """Return the message for an unknown setting."""
     import difflib
 
     near = difflib.get_close_matches(name, names, n=1)

@@ -1,6 +1,6 @@
-"""Rich display of objects in notebooks: a registry, so that no room imports the one that draws.
+"""Rich display of objects in notebooks: a registry, so that no package imports the one that renders.
 
-`tapedebug.notebook` registers its functions when it loads. It is loaded when something is displayed first.
+`tapedebug.notebook` registers its functions when it is imported, which the first display does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Bundle = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Renderer(NamedTuple):
-    """Functions that turn an object into what a front end shows.
+    """Functions that render an object for a front end.
 
     Attributes:
         panel: The MIME bundle of a `Tape`, `Trace` or `Diagnosis`.
@@ -33,12 +33,12 @@ _registered: list[Renderer] = []
 
 
 def register(renderer: Renderer) -> None:
-    """Make `renderer` the one that displays objects."""
+    """Use `renderer` to display objects from now on."""
     _registered[:] = [renderer]
 
 
 def renderer() -> Renderer:
-    """Return the registered renderer; load the package that registers one if there is none yet."""
+    """Return the registered renderer; import the package that registers one if there is none yet."""
     if not _registered:
         import_module(DISPLAYS)
     return _registered[0]

@@ -21,5 +21,5 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 def environment() -> dict[str, str]:
-    """The versions that a report should name."""
+    """Return the versions, processor and settings that a report names."""
     return dict(_versions())

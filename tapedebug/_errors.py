@@ -11,10 +11,10 @@ class TapedebugError(Exception):
     """Base of all errors of tapedebug.
 
     Args:
-        message: What is wrong, with the values that were seen.
-        span: The place in the user's source, shown with a caret.
-        hint: What to change, in one sentence.
-        notes: Further lines, such as the call chain that led there.
+        message: The problem, with the values that were seen.
+        span: The location in the user's source, shown with a caret.
+        hint: The suggested change, in one sentence.
+        notes: Further lines, such as the call chain.
     """
 
     def __init__(
@@ -43,19 +43,19 @@ class TapedebugError(Exception):
 
 
 class KernelSyntaxError(TapedebugError):
-    """A kernel uses a construct that the kernel language does not have."""
+    """A kernel uses a construct that the kernel language does not support."""
 
 
 class KernelTypeError(TapedebugError, TypeError):
-    """Types in a kernel do not fit together."""
+    """Types in a kernel do not match."""
 
 
 class KernelNameError(TapedebugError, NameError):
-    """A kernel uses a name that is not defined, or not something that a kernel can use."""
+    """A kernel uses a name that is undefined or denotes an object that kernels cannot use."""
 
 
 class LaunchError(TapedebugError, RuntimeError):
-    """A launch does not fit its kernel: number, type, shape or device of the arguments."""
+    """A launch does not match its kernel in number, type, shape or device of the arguments."""
 
 
 class KernelAssertionError(TapedebugError, AssertionError):
@@ -71,7 +71,7 @@ class BoundsError(TapedebugError, IndexError):
 
 
 class NonFiniteError(TapedebugError, ArithmeticError):
-    """A launch or an adjoint made a NaN or an infinite number (`config.verify_fp`)."""
+    """A launch or an adjoint produced a NaN or an infinite number (`config.verify_fp`)."""
 
 
 class TapeError(TapedebugError, RuntimeError):
@@ -83,7 +83,7 @@ class OverwriteError(TapeError):
 
 
 class ArrayError(TapedebugError, ValueError):
-    """An array cannot be made, viewed, copied or assigned as asked."""
+    """An array cannot be created, viewed, copied or assigned as requested."""
 
 
 class DeviceError(TapedebugError, ValueError):

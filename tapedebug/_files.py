@@ -1,4 +1,4 @@
-"""The text of source files as Python ran them, because files are edited while a process lives."""
+"""The text of source files as Python executed them, because files are edited while a process runs."""
 
 from __future__ import annotations
 import __future__
@@ -17,22 +17,22 @@ from typing import Any
 FUTURES = reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 """The flags of a code object that `from __future__ import …` sets."""
 STARTED = time.time() - time.process_time()
-"""When the process began, at the latest."""
+"""The latest possible start time of the process."""
 SLOW_START = 60.0
-"""Seconds by which it may have begun earlier, waiting for something."""
+"""Seconds by which the process may have started earlier, if it was idle."""
 
 
 class ChangedSource(OSError):
-    """A file was edited after Python had read it, before its text was kept."""
+    """A file was edited after Python had read it and before its text was stored."""
 
 
 class SourceText:
     """One version of a file.
 
     Attributes:
-        file: Its name.
-        lines: Its lines, with their ends; none where there is no such file.
-        changed: When the file was written, in seconds; None for a notebook cell.
+        file: The file name.
+        lines: The lines with their line ends; empty if there is no such file.
+        changed: The modification time of the file, in seconds; None for a notebook cell.
     """
 
     def __init__(self, file: str, lines: list[str]) -> None:
@@ -43,7 +43,7 @@ class SourceText:
         self._codes: dict[int, list[CodeType]] = {}
 
     def codes(self, futures: int) -> list[CodeType]:
-        """The code objects that Python makes of it with these flags; none where it is no Python."""
+        """Return the code objects that Python compiles it to with these flags; none if it is not Python."""
         if futures not in self._codes:
             try:
                 whole = compile("".join(self.lines), self.file, "exec", futures, dont_inherit=True)
@@ -53,17 +53,17 @@ class SourceText:
         return self._codes[futures]
 
     def require(self, code: CodeType, names: dict[str, Any]) -> None:
-        """Refuse a code object that Python did not make of this text.
+        """Raise an error if Python did not compile a code object from this text.
 
-        A cell's text cannot change. Modules that an import hook rewrites (as pytest does for `assert`) differ
-        from their text by intention. What was written long before the process began is what it read.
+        The text of a cell cannot change. Modules that an import hook rewrites (as pytest does for `assert`)
+        differ from their text by intention. A file last written long before the process started is unchanged.
 
         Args:
             code: The code object of a function in the file.
             names: The globals of its module.
 
         Raises:
-            ChangedSource: It was made of another text.
+            ChangedSource: The code object was compiled from another text.
         """
         loader = names.get("__loader__")
         is_rewritten = not (loader in (None, BuiltinImporter) or type(loader) is SourceFileLoader)
@@ -77,13 +77,13 @@ class SourceText:
 
 
 _KEPT: weakref.WeakKeyDictionary[Callable[..., Any], SourceText] = weakref.WeakKeyDictionary()
-"""The texts that decorated functions were made of."""
+"""The source texts of decorated functions."""
 _LATEST: dict[str, SourceText] = {}
-"""By file, the text that was kept last."""
+"""The most recently stored text of each file."""
 
 
 def keep(function: Callable[..., Any]) -> None:
-    """Keep the text of the file that a function stands in, as the file is now: where it is decorated."""
+    """Store the current text of the file that defines a function; called when it is decorated."""
     inner = inspect.unwrap(function)
     code = getattr(inner, "__code__", None)
     if code is None or function in _KEPT:
@@ -96,7 +96,7 @@ def keep(function: Callable[..., Any]) -> None:
 
 
 def text_of(function: Callable[..., Any]) -> SourceText:
-    """Return the text of a function's file as it was where the function was decorated, else as it is now."""
+    """Return the text of a function's file as it was when the function was decorated, else as it is now."""
     kept = _KEPT.get(function)
     if kept is None:
         inner = inspect.unwrap(function)
@@ -106,19 +106,19 @@ def text_of(function: Callable[..., Any]) -> SourceText:
 
 
 def file_lines(file: str) -> list[str]:
-    """Return the lines of a file as they were where a function of it was decorated, else as first read."""
+    """Return the lines of a file as they were when one of its functions was decorated, else as first read."""
     kept = _LATEST.get(file)
     return linecache.getlines(file) if kept is None else kept.lines
 
 
 def file_line(file: str, line: int) -> str:
-    """Return one line of `file_lines`, counted from 1, without its line end; empty where there is none."""
+    """Return one line of `file_lines`, counted from 1, without its line end; empty if there is none."""
     lines = file_lines(file)
     return lines[line - 1].rstrip("\n") if 0 < line <= len(lines) else ""
 
 
 def is_read(file: str) -> bool:
-    """Return whether a file's lines are at hand without reading it."""
+    """True if the lines of a file are available without reading it."""
     return file in _LATEST or file in linecache.cache
 
 

@@ -1,4 +1,4 @@
-"""An index of memory intervals: find equal ones, and those that share bytes with a given one."""
+"""An index of memory intervals that finds those that share bytes with a given one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 
 class IntervalIndex:
-    """Finds the ranges that share bytes with one: thousands of slices of one array are common.
+    """Index of memory ranges that finds overlaps: thousands of slices of one array are common.
 
-    Ranges are kept sorted by start, apart for each power of two of their length: one whole array among its
-    slices would else make every search a walk through all of them.
+    Ranges are sorted by start, separately for each power of two of their length: otherwise one whole array
+    among its slices would turn every search into a scan of all of them.
     """
 
     __slots__ = ("_sorted",)
@@ -19,11 +19,11 @@ class IntervalIndex:
         self._sorted: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, start: int, stop: int, number: int) -> None:
-        """Enter a range."""
+        """Add a range."""
         insort(self._sorted.setdefault((stop - start).bit_length(), []), (start, number))
 
     def near(self, start: int, stop: int) -> Iterator[int]:
-        """The numbers of all ranges that may share bytes with `start … stop`."""
+        """Yield the numbers of all ranges that may share bytes with `start … stop`."""
         for bits, entries in self._sorted.items():
             low = bisect_left(entries, (start - (1 << bits), 0))
             high = bisect_left(entries, (stop, 0))

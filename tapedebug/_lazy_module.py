@@ -8,12 +8,12 @@ from typing import Any
 
 
 class _LazyModule(ModuleType):
-    """Stands for a module, which is imported when an attribute is asked for."""
+    """A placeholder for a module that is imported at the first access to an attribute."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
 
 
 def lazy_module(name: str) -> Any:
-    """The module of this name, loaded at its first use; its attributes are always looked up in it."""
+    """Return a module that is imported on first use; attributes are always looked up in the module itself."""
     return _LazyModule(name)

@@ -1,8 +1,8 @@
 """Names for arrays, found in the caller's variables: `x`, `forces[3]`, `state.q`.
 
-Arrays do not know what they are called. When a `with Tape():` block ends, and when a trace is made, the
-variables of the calling frames are looked through, plain variables first. That costs microseconds and
-stops when every array has a name.
+Arrays do not store their names. When a `with Tape():` block ends, and when a trace is made, the variables of
+the calling frames are searched, plain variables first. The search costs microseconds and stops when every
+array has a name.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LONGEST = 512
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType, CodeType)
 _PLAINEST: frozenset[type] = frozenset({*_PLAIN, BuiltinFunctionType})
 _EMPTY: set[type] = set(_PLAINEST)
-"""Classes of which an instance holds nothing that has a name, as far as is known."""
+"""Classes whose instances are known to hold no named objects."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELL = ("In", "Out", "exit", "quit", "get_ipython")
 FEW = 8
-"""Arrays in a list that are worth a look at all of them at once."""
+"""Lists with more items than this are looked up as a whole."""
 _MACHINERY = (
     _PACKAGE,
     "importlib",
@@ -50,34 +50,34 @@ _MACHINERY = (
     "traitlets",
     "marimo",
 )
-"""Packages between the user's frames and ours; one of their variables is the shell, and in it everything."""
+"""Packages between the user's frames and ours; one of their variables is the shell with all objects in it."""
 
 
 Items = tuple[Sequence[Any], Sequence[Any]]
-"""Indices, keys or names of attributes, as they are written, and what stands there."""
+"""Indices, keys or attribute names as written, and the objects there."""
 
 Sighting = tuple[str, str, Sequence[Any], Sequence[Any]]
-"""What was found side by side: what comes before and after each part of a name, the parts, what has them."""
+"""Objects found in one container: the text before and after each name part, the parts, the objects' keys."""
 
 _NONE: Items = (), ()
 _WHOLE = ("",)
 _VARIABLE = re.compile(r"\w+")
 
 REMEMBERED = 256
-"""Places of which is kept where names were found."""
+"""Number of places for which the access paths of found names are cached."""
 WAYS = 32
-"""Names of a scope that are gone to one by one; of more the variables are looked through."""
+"""Names of a scope that are followed one by one; if there are more, the variables are searched."""
 
 
 class _Found(NamedTuple):
-    """The places of something in a scope: the paths straight to it, and other variables that hold some."""
+    """Places of found objects in a scope: access paths to them, or the variables that hold them."""
 
     ways: list[AccessPath]
     others: list[str]
 
 
 class _Last(NamedTuple):
-    """The places of everything that was found last time, by scope, with counts."""
+    """Places of all objects that the last search found, by scope, with counts."""
 
     scopes: list[_Found]
     amount: tuple[int, int]
@@ -92,10 +92,10 @@ def find_names(
     """Return names for objects of type `kind`, by `key(object)`, nearest variables first.
 
     Args:
-        kind: The class of what is named.
-        key: Identifies an object; two objects with one key are one thing with two names.
+        kind: The class of the named objects.
+        key: Returns the identity of an object; two objects with the same key are one object with two names.
         wanted: The keys of interest; the search ends with the variables in which the last of them was found.
-        frame: Where to begin; by default the caller's nearest frame outside tapedebug.
+        frame: The first frame; by default the caller's nearest frame outside tapedebug.
     """
     return written_out(look_for(kind, key, set(wanted), frame or sys._getframe(1)))
 
@@ -109,16 +109,16 @@ def look_for(
     *,
     again: bool = False,
 ) -> list[Sighting]:
-    """Find what `find_names` names, and leave the names to be written out: most are never asked for.
+    """Find the objects that `find_names` names, without building the names: most are never used.
 
     Args:
-        kind: The class of what is named.
-        key: Identifies an object.
+        kind: The class of the named objects.
+        key: Returns the identity of an object.
         wanted: The keys of interest.
-        frame: Where to begin.
-        known: Of some objects the key, which is a wanted one, and is true.
-        again: Look first where as many were found last time, from the same code. If all of that leads to
-            something again, nothing else is looked for: a further name that one of them has got since.
+        frame: The first frame.
+        known: The keys of some objects; these keys are wanted ones and are truthy.
+        again: First look at the places of the last search from the same code. If these give as many objects
+            as then, the search ends there and misses further names that an object has got since.
     """
     place = frame.f_code, kind, len(wanted)
     last = _LAST.get(place) if again else None
@@ -152,7 +152,7 @@ def _found_again(
     wanted: set[Any],
     known: Mapping[Any, Any],
 ) -> list[Sighting]:
-    """Return the object at the place where something was found before."""
+    """Return the sightings at the places where objects were found before."""
     sightings: list[Sighting] = []
     for way in before.ways:
         value = way.follow(variables)
@@ -168,7 +168,7 @@ def _found_again(
 def _to_find_again(
     sightings: list[Sighting], variables: dict[str, Any], kind: type, known: Mapping[Any, Any]
 ) -> _Found:
-    """Return the places of something that was found, to look there first the next time."""
+    """Return the places of found objects, where the next search looks first."""
     names = [f"{start}{part}{after}" for start, after, parts, _ in sightings[:WAYS] for part in parts[:WAYS]]
     ways = [way for name in names if (way := access_path_of(name)) is not None]
     ends = [way.follow(variables) for way in ways]
@@ -183,7 +183,7 @@ def _keys(sightings: list[Sighting]) -> set[Any]:
 
 
 def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:
-    """The names of what was found, by key, in the order in which it was found."""
+    """Return the names of found objects, by key, in the order in which they were found."""
     names: dict[Any, list[str]] = {}
     for before, after, parts, keys in sightings:
         for part, identity in zip(parts, keys, strict=True):
@@ -194,7 +194,7 @@ def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:
 
 
 def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
-    """Local variables of the calling frames from the inside out, then the globals of the innermost one."""
+    """Yield the local variables of the calling frames from the inside out, then their modules' globals."""
     modules: dict[int, dict[str, Any]] = {}
     at: FrameType | None = frame
     left = FRAMES
@@ -218,11 +218,11 @@ def _is_machinery(module: str) -> bool:
 
 
 def _release(snapshot: dict[str, Any]) -> None:
-    """Let go of our own objects in a snapshot of a function's variables.
+    """Release our own objects in a snapshot of a function's variables.
 
     Before Python 3.13 `frame.f_locals` leaves the snapshot in the frame, where it would keep a tape, with all
-    that it preserved, alive after the function has dropped it. A debugger shows variables from it: then it
-    stays.
+    that it preserved, alive after the function has dropped it. Under a debugger, which shows variables from
+    the snapshot, nothing is released.
     """
     if sys.version_info < (3, 13) and sys.gettrace() is None:
         others = [(n, type(v)) for n, v in snapshot.items() if type(v) not in _PLAINEST]
@@ -239,8 +239,8 @@ def _walk(
     sightings: list[Sighting],
     budget: int,
 ) -> int:
-    """Breadth first through `_named` variables, short containers and attributes; returns what is left."""
-    # What stands side by side: what comes before and after each part of a name, the parts, how deep they are.
+    """Search `_named` variables, short containers and attributes breadth first; return the budget left."""
+    # Containers: the text before each name part, the parts with their values, the text after, and the depth.
     queue: deque[tuple[str, Items, str, int]] = deque([("", items, "", 0)])
     seen: set[int] = set()
     while queue and budget > 0:
@@ -264,7 +264,7 @@ def _walk(
 
 
 def _named(variables: dict[str, Any]) -> Items:
-    """The variables that are somebody's, and may be or hold something."""
+    """Return the public variables of user code whose values may be or hold named objects."""
     names, values = [], []
     for name, value in list(variables.items()):
         if type(value) not in _PLAINEST and name[:1] != "_" and name not in _SHELL and name.isidentifier():
@@ -274,7 +274,7 @@ def _named(variables: dict[str, Any]) -> Items:
 
 
 def _columns(pairs: Iterable[tuple[Any, Any]]) -> Items:
-    """Parts of names, and what has them."""
+    """Return pairs of a name part and a value as two lists."""
     both = list(pairs)
     return [part for part, _ in both], [value for _, value in both]
 
@@ -302,10 +302,10 @@ def _inside(value: Any) -> tuple[str, Items, str]:
         return "[", _columns((repr(n), item) for n, item in value.items() if isinstance(n, (str, int))), "]"
     if isinstance(value, _PLAIN):
         return "", _NONE, ""
-    if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # `tape.loss` is nobody's name for an array
+    if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # programs do not name an array `tape.loss`
         _EMPTY.add(kind)
         return "", _NONE, ""
-    # Only what the instance stores itself: properties and __getattr__ of other people's objects may do
+    # Only the attributes that the instance stores: properties and __getattr__ of user classes may do
     # anything.
     try:
         attributes = object.__getattribute__(value, "__dict__")

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def code_cells(path: Path) -> list[str]:
-    """The code of a notebook, a text for each cell that has any.
+    """Return the code of a notebook, one text for each cell with code.
 
     Raises:
-        NoProgram: The file is no notebook, or one of another language than Python.
+        NoProgram: The file is not a notebook, or not one in Python.
     """
     try:
         data = json.loads(path.read_text("utf-8-sig"))
-        sheets = data.get("worksheets") or [data]  # until format 3, cells stood on sheets
+        sheets = data.get("worksheets") or [data]  # up to format 3, cells are on worksheets
         cells = [cell for sheet in sheets for cell in sheet["cells"] if cell["cell_type"] == "code"]
         sources = [cell["source"] if "source" in cell else cell["input"] for cell in cells]
         language = data.get("metadata", {}).get("kernelspec", {}).get("language", "python")
@@ -44,12 +44,12 @@ def code_cells(path: Path) -> list[str]:
 
 @contextmanager
 def notebook(path: Path) -> Iterator[Any]:
-    """A function that runs the notebook with arguments; cells have their names until the block ends.
+    """Context with a function that runs the notebook with arguments; cells keep their names until it ends.
 
-    The working directory is the notebook's folder meanwhile, as in Jupyter.
+    The working directory is the notebook's folder while the cells run, as in Jupyter.
 
     Raises:
-        NoProgram: There is nothing that can be run.
+        NoProgram: The notebook has no cell that can be run.
     """
     cells = code_cells(path)
     folder = path.absolute().parent
@@ -74,7 +74,7 @@ def notebook(path: Path) -> Iterator[Any]:
 
 
 Runner = Callable[[int, str], ScriptOutcome]
-"""Runs the cell with this number."""
+"""Function that runs a cell, given its number and code."""
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _runner(module: ModuleType) -> Iterator[Runner]:
 
 
 def _plain(module: ModuleType, number: int, cell: str) -> ScriptOutcome:
-    """A cell without IPython."""
+    """Run a cell without IPython."""
     name = f"In [{number}]"
     keep_lines(name, cell)
     try:
@@ -112,11 +112,11 @@ def _plain(module: ModuleType, number: int, cell: str) -> ScriptOutcome:
 
 
 def _shell(kind: type[InteractiveShell], module: ModuleType, folder: str) -> Any:
-    """A shell of IPython for the names of a module, which shows no traceback of its own."""
+    """Return an IPython shell with the namespace of a module that prints no tracebacks."""
     from traitlets.config import Config
 
     def show_nothing(*_: object, **__: object) -> None:
-        """Nothing: the program's outcome has the traceback."""
+        """Print nothing: the program's outcome has the traceback."""
 
     hidden = ("showtraceback", "showsyntaxerror", "showindentationerror", "enable_gui")
     quiet: Any = type(kind.__name__, (kind,), dict.fromkeys(hidden, show_nothing))
@@ -129,7 +129,7 @@ def _shell(kind: type[InteractiveShell], module: ModuleType, folder: str) -> Any
 
 
 def _in_shell(shell: InteractiveShell, cell: str) -> ScriptOutcome:
-    """A cell with IPython."""
+    """Run a cell with IPython."""
     import IPython
     from IPython.core.error import UsageError
 
@@ -137,7 +137,7 @@ def _in_shell(shell: InteractiveShell, cell: str) -> ScriptOutcome:
     error = result.error_before_exec or result.error_in_exec
     if error is None:
         return ScriptOutcome()
-    if isinstance(error, UsageError):  # a message for whoever wrote the magic, not for who reads frames
+    if isinstance(error, UsageError):  # the message about a misused magic is enough, without frames
         return ScriptOutcome(True, "UsageError", f"UsageError: {error}")
     if isinstance(error, SystemExit):
         return exited(error)

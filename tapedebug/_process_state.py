@@ -1,4 +1,4 @@
-"""Preserve the settings of the process that checks change, also after an exception."""
+"""Restoration of the process settings that checks change, also after an exception."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ R = TypeVar("R")
 
 
 def preserve_process_state(work: Callable[P, R]) -> Callable[P, R]:
-    """Decorate `work`: after it NumPy warns of what it warned of before, and garbage is collected if it was.
+    """Decorate `work` so that NumPy's error settings and the garbage collector's state are restored after it.
 
-    Ctrl-C inside `np.errstate.__enter__` leaves in force what its block was to end, and no line around it
-    is safe from another one. NumPy keeps its settings in a context variable, and Python leaves a context
-    without running a line.
+    Ctrl-C inside `np.errstate.__enter__` leaves its settings in force, and a second Ctrl-C may interrupt any
+    line that restores them. NumPy stores its settings in a context variable, and Python leaves a
+    context without executing a line.
     """
 
     @functools.wraps(work)

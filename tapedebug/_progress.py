@@ -15,10 +15,10 @@ from tapedebug._blas import one_thread
 from tapedebug._errors import TapedebugError
 
 Show = Callable[[str], None]
-"""Shows a line in place of the one before; an empty one ends it: a terminal's line goes away."""
+"""Function that shows a line in place of the previous one; an empty line removes it."""
 
 PATIENCE = 0.5
-"""Seconds before anything is shown: what is done sooner needs no words."""
+"""Seconds before anything is shown: shorter work needs no progress line."""
 
 EVERY = 0.1
 """Seconds between two updates of the line."""
@@ -29,21 +29,21 @@ class OutOfTime(TapedebugError):
 
 
 class Progress:
-    """Words for what is being done, and the time that is left for it; meanwhile BLAS has one thread.
+    """Progress display and time limit of a diagnosis or check; BLAS uses one thread inside the context.
 
     Args:
-        progress: Called with a few words at each step; None shows them on a terminal or in a notebook, where
-            there is one; False shows nothing.
-        max_seconds: What all of it may take; None for as long as it needs.
-        parts: How many tapes share that time.
+        progress: Function that is called with a short text at each step; None shows the text on a terminal or
+            in a notebook, if there is one; False shows nothing.
+        max_seconds: The time limit of all the work; None for no limit.
+        parts: The number of tapes that share the time.
         caller: The function that was called, for error messages.
-        doing: What is shown before the step: "diagnosing", "checking".
+        doing: The word shown before the step: "diagnosing", "checking".
 
     Attributes:
-        subject: What is being diagnosed or checked, for the words that are shown.
+        subject: The tape or array that is being diagnosed or checked, for the displayed text.
 
     Raises:
-        TypeError: `progress` or `max_seconds` is something else.
+        TypeError: `progress` or `max_seconds` has another type.
         ValueError: `max_seconds` is not positive.
     """
 
@@ -93,7 +93,7 @@ class Progress:
             self._show("")
 
     def begin(self, step: str) -> None:
-        """A step begins; `step` says what it does."""
+        """Begin a step; `step` describes it in a few words."""
         self._step = step
         if self._tell is not None:
             self._tell(step)
@@ -101,17 +101,17 @@ class Progress:
         self.pulse()
 
     def pulse(self) -> None:
-        """Called again and again while something takes time.
+        """Update the display and test the deadline; called repeatedly during a long step.
 
         Raises:
-            OutOfTime: There is no time left.
+            OutOfTime: The time limit has expired.
         """
         if time.monotonic() >= self._next:
             self._look()
 
     @contextlib.contextmanager
     def share(self, part: float, most: float) -> Iterator[float]:
-        """A step that may take `part` of the time for one tape; gives what it should take, at most `most`."""
+        """Context of a step that may take `part` of a tape's time; yields its time limit, at most `most`."""
         if self.max_seconds is None:
             yield most
             return
@@ -151,13 +151,13 @@ def find_display() -> Show | None:
 
 
 class _Terminal:
-    """One line of a terminal, written again and again."""
+    """A terminal line that is overwritten repeatedly."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def show(self, text: str) -> None:
-        """Replace the line; longer text than the terminal is wide would stay behind in part."""
+        """Replace the line, cut to the width of the terminal: the rest of longer text would remain."""
         room = max(1, shutil.get_terminal_size().columns - 1)
         shown = text if len(text) <= room else text[: room - 1] + "…"
         self.stream.write(f"\r\x1b[2K{shown}")

@@ -9,14 +9,14 @@ GONE = (
     "<style>.jp-OutputArea-child:has(> .jp-OutputArea-output .tapedebug-gone) { display: none }</style>"
     '<span class="tapedebug-gone"></span>'
 )
-"""Hides its output: Jupyter removes no single output, and one without content would leave a gap."""
+"""HTML that hides its own output: Jupyter cannot remove a single output, and an empty one leaves a gap."""
 
 
 def line_below_cell() -> Callable[[str], None]:
-    """Return what shows a line, in place of the one before; an empty one removes it.
+    """Return a function that shows a line in place of the previous one; an empty line removes it.
 
-    Plain text, no widget: a notebook that is saved with a widget that was closed says "model not found" when
-    it is opened again.
+    It is plain text and not a widget: a notebook saved with a closed widget shows "model not found" when it
+    is opened again.
 
     Raises:
         ImportError: IPython is not installed.

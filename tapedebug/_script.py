@@ -24,7 +24,7 @@ from tapedebug._errors import TapedebugError
 
 STANDARD_INPUT = "<stdin>"
 BUILT_IN = "built-in"
-"""The origin of modules that are part of Python's executable."""
+"""The origin of modules that are built into the Python executable."""
 
 
 @dataclass(slots=True)
@@ -32,12 +32,12 @@ class ScriptOutcome:
     """The outcome of a program.
 
     Attributes:
-        failed: Whether it came to no good end.
-        reason: Why, in a few words.
-        message: What Python would have printed.
+        failed: The program ended with an error.
+        reason: The reason in a few words.
+        message: The text that Python would have printed.
         missing: The module whose import failed, if that was the reason.
-        exited: Whether it ended itself, by `sys.exit`.
-        unread: Whether it has not looked at its arguments.
+        exited: The program called `sys.exit`.
+        unread: The program has not read its arguments.
     """
 
     failed: bool = False
@@ -49,7 +49,7 @@ class ScriptOutcome:
 
 
 class Arguments(list[str]):
-    """Arguments of a program, which remember whether it has read them."""
+    """Arguments of a program, with a record of whether it has read them."""
 
     read = False
 
@@ -77,11 +77,11 @@ for _name in (
 
 
 class NoProgram(Exception):
-    """There is nothing to run; the message says why."""
+    """There is nothing to run; the message contains the reason."""
 
 
 def run_script(script: Path, args: Sequence[str]) -> ScriptOutcome:
-    """Run the file `script` as `__main__` with `args`; the process's own `__main__` and argv come back."""
+    """Run the file `script` as `__main__` with `args`; the process's own `__main__` and argv are restored."""
     path = str(script.absolute())
 
     def code() -> CodeType:
@@ -93,10 +93,10 @@ def run_script(script: Path, args: Sequence[str]) -> ScriptOutcome:
 
 
 def run_module(name: str, args: Sequence[str]) -> ScriptOutcome:
-    """Run the module `name` as `python -m` would: of a package, its `__main__`.
+    """Run the module `name` as `python -m` would; for a package, its `__main__`.
 
     Raises:
-        NoProgram: There is no such module, or no source of it.
+        NoProgram: There is no such module, or it has no source.
     """
     sys.path.insert(0, "")
     try:
@@ -134,7 +134,7 @@ def _spec(name: str) -> Any:
 
 
 def run_input(args: Sequence[str]) -> ScriptOutcome:
-    """Run what stands on standard input."""
+    """Run the program read from standard input."""
     source = sys.stdin.read()
     keep_lines(STANDARD_INPUT, source)
 
@@ -146,7 +146,7 @@ def run_input(args: Sequence[str]) -> ScriptOutcome:
 
 
 def keep_lines(name: str, source: str) -> None:
-    """Keep the lines of what is no file: kernels are read from them, and tracebacks show them."""
+    """Store the lines of code that is in no file: kernels are parsed from them, and tracebacks show them."""
     lines = source.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"  # without it, Python 3.11 puts carets one column to the right
@@ -155,7 +155,7 @@ def keep_lines(name: str, source: str) -> None:
 
 @contextmanager
 def as_main(argv: list[str], folder: str, **names: object) -> Iterator[ModuleType]:
-    """A new module as `__main__`, with arguments and a first folder to import from; then all as before."""
+    """Context with a new module as `__main__`, and the given arguments and first import folder."""
     module = ModuleType("__main__")
     module.__dict__.update({"__builtins__": builtins, **names})
     before = sys.argv, sys.path[:], sys.modules.get("__main__")
@@ -171,7 +171,7 @@ def as_main(argv: list[str], folder: str, **names: object) -> Iterator[ModuleTyp
 
 
 def outcome_of(run: Callable[[], object], files: Sequence[str]) -> ScriptOutcome:
-    """Run something of the user, whose code stands in `files`, and say how it ended."""
+    """Run user code that is defined in `files`, and return its outcome."""
     arguments = sys.argv
     try:
         run()
@@ -186,7 +186,7 @@ def outcome_of(run: Callable[[], object], files: Sequence[str]) -> ScriptOutcome
 
 
 def exited(stop: SystemExit) -> ScriptOutcome:
-    """The outcome of a program that ended itself."""
+    """Return the outcome of a program that called `sys.exit`."""
     if stop.code is None or stop.code == 0:
         return ScriptOutcome(exited=True)
     if isinstance(stop.code, int):
@@ -195,20 +195,20 @@ def exited(stop: SystemExit) -> ScriptOutcome:
 
 
 def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = ()) -> ScriptOutcome:
-    """The outcome of a program that an exception ended, with the traceback from its own code on.
+    """Return the outcome of a program that an exception ended, with the traceback from its own code on.
 
     Args:
-        error: What ended it.
-        files: Where its code stands.
-        hidden: Folders of code between its lines that is not shown.
+        error: The exception.
+        files: The files of the program's code.
+        hidden: Folders whose frames are left out of the traceback.
     """
-    if isinstance(error, SyntaxError):  # how Python read the file before is of no interest
+    if isinstance(error, SyntaxError):  # the frames that compiled the file are of no interest
         error.__context__ = None
     if isinstance(error, BrokenPipeError) and _is_closed(sys.stdout):
         return ScriptOutcome(True, "the program that reads its output has ended")
     shown = traceback.TracebackException(type(error), error, _own_frames(error.__traceback__, files))
     if isinstance(error, TapedebugError):
-        # The error is about the program, and says where; its way through this package is nobody's concern.
+        # The error is about the program and names the place; the frames of this package are left out.
         hidden = (*hidden, str(Path(__file__).parent))
     own = [frame for frame in shown.stack if not frame.filename.startswith(tuple(hidden))]
     shown.stack = traceback.StackSummary.from_list(own)
@@ -217,7 +217,7 @@ def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = 
 
 
 def _is_closed(stream: IO[str]) -> bool:
-    """True if the reader of a pipe has ended; where the system cannot tell, it has not."""
+    """True if the reader of a pipe has closed it; False if the system has no way to find out."""
     try:
         watched = select.poll()
         watched.register(stream.fileno(), 0)
@@ -227,7 +227,7 @@ def _is_closed(stream: IO[str]) -> bool:
 
 
 def _own_frames(trace: TracebackType | None, files: Sequence[str]) -> TracebackType | None:
-    """The traceback from the program on. Above it is how we got there; a syntax error has nothing else."""
+    """Return the traceback from the program's first frame on; a syntax error has no such frame."""
     while trace is not None and trace.tb_frame.f_code.co_filename not in files:
         trace = trace.tb_next
     return trace

@@ -28,7 +28,7 @@ def in_marimo() -> bool:
 
 
 def execution() -> str:
-    """Return what is another for each run of a cell; "" if nobody tells."""
+    """Return an id of the current cell execution, different for each run; "" if unknown."""
     if in_marimo():
         return str(id(_marimo_execution()))
     parent = getattr(current(), "parent_header", None) or {}
@@ -43,7 +43,7 @@ def _marimo_execution() -> Any:
 def is_batch() -> bool:
     """True if the running cell was sent by a program that takes no input, such as nbconvert or papermill.
 
-    Nobody looks at a live widget then: what it shows has to stand in the output.
+    Live widgets are not displayed then: their content has to be in the output itself.
     """
     kernel = getattr(current(), "kernel", None)
     get_parent = getattr(kernel, "get_parent", None)
@@ -53,7 +53,7 @@ def is_batch() -> bool:
 
 
 def cell_id() -> str | None:
-    """Return the id of the notebook cell that is running, where the front end tells it."""
+    """Return the id of the running notebook cell, if the front end sends it."""
     if in_marimo():
         cell = getattr(_marimo_execution(), "cell_id", None)
         return None if cell is None else str(cell)
@@ -65,7 +65,7 @@ def cell_id() -> str | None:
 
 
 def cell_text() -> str:
-    """Return the code that the front end asked to run; empty where that is not known."""
+    """Return the code that the front end sent for execution; empty if unknown."""
     shell = current()
     parent = getattr(shell, "parent_header", None) if shell is not None else None
     content = parent.get("content") if isinstance(parent, dict) else None
@@ -75,8 +75,8 @@ def cell_text() -> str:
 def in_namespace(work: Callable[[], T]) -> T:
     """Return `work()`, called as if from the user's namespace.
 
-    Arrays and tapes are named after the variables of whoever asks; in a message from the front end nobody
-    asks from the notebook.
+    Arrays and tapes are named after the variables of the calling frames; the handler of a message from the
+    front end is not called from a frame of the notebook.
     """
     shell = current()
     if shell is None:

@@ -19,7 +19,7 @@ from tapedebug import _files
 from tapedebug._syntax import parsed
 
 LARGEST_SOURCE = 1 << 25
-"""Bytes of the largest file that a line is looked up in."""
+"""Largest file, in bytes, in which lines are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class Span:
     """The whole first source line of the span, without its line end."""
 
     def caret(self) -> str:
-        """The source line with a line of carets under the span."""
+        """Return the source line with a line of carets under the span."""
         indent = len(self.text) - len(self.text.lstrip())
         start = max(self.column, indent)
         stop = self.end_column if self.end_line == self.line else len(self.text.rstrip())
-        # Tabs keep their width on both lines, so that the caret stands under the right character.
+        # Tabs keep their width on both lines, so that the caret is under the right character.
         lead = "".join("\t" if c == "\t" else " " for c in self.text[:start])
         return f"{self.text.rstrip()}\n{lead}{'^' * max(1, stop - start)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The span as the `location` of findings and traces."""
+        """Return the span as the `location` of findings and traces."""
         return {
             "file": display_file(self.file),
             "line": self.line,
@@ -93,20 +93,20 @@ class Origin:
     indent: int
     python: Callable[..., Any] = field(repr=False, compare=False)
     script: tuple[str, ...] = ()
-    """What defines the function in a script, where `lines` are part of something else."""
+    """Lines that define the function in a script, if `lines` are part of a larger statement."""
 
     @property
     def definition(self) -> tuple[str, ...]:
-        """The lines that define the function in a script."""
+        """Return the lines that define the function in a script."""
         lead = self.indent
         return self.script or tuple(n[lead:] if not n[:lead].strip() else n for n in self.lines)
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Origin:
-        """The source of `function`, as it was where the function was decorated.
+        """Return the source of `function`, as it was when the function was decorated.
 
         Raises:
-            OSError: Python keeps none (code run by `exec`), or (`ChangedSource`) the text is of another one.
+            OSError: There is no source (code run by `exec`), or it has changed (`ChangedSource`).
         """
         arrived = _ARRIVED.get(function)
         if arrived is not None:
@@ -127,10 +127,10 @@ class Origin:
 
     @cached_property
     def tree(self) -> ast.FunctionDef:
-        """The syntax tree, with lines that count from 1; OSError where it is none of a function."""
+        """Return the syntax tree, with lines counted from 1; OSError if it is not that of a function."""
         tree = self._parsed(self.lines)
         if tree is None:
-            # Lines that begin further left than the function may be part of a string or of an expression.
+            # Lines indented less than the function may be part of a string or of an expression.
             lines = _by_tokens(inspect.unwrap(self.python).__code__, _files.text_of(self.python).lines)
             tree = self._parsed([line.rstrip("\n") for line in lines])
         if tree is None:
@@ -139,7 +139,7 @@ class Origin:
 
     @cached_property
     def header(self) -> ast.FunctionDef:
-        """The syntax tree of parameters, decorators and the result's type; the body may be missing."""
+        """Return the syntax tree of parameters, decorators and return type; the body may be missing."""
         for number, line in enumerate(self.lines[:HEADER_LINES], 1):
             if line.rstrip().endswith(":"):
                 tree = self._parsed([*self.lines[:number], " " * self.indent + "  pass"])
@@ -150,7 +150,7 @@ class Origin:
     def _parsed(self, lines: Iterable[str]) -> ast.FunctionDef | None:
         text = "\n".join(lines) + "\n"
         try:
-            # Indented code is parsed inside an `if`: comments and docstrings may begin further left than it.
+            # Indented code is parsed inside an `if`: comments and docstrings may be indented less than it.
             (node,) = parsed("if 1:\n" * bool(self.indent) + text).body
         except (SyntaxError, ValueError):
             return None
@@ -164,7 +164,7 @@ class Origin:
         """Read the source of a lambda, as a function that returns its expression.
 
         Raises:
-            OSError: Python keeps no source of it.
+            OSError: The source is not available.
         """
         code = function.__code__
         text = _files.text_of(function)
@@ -177,7 +177,7 @@ class Origin:
             found = []
         if not found:
             raise OSError("could not get source code")
-        node = found[-1]  # the innermost of lambdas within lambdas
+        node = found[-1]  # the innermost of nested lambdas
         body = ast.copy_location(ast.Return(node.body), node.body)
         tree = ast.copy_location(ast.FunctionDef("lambda_", node.args, [body], [], None), node)
         script = ("@wp.func", *ast.unparse(ast.fix_missing_locations(tree)).splitlines())
@@ -187,13 +187,13 @@ class Origin:
         return cls(code.co_filename, node.lineno, shown, "lambda_", 0, function, script).with_tree(tree)
 
     def to_send(self) -> Origin:
-        """Return the origin without its function, whole enough that another process needs no file for it."""
+        """Return the origin without its function, so complete that another process needs no file for it."""
         sent = replace(self, python=_without_source)
-        # read here what cannot be read of the lines alone: lambdas, and lines left of a definition
+        # parse here if the lines alone are not enough: lambdas, lines indented less than the definition
         return sent.with_tree(self.tree) if self.script or self._parsed(self.lines) is None else sent
 
     def arrive(self, python: Callable[..., Any]) -> Origin:
-        """Make this the origin of a function that another process sent; here there may be no such file."""
+        """Make this the origin of a function that another process sent and whose file may not exist here."""
         found = replace(self, python=python)
         if "tree" in vars(self):
             found.with_tree(self.tree)
@@ -201,12 +201,12 @@ class Origin:
         return found
 
     def with_tree(self, tree: ast.FunctionDef) -> Origin:
-        """Use this tree for a function that has no definition in its source."""
+        """Return an origin with this tree, for a function that has no definition in its source."""
         vars(self).update(tree=tree, header=tree)
         return self
 
     def span(self, node: ast.AST) -> Span:
-        """The span of a node of `tree`."""
+        """Return the span of a node of `tree`."""
         start = getattr(node, "lineno", 1)
         stop = getattr(node, "end_lineno", start) or start
         return self.span_at(
@@ -217,7 +217,7 @@ class Origin:
         )
 
     def span_at(self, line: int, column: int, end_line: int, end_column: int) -> Span:
-        """The span of a range given in lines of the function (from 1) and bytes of them, as in `ast`."""
+        """Return the span of a range of lines of the function (from 1) and byte columns, as in `ast`."""
         offset = self.first_line - 1
         return Span(
             self.file,
@@ -233,20 +233,20 @@ class Origin:
         return self.lines[line - 1] if 0 < line <= len(self.lines) else ""
 
     def _characters(self, line: int, column: int) -> int:
-        """A column in characters: Python's syntax trees count bytes of UTF-8."""
+        """Return a column in characters: Python's syntax trees count bytes of UTF-8."""
         text = self._line(line)
         return column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
 
 
 def _without_source() -> None:
-    """Stand for the function of an origin on its way to another process."""
+    """Placeholder for the function of an origin that is sent to another process."""
 
 
 _ARRIVED: weakref.WeakKeyDictionary[Callable[..., Any], Origin] = weakref.WeakKeyDictionary()
 """The origins of functions that came from other processes, whose code objects may name no file."""
 
 HEADER_LINES = 60
-"""Where the body of a function may begin."""
+"""Number of lines in which the body of a function must begin."""
 
 
 def _indent(line: str) -> int:
@@ -254,13 +254,13 @@ def _indent(line: str) -> int:
 
 
 def _definition(code: CodeType, lines: list[str]) -> list[str]:
-    """The lines of a function's definition, of those of its file; OSError where they cannot hold it."""
+    """Return the lines of a function's definition from those of its file; OSError if it is not there."""
     found = _by_indentation(code, lines)
     return _by_tokens(code, lines) if found is None else found
 
 
 def _by_tokens(code: CodeType, lines: list[str]) -> list[str]:
-    """The same for any function, in a hundred times as long."""
+    """Return the lines of any function by tokenizing, which takes a hundred times as long."""
     rest = lines[code.co_firstlineno - 1 :]
     if not rest:
         raise OSError("could not get source code")
@@ -268,14 +268,14 @@ def _by_tokens(code: CodeType, lines: list[str]) -> list[str]:
 
 
 def _by_indentation(code: CodeType, lines: list[str]) -> list[str] | None:
-    """The same by indentation; None where that is not enough."""
+    """Return the lines of a function by indentation; None if that is not sufficient."""
     first = code.co_firstlineno - 1
     last = max((line for *_, line in code.co_lines() if line), default=0)
     if not 0 <= first < last <= len(lines):
         return None
     indent = _indent(lines[first])
     if not any(line.lstrip().startswith("def ") for line in lines[first : last - 1]):
-        return None  # nothing of its body has a line of its own
+        return None  # no part of its body has a line of its own
     for number in range(last, len(lines)):
         text = lines[number].lstrip()
         if text and not text.startswith("#"):
@@ -286,18 +286,18 @@ def _by_indentation(code: CodeType, lines: list[str]) -> list[str] | None:
 
 
 def _made(node: ast.AST, code: CodeType) -> TypeGuard[ast.Lambda]:
-    """Return True if a code object was compiled from this lambda: its instructions lie in the expression."""
+    """True if a code object was compiled from this lambda: its instructions lie in the expression."""
     if not isinstance(node, ast.Lambda) or node.lineno != code.co_firstlineno:
         return False
     body = node.body
     start, stop = (body.lineno, body.col_offset), (body.end_lineno or 0, body.end_col_offset or 0)
-    # What is of no length stands for the lambda as a whole.
+    # A position of length zero denotes the lambda as a whole.
     places = [(line, at) for line, _, at, end in code.co_positions() if line and at is not None and at != end]
     return bool(places) and all(start <= place <= stop for place in places)
 
 
 def display_file(file: str) -> str:
-    """A name for `file` that a person knows: `In [4]` for a notebook cell, else the path itself."""
+    """Return the display name of `file`: `In [4]` for a notebook cell, else the path itself."""
     ipython = sys.modules.get("IPython")
     if ipython is None:
         return file
@@ -308,14 +308,14 @@ def display_file(file: str) -> str:
 
 
 def source_line(file: str, line: int) -> str:
-    """One line of a file or notebook cell, without its line end; empty where there is none."""
+    """Return one line of a file or notebook cell, without its line end; empty if there is none."""
     return _files.file_line(file, line) if _is_source(file) else ""
 
 
 def _is_source(file: str) -> bool:
-    """Return True if a line of a file may be read; a trace from elsewhere may name any file.
+    """True if lines of a file may be read; a trace of unknown origin may name any file.
 
-    A device or a pipe would be read for ever. What is no file may be a notebook cell.
+    Reading a device or a pipe would never end. A name without a file may be a notebook cell.
     """
     if _files.is_read(file):
         return True

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 observers: list[Any] = []
 """Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, …)`, and
-`tape_reset(tape)`, called before the operations are gone."""
+`tape_reset(tape)`, called before the operations are deleted."""
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 _heard: ContextVar[bool] = ContextVar("heard", default=True)
 
 
 def live_tapes() -> list[Any]:
-    """Return the tapes of all engines that are alive, in the order in which they were made."""
+    """Return the live tapes of all engines, in the order of their creation."""
     return sorted(_live, key=lambda tape: tape.id)
 
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Neither list nor announce the tapes that this thread makes inside the block."""
+    """Context in which tapes that this thread creates are neither listed nor announced."""
     token = _heard.set(False)
     try:
         yield
@@ -41,7 +41,7 @@ def are_heard() -> bool:
 
 
 def enrol(tape: RecordedTape) -> None:
-    """List a new tape for as long as it lives, and announce it."""
+    """Add a new tape to the weak list of live tapes, and notify the observers."""
     if not _heard.get():
         return
     _live.add(tape)
@@ -49,7 +49,7 @@ def enrol(tape: RecordedTape) -> None:
 
 
 def unlist(tape: RecordedTape) -> None:
-    """Forget a tape that is not one of the user's."""
+    """Remove a tape that is not one of the user's from the list."""
     _live.discard(tape)
 
 

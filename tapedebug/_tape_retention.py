@@ -1,4 +1,4 @@
-"""Keep the tapes that a program records until they can be diagnosed; a few of a long training loop."""
+"""Retention of the tapes that a program records until they are diagnosed; a few of a long training loop."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tapedebug._tape_observers import observers
 from tapedebug.contract import Array, RecordedTape
 
 WAITING = 32
-"""How many tapes may wait for their `backward`."""
+"""Number of tapes that may wait for their `backward`."""
 KINDS = 8
-"""How many kinds of tapes (of the same launches) are told apart; all others are one kind more."""
+"""Number of kinds of tapes (with the same launches) that are distinguished; all others form one more kind."""
 OUTBREAKS = 3
-"""How many times gradients may become not finite anew before no more such tapes are kept."""
+"""Number of times that gradients turn non-finite after which no more such tapes are kept."""
 
 
 @dataclass(slots=True, eq=False)
 class RetainedTape:
-    """One tape of the program: the `number`th that was recorded (0: not yet), and why it is kept."""
+    """A tape of the program, its position `number` in recording order (0: not yet), and why it is kept."""
 
     tape: RecordedTape
     number: int = 0
@@ -33,7 +33,7 @@ class RetainedTape:
 
 @dataclass(slots=True)
 class _Alike:
-    """Tapes of the same launches, as a training loop makes them: the first two and the last two."""
+    """Tapes with the same launches, as a training loop records them: the first two and the last two."""
 
     first: list[RetainedTape] = field(default_factory=list)
     last: deque[RetainedTape] = field(default_factory=lambda: deque(maxlen=2))
@@ -41,15 +41,15 @@ class _Alike:
 
 
 class TapeRetention:
-    """A context in which every tape is seen, and enough of them kept to say what is wrong with all.
+    """Context that observes all tapes of a program and keeps enough of them to diagnose all.
 
     A training loop of ten thousand steps must not hold ten thousand tapes. Of tapes with the same launches
-    the first two and the last two are kept: what goes wrong from one tape to the next shows in a pair. So are
-    those whose gradients are not finite where those before were, with their neighbours.
+    the first two and the last two are kept: errors between consecutive tapes show in a pair. Tapes whose
+    gradients become non-finite after finite ones are kept, too, with their neighbours.
 
     Attributes:
-        count: How many tapes were recorded.
-        bad: How many of them had gradients that are not finite.
+        count: The number of recorded tapes.
+        bad: The number of tapes with non-finite gradients.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class TapeRetention:
         self._open.append(RetainedTape(tape))
 
     def tape_exited(self, tape: RecordedTape) -> None:
-        """A block of a tape has ended: it has its place in the order of the program."""
+        """Number a tape in the order of the program when one of its blocks ends."""
         item = self._item(tape)
         if item is None:
             item = RetainedTape(tape)
@@ -88,13 +88,13 @@ class TapeRetention:
             self._number(item)
 
     def backward_done(self, tape: RecordedTape, *_: object) -> None:
-        """Look whether the gradients are finite."""
+        """Test whether the gradients are finite."""
         item = self._item(tape)
         if item is not None and item.finite:
             item.finite = _all_finite(tape)
 
     def tape_reset(self, tape: RecordedTape) -> None:
-        """A tape is about to forget its records, and to be used again: keep what it was."""
+        """Keep the content of a tape that is about to be reset and reused."""
         item = self._item(tape)
         if item is None or not tape.operations:
             return
@@ -103,16 +103,16 @@ class TapeRetention:
             self._open.remove(item)
             self._file(item)
 
-    # -- what was kept ----------------------------------------------------------------------------------
+    # -- retained tapes ----------------------------------------------------------------------------------
 
     @property
     def tapes(self) -> list[RetainedTape]:
-        """The tapes that were kept, in the order of recording; those without any launch are left out."""
+        """Return the retained tapes in the order of recording, without those that have no launch."""
         self._settle(everything=True)
         return sorted(set(self._retained()), key=lambda item: item.number)
 
     def runs(self) -> list[list[RetainedTape]]:
-        """The same, by runs of tapes that followed one another."""
+        """Return the retained tapes as runs of consecutively recorded ones."""
         runs: list[list[RetainedTape]] = []
         for item in self.tapes:
             if not runs or runs[-1][-1].number + 1 != item.number:
@@ -121,7 +121,7 @@ class TapeRetention:
         return runs
 
     def coverage(self) -> list[str]:
-        """Say how many tapes were recorded, which of them are looked at, and why those."""
+        """Return sentences with the number of recorded tapes, and which of them are examined and why."""
         kept = self.tapes
         if not self.count:
             return ["no tape was recorded: nothing to check"]
@@ -144,10 +144,10 @@ class TapeRetention:
             yield from kind.last
         yield from self._outbreaks
 
-    # -- how --------------------------------------------------------------------------------------------
+    # -- implementation ---------------------------------------------------------------------------------
 
     def _item(self, tape: RecordedTape) -> RetainedTape | None:
-        """The entry of a tape that is still in use."""
+        """Return the entry of a tape that is still in use."""
         for item in (*reversed(self._open), *self._retained()):
             if item.tape is tape:
                 return item
@@ -158,7 +158,7 @@ class TapeRetention:
         item.number = self.count
 
     def _settle(self, *, everything: bool = False) -> None:
-        """File tapes that will not grow any more. One that is being recorded, or may be again, stays open."""
+        """File tapes that are complete. A tape that is being recorded, or may be again, stays open."""
         waiting: list[RetainedTape] = []
         for position, item in enumerate(self._open):
             late = len(self._open) - position > WAITING  # an evaluation loop never calls backward
@@ -188,7 +188,7 @@ class TapeRetention:
         self._watch(item)
 
     def _watch(self, item: RetainedTape) -> None:
-        """Keep a tape whose gradients are not finite where those before were, and its neighbours."""
+        """Keep a tape whose gradients become non-finite after finite ones, and its neighbours."""
         before, self._previous = self._previous, item
         after, self._starts = self._starts, False
         self.bad += not item.finite

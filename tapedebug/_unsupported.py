@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 PLANNED: frozenset[str] = frozenset()
-"""Names that programs use and a later version brings."""
+"""Names that programs use and that a later version will add."""
 
 _NEVER = """
     Stream Event capture_begin capture_end capture_launch capture_if capture_while ScopedCapture ScopedStream
@@ -17,7 +17,7 @@ _NEVER = """
     jax_experimental compile_aot_module load_aot_module get_suggested_block_size
 """
 NEVER = frozenset(_NEVER.split())
-"""Names of the documents that are not planned, or only much later."""
+"""Names in Warp's documentation that are not planned, or only much later."""
 
 
 ELSEWHERE = {
@@ -27,11 +27,11 @@ ELSEWHERE = {
     "spatial_jacobian": "write the loop over the joints in a @func, with spatial_vector values",
     "spatial_mass": "write the loop over the joints in a @func, with spatial_matrix values",
 }
-"""Names of older or other versions of the language, and what to do instead."""
+"""Names of older or other versions of the language, and their replacements."""
 
 
 def missing(name: str, known: Iterable[str]) -> str:
-    """The message for a name that `tapedebug` does not have."""
+    """Return the message for a name that `tapedebug` does not have."""
     if name in PLANNED:
         return f"tapedebug.{name} is planned and not in this version"
     if name in ELSEWHERE:

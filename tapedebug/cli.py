@@ -1,6 +1,6 @@
 """The command line: `run` diagnoses every tape of a script, `report` and `diff` show traces.
 
-Exit status: 0 clean, 1 a gradient is wrong, 2 what was asked for could not be done.
+Exit status: 0 clean, 1 a gradient is wrong, 2 the command could not be carried out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CLEAN, WRONG, FAILED = 0, 1, 2
 
 
 class UsageError(Exception):
-    """An error that is printed as its message alone."""
+    """An error of which only the message is printed."""
 
 
 @dataclass(slots=True)
@@ -61,12 +61,12 @@ class Outputs:
     quiet: bool = False
 
     def wrote(self, path: Path) -> None:
-        """Say that a file was written."""
+        """Report that a file was written."""
         if not self.quiet:
             _say(f"wrote {path}")
 
     def check(self) -> None:
-        """Refuse before the script runs, not after an hour, what can not be written."""
+        """Raise an error for paths that cannot be written, before the script runs and not after an hour."""
         asked = [(self.named, self.report), ("--trace", self.trace), ("--json", self.json)]
         for option, path in (*asked, ("--junit", self.junit), ("--sarif", self.sarif)):
             if path is None:
@@ -78,12 +78,12 @@ class Outputs:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser, also of the commands, whose errors say what may have been meant."""
+    """The parser of the command line and of its commands, whose errors suggest similar names."""
 
     def parse_args(  # type: ignore[override]  # of the two overloads, this is the one in use
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse all arguments; one that is unknown is the error of the command that it was given to."""
+        """Parse all arguments; the command to which an unknown argument was given reports it."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             commands: Any = next(action for action in self._actions if action.dest == "command")
@@ -92,7 +92,7 @@ class _Parser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and message, with what is near an unknown option or choice, and end."""
+        """Print usage and message, with options or choices similar to an unknown one, and exit."""
         known = [name for action in self._actions for name in action.option_strings]
         word = re.search(r"unrecognized arguments: (--[\w-]+)", message)
         if word is None:
@@ -103,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line; also what the documentation shows."""
+    """Return the parser of the command line, which the documentation is also generated from."""
     from tapedebug import __version__
 
     top = _Parser(prog="tapedebug", description="A gradient debugger for differentiable kernels.")
@@ -244,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(text: str) -> None:
-    """Print a text. A reader that has ended, as `head` does, stops neither the diagnosis nor other files."""
+    """Print a text. A closed pipe, as with `head`, stops neither the diagnosis nor other files."""
     with _broken_pipe_is_fine():
         print(text, flush=True)
 
@@ -258,7 +258,7 @@ def _flush() -> None:
 def _broken_pipe_is_fine() -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # what is still buffered goes nowhere, also when Python ends
+    except BrokenPipeError:  # buffered output is discarded, also when Python exits
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
@@ -297,10 +297,10 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _trace(name: str) -> Trace:
-    """The trace in a file.
+    """Return the trace in a file.
 
     Raises:
-        UsageError: There is none; the message says what to do instead.
+        UsageError: The file has no trace; the message contains a remedy.
     """
     from tapedebug.trace import load_trace
 
@@ -342,7 +342,7 @@ def _run(options: argparse.Namespace) -> int:
     from tapedebug._tape_retention import TapeRetention
 
     try:
-        # Settings, engine, and names and lines of cells are the same for the diagnosis and what it prints.
+        # Settings, engine, and names and lines of cells are the same for the diagnosis and its output.
         with _settings(options), _engine(as_warp=options.as_warp), program as run:
             with TapeRetention() as recorder:
                 outcome = run(options.args)
@@ -393,10 +393,10 @@ Runner = Callable[[Sequence[str]], ScriptOutcome]
 
 
 def _existing(name: str) -> Path:
-    """The file of a program.
+    """Return the file of a program.
 
     Raises:
-        UsageError: There is none, or it is something else; the message says what to do instead.
+        UsageError: There is no such file, or it is not a program; the message contains a remedy.
     """
     script = Path(name)
     if script.is_dir():
@@ -417,7 +417,7 @@ def _existing(name: str) -> Path:
 
 
 def _program(options: argparse.Namespace) -> tuple[str, contextlib.AbstractContextManager[Runner]]:
-    """Return the name for tapes of the program, and a function that runs it with arguments."""
+    """Return the name for the program's tapes, and a context with a function that runs it with arguments."""
     name = options.script
     if options.module:
         if name.endswith(".py") and Path(name).is_file():
@@ -434,7 +434,7 @@ def _program(options: argparse.Namespace) -> tuple[str, contextlib.AbstractConte
 
 
 def _engine(*, as_warp: bool) -> contextlib.AbstractContextManager[Any]:
-    """What `import warp` imports."""
+    """Context that determines what `import warp` imports."""
     if not as_warp:
         return contextlib.nullcontext()
     from tapedebug.aswarp import as_warp as block
@@ -444,7 +444,7 @@ def _engine(*, as_warp: bool) -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def _settings(options: argparse.Namespace) -> Iterator[None]:
-    """The settings of the process for a script; whatever it changes itself, they come back."""
+    """Context with the process settings for a script; they are restored, whatever the script changes."""
     from tapedebug import runtime
 
     before = {name: getattr(runtime.config, name) for name in type(runtime.config).__slots__}
@@ -457,7 +457,7 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
     watched = faulthandler.is_enabled()
     with contextlib.suppress(
         OSError, ValueError, AttributeError
-    ):  # a stream that is no file, as in notebooks
+    ):  # the stream is not a file, as in notebooks
         faulthandler.enable()  # a crash shows the line of the launch
     try:
         with debugging():
@@ -471,7 +471,7 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _conclude(diagnoses: list[Diagnosis], run: Run, outputs: Outputs, options: argparse.Namespace) -> int:
-    """Print and write. A program that failed still shows what its tapes say."""
+    """Print the diagnoses and write the files, also for a program that failed."""
     _print(diagnoses, run, options)
     try:
         _write(diagnoses, run, outputs)
@@ -483,7 +483,7 @@ def _conclude(diagnoses: list[Diagnosis], run: Run, outputs: Outputs, options: a
 def _diagnose(
     name: str, recorder: TapeRetention, outcome: ScriptOutcome, *, as_warp: bool
 ) -> tuple[list[Diagnosis], list[str]]:
-    """Diagnose the tapes that were kept, those together that followed one another."""
+    """Diagnose the retained tapes; consecutive ones are diagnosed together."""
     from tapedebug.diagnose import Diagnosis, diagnose
 
     diagnoses: list[Diagnosis] = []
@@ -524,7 +524,7 @@ def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) ->
 
 
 def _short_lines(run: Run) -> list[tuple[str, str]]:
-    """A line for each error and warning, with its severity; the same on several tapes is one."""
+    """Return a line for each error and warning, with its severity; equal ones of several tapes are merged."""
     findings = [finding for trace in run.traces for finding in trace.findings]
     loud = [finding for finding in findings if finding.severity != "info"]
     counts = Counter((one_line(finding, run.root), finding.severity) for finding in loud)
@@ -532,7 +532,7 @@ def _short_lines(run: Run) -> list[tuple[str, str]]:
 
 
 def _style(diagnoses: list[Diagnosis]) -> str:
-    """The colour of the last line: that of the worst tape."""
+    """Return the colour of the last line, which is that of the worst tape."""
     levels = {diagnosis.level for diagnosis in diagnoses}
     if "error" in levels:
         return "error"

@@ -19,11 +19,11 @@ _FLOAT32 = np.finfo(np.float32)
 
 
 MOST = (1 << 53) - 1
-"""What a browser can count to."""
+"""The largest integer that JavaScript represents exactly."""
 
 
 class ColumnWriter:
-    """Collects columns.
+    """Writer that collects columns.
 
     A column is described by a dict: ``length``, and
 
@@ -34,7 +34,7 @@ class ColumnWriter:
 
     Attributes:
         specs: The description of each column, JSON-compatible.
-        data: The bytes of those that have any.
+        data: The bytes of the columns that are not given by a formula.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class ColumnWriter:
         """Add a column of whole numbers."""
         try:
             column = np.asarray(values, np.int64)
-        except OverflowError:  # only a file that somebody made up counts so far
+        except OverflowError:  # only a forged file has numbers this large
             column = np.asarray([max(-MOST, min(MOST, value)) for value in values], np.int64)
         spec: dict[str, Any] = {"length": len(column)}
         self.specs[name] = spec
@@ -62,7 +62,7 @@ class ColumnWriter:
             self._store(name, column, plain)
 
     def floats(self, name: str, values: Sequence[float] | Floats, *, exact: bool) -> None:
-        """Add a column of floats: of 8 bytes if `exact`, else of 4 where that holds what they are."""
+        """Add a column of floats: of 8 bytes if `exact`, else of 4 if their range permits it."""
         column = np.asarray(values, np.float64)
         missing = np.isnan(column)
         self.specs[name] = {"length": len(column)}
@@ -79,7 +79,7 @@ class ColumnWriter:
 
 
 def _width(column: Integers) -> str:
-    """The narrowest type that holds all of a column."""
+    """Return the narrowest type that holds all values of a column."""
     low, high = int(column.min()), int(column.max())
     for width in _WIDTHS:
         limits = np.iinfo(width)
@@ -96,7 +96,7 @@ class Table(Generic[T]):
         self._known: dict[Hashable, int] = {}
 
     def add(self, key: Hashable, item: T) -> int:
-        """Return the position of the item with this key; `item` is entered if it is new."""
+        """Return the position of the item with this key; add `item` if it is new."""
         position = self._known.get(key)
         if position is None:
             position = self._known[key] = len(self.items)
@@ -115,7 +115,7 @@ def or_nan(values: Iterable[float | None]) -> list[float]:
 
 
 def offsets_of(lengths: Sequence[int]) -> Integers:
-    """Return where each of several lists in a row begins, and behind the last where it ends."""
+    """Return the start of each of several consecutive lists, and the end of the last."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

@@ -1,8 +1,8 @@
 """Decode JSON data to the dataclasses of `model`, checking each value against its annotation.
 
 A trace file may be damaged, from a newer version, or hostile: an error names the place
-(``launches[3].args[0].name``). Readers are made once for each annotation, and the place is put together only
-when something does not fit: a large trace has millions of values.
+(``launches[3].args[0].name``). Readers are made once for each annotation, and the place is composed only for
+an error: a large trace has millions of values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tapedebug._errors import TapedebugError
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 DEPTH = 32
 LONGEST_TEXT = 1 << 22
-"""Characters of one text, of which the longest are generated adjoints."""
+"""Largest number of characters of one text; the longest ones are generated adjoints."""
 LARGEST = 1 << 64
 _MISSING = object()
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class TraceError(TapedebugError, ValueError):
 
 
 class Misfit(Exception):
-    """A value does not fit; `steps` lead to it, the last first."""
+    """A value does not match its annotation; `steps` are the path to it, the last step first."""
 
     def __init__(self, message: str, *steps: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Misfit(Exception):
         self.steps = list(steps)
 
     def error(self) -> TraceError:
-        """The same for users, with the place."""
+        """Return the error for users, which names the place."""
         path = "".join(reversed(self.steps)).removeprefix(".") or "trace"
         return TraceError(f"{path}: {self.message}")
 
@@ -49,7 +49,7 @@ def decode(cls: type[T], data: object) -> T:
     """Return `data` as a `cls`, a dataclass of `model`.
 
     Raises:
-        TraceError: A value does not fit its annotation, or a required one is missing. Unknown keys are
+        TraceError: A value does not match its annotation, or a required one is missing. Unknown keys are
             ignored.
     """
     try:
@@ -60,7 +60,7 @@ def decode(cls: type[T], data: object) -> T:
 
 @functools.cache
 def reader(annotation: object) -> Reader:
-    """Return the function that checks and converts what JSON has for an annotation."""
+    """Return the function that checks and converts a JSON value for an annotation."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return _optional(reader(next(o for o in get_args(annotation) if o is not type(None))))
@@ -97,7 +97,7 @@ def _list(inner: Reader) -> Reader:
             raise Misfit(f"expected a list, found {describe(value)}")
         items: list[Any] = []
         try:
-            items.extend(map(inner, value))  # keeps those before one that does not fit
+            items.extend(map(inner, value))  # keeps the items before one that does not match
         except Misfit as error:
             error.steps.append(f"[{len(items)}]")
             raise
@@ -156,7 +156,7 @@ def _is_required(item: dataclasses.Field[Any]) -> bool:
 
 
 def read_text(value: object) -> str:
-    """Text that can be written again."""
+    """Return a text, checked to be encodable as UTF-8."""
     if type(value) is not str:
         raise Misfit(f"expected text, found {describe(value)}")
     if len(value) > LONGEST_TEXT:
@@ -195,7 +195,7 @@ def _flag(value: object) -> bool:
 
 
 def _free_form(value: Any, depth: int = 0) -> Any:
-    """Free-form data (an argument's value, evidence): any JSON, but not nested without end."""
+    """Return free-form data (an argument's value, evidence): any JSON of limited nesting depth."""
     kind = type(value)
     if kind is str:
         return read_text(value)
@@ -214,7 +214,7 @@ _SCALARS: dict[Any, Reader] = {str: read_text, int: _whole, float: _number, bool
 
 
 def describe(value: object) -> str:
-    """A value in an error message, however large it is."""
+    """Return a short description of a value of any size for an error message."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -225,6 +225,6 @@ def describe(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """At most 40 characters of `text`, on one line."""
+    """Return at most 40 characters of `text`, on one line."""
     text = text if len(text) <= 40 else text[:37] + "..."
     return "".join(character if character.isprintable() else "�" for character in text)

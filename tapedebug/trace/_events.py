@@ -8,18 +8,18 @@ from tapedebug.contract import Array, History, HistoryEvent, Place, RecordedTape
 from tapedebug.trace.model import Event, Location
 
 KEPT = 1000
-"""How many events a trace holds; the last ones."""
+"""Largest number of events in a trace; the last ones are kept."""
 
 Placed = Callable[[Place], Location]
 
 
 def events_of(tape: RecordedTape, arrays: Sequence[Array], place: Placed) -> tuple[list[Event], int]:
-    """Return the last events around a tape, in order, and how many earlier ones are not among them.
+    """Return the last events around a tape, in order, and the number of earlier ones that are dropped.
 
     Args:
         tape: The tape.
         arrays: Its arrays, by their ids.
-        place: Turns a place of the contract into one of the trace.
+        place: Function that converts a place of the contract to a location of the trace.
     """
     builder = _Builder(tape, arrays, place)
     events = sorted(builder.events(), key=lambda event: event.clock)
@@ -38,7 +38,7 @@ class _Builder:
             self.exact.setdefault((a.region, a.start, a.stop), number)
 
     def events(self) -> Iterator[Event]:
-        """All that is remembered, in no order."""
+        """Yield all stored events, in no particular order."""
         history = self.tape.capability(History)
         remembered = [] if history is None else list(history.events())
         self.dropped += 0 if history is None else history.dropped
@@ -94,10 +94,10 @@ class _Builder:
         return 0 if item.clock < self.tape.began else len(self.tape.operations)
 
     def _array(self, region: Hashable, start: int, stop: int) -> tuple[int | None, int]:
-        """The array that stands for these bytes, and for how many it does.
+        """Return the array that represents these bytes, and the number of arrays that it represents.
 
-        That is the one with just these bytes, else the smallest around them, else the first of those that
-        they touch.
+        That is the array with exactly these bytes, else the smallest array that contains them, else the first
+        that overlaps them.
         """
         number = self.exact.get((region, start, stop))
         if number is not None:

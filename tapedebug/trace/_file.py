@@ -1,6 +1,6 @@
 """Trace files: a zip of ``trace.json`` and raw arrays. Never pickle, never an extracted path.
 
-Whatever the file claims, reading it takes memory in proportion to its length: ``trace.json`` is not inflated
+Whatever the file claims, reading it takes memory proportional to its length: ``trace.json`` is not inflated
 beyond `RATIO` times its size in the file, and arrays are not compressed.
 """
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 MEMBER = "trace.json"
 LIMIT = 1 << 30
-"""Bytes of JSON. 100,000 launches of the net take about 90 MB."""
+"""Largest number of bytes of JSON. 100,000 launches of the net take about 90 MB."""
 RATIO = 100
-"""How much smaller than its text ``trace.json`` may be; those of time loops are some 20 times smaller."""
+"""Largest compression ratio of ``trace.json``; that of time loops is about 20."""
 SMALL = 1 << 20
-"""Bytes of JSON that are inflated whatever the ratio."""
+"""Bytes of JSON that are inflated at any ratio."""
 DTYPES = frozenset(
     {"|b1", "|i1", "|u1"} | {f"<{kind}{size}" for kind in "iu" for size in (2, 4, 8)} | {"<f2", "<f4", "<f8"}
 )
-"""What arrays in a file are made of: always little-endian."""
+"""Data types of arrays in a file: always little-endian."""
 
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write `trace` to `path`. The file appears complete or not at all.
 
     Raises:
-        OSError: The file can not be written.
+        OSError: The file cannot be written.
     """
     held = [item for item in trace.contents if item.member in trace.data]
     with gc_paused():
@@ -48,7 +48,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         if "contents" in data:
             data["contents"] = [item for item in data["contents"] if item["member"] in trace.data]
         text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    # Half a surrogate pair, as in the name of a file that is not UTF-8, can not be written.
+    # A lone surrogate, as in a file name that is not UTF-8, cannot be written.
     encoded = text.encode("utf-8", "replace")
     with written_whole(Path(path)) as stream:
         for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
@@ -59,16 +59,16 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
                 for item in held:
                     archive.writestr(item.member, trace.data[item.member].tobytes(), zipfile.ZIP_STORED)
             if len(encoded) <= _most(archive.getinfo(MEMBER)):
-                break  # else it has become so small that readers would take it for a bomb
+                break  # otherwise it is so small that readers would reject it as a zip bomb
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
     """Return the trace in the file at `path`, as `Trace.save` wrote it. A plain JSON file is read too.
 
     Raises:
-        TraceError: The file is no trace, is damaged, is too large, or is from a newer version; the
-            message says which.
-        OSError: The file can not be read.
+        TraceError: The file is not a trace, is damaged, is too large, or is from a newer version; the
+            message names the reason.
+        OSError: The file cannot be read.
     """
     source = Path(path)
     with source.open("rb") as stream:
@@ -82,7 +82,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def _up_to_the_limit(stream: BinaryIO) -> bytes:
-    """All of a stream, or so much that it is too much; asked for at once, that would be allocated at once."""
+    """Return all bytes of a stream, or more than the limit; one large read would allocate them at once."""
     content = bytearray()
     while len(content) <= LIMIT and (more := stream.read(SMALL)):
         content += more
@@ -98,12 +98,12 @@ def _from_zip(stream: BinaryIO) -> Trace:
             return trace
     except (TraceError, MemoryError):
         raise
-    except Exception as error:  # zipfile reports damage as any of a dozen types, OSError and struct.error too
+    except Exception as error:  # zipfile raises a dozen types for damage, also OSError and struct.error
         raise TraceError(f"the zip is damaged ({shortened(str(error))})") from None
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the members of the zip by name. Names are only compared."""
+    """Return the members of the zip by name. Names are compared and never used as paths."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         if info.filename in members:
@@ -115,7 +115,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _most(info: zipfile.ZipInfo) -> int:
-    """Return the bytes of JSON that a member may unpack to."""
+    """Return the number of bytes that a member may inflate to."""
     return min(LIMIT, max(SMALL, RATIO * info.compress_size))
 
 
@@ -142,7 +142,7 @@ def _json(content: bytes) -> Any:
             return json.loads(content.decode("utf-8"), parse_constant=_no_constant)
     except TraceError:
         raise
-    except ValueError as error:  # also a number of thousands of digits
+    except ValueError as error:  # also for a number with thousands of digits
         raise TraceError(f"the JSON is damaged ({error})") from None
     except RecursionError:
         raise TraceError("the JSON is nested too deeply") from None
@@ -158,7 +158,7 @@ def _no_constant(name: str) -> NoReturn:
 def _read_arrays(
     archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], trace: Trace, file_size: int
 ) -> None:
-    left = file_size  # members that lie about where they are could be one stretch of the file many times over
+    left = file_size  # members with false offsets could refer to the same bytes of the file many times
     for number, content in enumerate(trace.contents):
         info = members.get(content.member)
         path = f"contents[{number}]"
@@ -179,7 +179,7 @@ def _read_arrays(
 
 
 def _size_of(content: Content, path: str) -> int:
-    """The bytes that an array takes, from what is said about it; in whole numbers that can not overflow."""
+    """Return the size of an array in bytes, from its description, in integers that cannot overflow."""
     if content.dtype not in DTYPES:
         raise TraceError(f"{path}.dtype: {describe(content.dtype)} is none of {', '.join(sorted(DTYPES))}")
     return math.prod(content.shape) * np.dtype(content.dtype).itemsize

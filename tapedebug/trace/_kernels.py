@@ -50,7 +50,7 @@ def _access(access: SourceAccess, kernel: SourceText) -> Access:
 
 def mark_needed(info: KernelInfo, needed: Mapping[int, Sequence[Place]]) -> None:
     """Mark the reads whose values an adjoint uses."""
-    # `x[i] * x[i]` loads once, and one of them is among the places: reads of equal text are needed alike.
+    # `x[i] * x[i]` loads once, and only one of its places is listed: mark all reads with the same text.
     places = set()
     for param, own in needed.items():
         for place in own:

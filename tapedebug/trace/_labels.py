@@ -11,20 +11,20 @@ def choose_labels(
     """Return a label for each array, all different.
 
     Args:
-        candidates: For each array the names that it has, best first; possibly none.
-        sure: Whether a variable holds the array, for each array.
-        longest: Take the longest name of each instead of the first.
+        candidates: The names of each array, best first; possibly none.
+        sure: For each array, True if a variable holds it.
+        longest: Take the longest name of each array instead of the first.
     """
     wanted = [
         (max(names, key=len) if longest else names[0]) if names else f"array {number}"
         for number, names in enumerate(candidates)
     ]
-    # An array that can not have its first choice takes another of its names before it gets a number.
+    # An array whose first name is taken uses another of its names before it gets a number.
     first_choices = set(wanted)
     taken: set[str] = set()
     numbers: dict[str, int] = {}
     labels = list(wanted)
-    # Who has fewer names chooses first: after `v = v_next` both arrays may be called v, but only one v_next.
+    # Arrays with fewer names choose first: after `v = v_next` both may be called v, but only one v_next.
     order = sorted(range(len(wanted)), key=lambda place: (len(candidates[place]), not sure[place]))
     for position in order:
         label = wanted[position]
@@ -39,7 +39,7 @@ def choose_labels(
 
 
 def _numbered(label: str, taken: set[str], numbers: dict[str, int]) -> str:
-    """`x#2`, `x#3`, …; `numbers` remembers how far that has come."""
+    """Return the next free label of `x#2`, `x#3`, …; `numbers` stores the last number of each label."""
     while True:
         numbers[label] = numbers.get(label, 1) + 1
         numbered = f"{label}#{numbers[label]}"

@@ -18,18 +18,18 @@ def candidate_names(
     launches: Sequence[Launch],
     frame: FrameType,
 ) -> tuple[list[list[str]], list[bool]]:
-    """Return the names of each array, and whether a variable holds it.
+    """Return the names of each array, and True for each array that a variable holds.
 
     Args:
-        tape: The tape; it remembers names from the end of its `with` block.
+        tape: The tape; it stores names from the end of its `with` block.
         arrays: The arrays, by id.
-        parents: For each array the id of the one that it is a view of.
+        parents: For each array the id of the array that it is a view of.
         launches: The launches of the trace.
-        frame: Whose variables to look through.
+        frame: The frame whose variables are searched.
     """
     program = tape.capability(ProgramArrays) or _Arrays(arrays)
     keys = [memory_key(a) for a in arrays]
-    # What the arrays were called when the tape ended comes before what they are called by whoever asks.
+    # The names that the arrays had when the tape ended precede those in the frame of the caller.
     now = find_names(program.kind, lambda found: memory_key(program.array_of(found)), keys, frame)
     names = [
         list(dict.fromkeys([*tape.names(a), *now.get(key, ())])) for a, key in zip(arrays, keys, strict=True)
@@ -52,7 +52,7 @@ def _from_launches(
     launches: Sequence[Launch],
     containers: Sequence[str],
 ) -> None:
-    """Add what the source says at the launches, and the parameter's name where nothing else is known."""
+    """Add the expressions in the source of launches, and the parameter's name if nothing else is known."""
     parameters: list[list[str]] = [[] for _ in names]
     at_site: dict[int, list[str | None]] = {}
     known: dict[tuple[int, int], tuple[list[str | None], set[tuple[int | None, ...]]]] = {}
@@ -60,7 +60,7 @@ def _from_launches(
         site = id(launch.call_site)
         if site not in at_site:
             at_site[site] = argument_texts(item.kind, item.call_site)
-        # In a time loop most launches repeat another one: same call, same kernel, same arrays.
+        # Most launches of a time loop repeat an earlier one: same call, same kernel, same arrays.
         found = None if launch.kernel is None else known.get((site, launch.kernel))
         if found is None:
             found = _texts(item, len(launch.args), at_site[site]), set()
@@ -99,7 +99,7 @@ def _texts(item: Operation, count: int, at_site: Sequence[str | None]) -> list[s
 
 
 def _numbered(text: str, a: Array) -> str:
-    """Return `states[t + 1]` of a time loop as `states[3]`: the position in memory says which row it is."""
+    """Return `states[t + 1]` of a time loop as `states[3]`: the row follows from the position in memory."""
     base, bracket, index = text.partition("[")
     size = a.stop - a.start
     if not bracket or not any(character.isalpha() for character in index) or ":" in index:
@@ -110,7 +110,7 @@ def _numbered(text: str, a: Array) -> str:
 
 
 class _Arrays:
-    """The arrays of a tape whose engine does not say otherwise: what the program's variables hold."""
+    """The default `ProgramArrays`: the variables of the program hold the tape's arrays themselves."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self.kind = type(arrays[0]) if arrays else type(None)
@@ -127,7 +127,7 @@ def _containers(
     parents: Sequence[int | None],
     frame: FrameType,
 ) -> list[str]:
-    """For views of an array that no launch was given whole: `states[3]`, if a variable `states` exists."""
+    """Return names for views of an array that no launch received as a whole: `states[3]` of a variable."""
     unnamed = [not known and parent is None for known, parent in zip(sure, parents, strict=True)]
     wanted = {id(a.region) for a, without in zip(arrays, unnamed, strict=True) if without}
     wholes: dict[int, list[Array]] = {}
@@ -148,7 +148,7 @@ def _containers(
 
 
 def _name_views(names: list[list[str]], arrays: Sequence[Array], parents: Sequence[int | None]) -> None:
-    """A view without a name of its own, or whose name another array has: `x[128:256]`."""
+    """Name views that have no name or one that another array has: `x[128:256]`."""
     for number, own in enumerate(names):
         parent = parents[number]
         if parent is not None and names[parent]:
@@ -156,7 +156,7 @@ def _name_views(names: list[list[str]], arrays: Sequence[Array], parents: Sequen
 
 
 def _index(view: Array, whole: Array) -> str:
-    """Return the part of `whole` that a view is: `[3]`, `[128:256]`; empty if it is all of it."""
+    """Return the subscript of `whole` that gives a view: `[3]`, `[128:256]`; empty if it is all of it."""
     if (view.start, view.stop) == (whole.start, whole.stop):
         return ""
     offset, size = view.start - whole.start, view.stop - view.start

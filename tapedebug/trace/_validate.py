@@ -16,7 +16,7 @@ def validate(trace: Trace) -> None:
     """Check every index, order and count of a trace.
 
     Raises:
-        TraceError: Something points at nothing, or contradicts something else; the message says where.
+        TraceError: An index is out of range, or two parts are inconsistent; the message names the place.
     """
     check = _Check(trace)
     check.numbered("kernels", trace.kernels)
@@ -57,7 +57,7 @@ class _Check:
             if found != position:
                 raise TraceError(f"{name}[{position}].{attribute}: expected {position}, found {found}")
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ kernels, arrays, versions
 
     def kernels(self) -> None:
         for kernel in self.trace.kernels:
@@ -76,7 +76,7 @@ class _Check:
             )
 
     def no_cycle(self) -> None:
-        """Nothing is a view of itself, however many steps away."""
+        """Check that no array is a view of itself, directly or indirectly."""
         sound: set[int] = set()
         for info in self.trace.arrays:
             path: set[int] = set()
@@ -126,7 +126,7 @@ class _Check:
                 if not 0 <= index < count:
                     self.one("launch", index, f"{path}.{name}")
 
-    # -------------------------------------------------------------------- what happened
+    # -------------------------------------------------------------------- launches
 
     def launch(self, launch: Launch) -> None:
         path = f"launches[{launch.index}]"
@@ -167,7 +167,7 @@ class _Check:
                         f"sequences[{number}]: launch {index} is not what launch {index - run.length} is"
                     )
 
-    # ------------------------------------------------------------- what was said about it
+    # ------------------------------------------------------------- diagnosis and contents
 
     def diagnosis(self) -> None:
         trace = self.trace

@@ -1,4 +1,4 @@
-"""Versions of array values from the reads and writes of launches; overlapping views are one memory."""
+"""Versions of array values from the reads and writes of launches; overlapping views share memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tapedebug.trace.model import Argument, Launch, Version, VersionStatus
 
 
 class VersionBook:
-    """Numbers the versions of every array while launches are added in order.
+    """Numbering of the versions of every array while launches are added in order.
 
-    A write through a view begins a new version of the view and of everything that shares memory with it.
+    A write through a view begins a new version of the view and of all arrays that share memory with it.
 
     Args:
         overlaps: For each array id the other arrays that share bytes with it.
@@ -23,19 +23,19 @@ class VersionBook:
         self.versions: list[Version] = []
 
     def current(self, array: int) -> Version:
-        """Return the version of `array` that stands now."""
+        """Return the current version of `array`."""
         version = self._current[array]
         if version is None:
             version = self._begin(array, 0, None)
         return version
 
     def add(self, index: int, args: Sequence[Argument], late: Sequence[int] = ()) -> None:
-        """Enter launch `index`: its reads come before its writes. Sets the version numbers of `args`.
+        """Add launch `index`: its reads come before its writes. Sets the version numbers of `args`.
 
         Args:
-            index: Of the launch.
+            index: The index of the launch.
             args: Its arguments.
-            late: The positions of those whose values its adjoint reads as the launch leaves them.
+            late: The positions of the arguments whose values after the launch its adjoint reads.
         """
         for arg in args:
             if arg.array is None or not (arg.reads or arg.needed):
@@ -59,7 +59,7 @@ class VersionBook:
                 _append(self.current(left).needed_by, index)
 
     def write_outside(self, arrays: Sequence[int]) -> list[Version]:
-        """Enter a write to these arrays that is not on the tape; returns the versions that it begins."""
+        """Add a write to these arrays that is not on the tape; return the versions that it begins."""
         return [self._overwrite(array, None) for array in arrays]
 
     def _overwrite(self, array: int, index: int | None) -> Version:
@@ -85,7 +85,7 @@ def _append(indices: list[int], index: int) -> None:
 
 
 def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: RecordedTape) -> None:
-    """Say what became of each version: see `Version.status`."""
+    """Set the status of each version: see `Version.status`."""
     retention = tape.capability(Retention)
     mode = overwrite_mode(tape)
     kept = mode != "ignore" and retention is not None
@@ -108,7 +108,7 @@ def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: Rec
 
 
 def _set_recomputed(versions: Sequence[Version], launches: Sequence[Launch], retention: Retention) -> None:
-    """Mark the versions whose copies the tape let go of, to keep to its budget."""
+    """Mark the versions whose copies the tape released to stay within its memory budget."""
     known: dict[tuple[int | None, int | None], Version] = {}
     for index, param in retention.recomputed():
         known = known or {(v.array, v.version): v for v in versions}

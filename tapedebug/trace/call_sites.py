@@ -1,7 +1,7 @@
 """The caller's expression for each argument of a launch: `x_next`, `net.first`, `forces[step]`.
 
-The variables of a function are gone when it has returned; its source is not. Nothing of this costs anything
-while a tape records: a record keeps only where it was called.
+The variables of a function are gone after it has returned, but its source is still available. This costs
+nothing while a tape records: a record stores only its call site.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ LONGEST = 40
 def argument_texts(kind: str, site: Place) -> list[str | None]:
     """Return the source text of each argument of the call at `site`, a launch or a copy; None for no name.
 
-    An empty list is returned where the call or its source is not found, for instance because the
-    arguments are in a variable.
+    The list is empty if the call or its source is not found, for instance because the arguments are in a
+    variable.
     """
     call = _calls(site.file, file_line(site.file, 1)).get((site.line, site.column, site.end_column))
     if call is None:
@@ -38,7 +38,7 @@ def argument_texts(kind: str, site: Place) -> list[str | None]:
 def launch_texts(file: str, line: int, column: int) -> tuple[list[str | None], list[str | None]] | None:
     """Return the source texts of `inputs` and of `outputs` of the launch that begins at a place in a file.
 
-    None stands for an argument without a name; the whole is None where the call is not found.
+    None stands for an argument without a name; the result is None if the call is not found.
     """
     calls = _calls(file, file_line(file, 1))
     found = [call for place, call in calls.items() if place[:2] == (line, column)]
@@ -53,7 +53,7 @@ def launch_texts(file: str, line: int, column: int) -> tuple[list[str | None], l
 
 @functools.lru_cache(maxsize=64)
 def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
-    """All calls in a file by position. `first_line` notices a cell or file that was replaced."""
+    """Return all calls in a file by position. `first_line` detects a cell or file that was replaced."""
     source = "".join(file_lines(file))
     try:
         tree = parsed(source)
@@ -67,7 +67,7 @@ def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
 
 
 def _launch(call: ast.Call) -> list[str | None]:
-    """`launch(kernel, dim, inputs, outputs)`: the elements of the two lists."""
+    """Return the elements of the two lists of `launch(kernel, dim, inputs, outputs)`."""
     texts: list[str | None] = []
     for name in ("inputs", "outputs"):
         arguments = _arguments(call, name)
@@ -78,7 +78,7 @@ def _launch(call: ast.Call) -> list[str | None]:
 
 
 def _listed(call: ast.Call, name: str) -> list[str | None] | None:
-    """The texts of one of the lists; None where it is no list in the source."""
+    """Return the texts of one of the lists; None if it is not a list in the source."""
     arguments = _arguments(call, name)
     if arguments is None or len(arguments) < _count(call, name):
         return None
@@ -86,7 +86,7 @@ def _listed(call: ast.Call, name: str) -> list[str | None] | None:
 
 
 def _arguments(call: ast.Call, name: str) -> list[ast.expr] | None:
-    """The elements of one of the lists of a launch, up to the first with a star; None where it is no list."""
+    """Return the elements of one list of a launch, up to the first with a star; None if it is not a list."""
     given = _given(call, name)
     if given is None:
         return []
@@ -107,7 +107,7 @@ def _given(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def _python(call: ast.Call) -> list[str | None]:
-    """`launch_python(forward, backward, reads, writes)`: each array once, in the order of the parameters."""
+    """Return each array of `launch_python(forward, backward, reads, writes)` once, in parameter order."""
     places = dict(zip(("forward", "backward", "reads", "writes"), call.args, strict=False))
     places |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     texts: list[str | None] = []
@@ -122,7 +122,7 @@ def _python(call: ast.Call) -> list[str | None]:
 
 
 def _copy(call: ast.Call) -> list[str | None]:
-    """`copy(dest, src)`, `dest.assign(src)` and `clone(src)`: destination and source."""
+    """Return destination and source of `copy(dest, src)`, `dest.assign(src)` or `clone(src)`."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     first: str | None = _text(call.args[0]) if call.args else None
     if name == "clone":
@@ -133,7 +133,7 @@ def _copy(call: ast.Call) -> list[str | None]:
 
 
 def _text(expression: ast.expr) -> str | None:
-    """The text of a name, attribute or element; anything else has no name."""
+    """Return the text of a name, attribute or element; None for other expressions."""
     inner: ast.expr = expression
     while isinstance(inner, (ast.Attribute, ast.Subscript)):
         inner = inner.value

@@ -12,10 +12,10 @@ from tapedebug.trace.model import ContentKind, Trace
 def find_content(
     trace: Trace, kind: ContentKind, array: int | str, version: int | None
 ) -> np.ndarray[Any, Any]:
-    """Return what a trace holds of a version; of the last that it holds, if `version` is None.
+    """Return the content that a trace holds of a version, by default of the last one that it holds.
 
     Raises:
-        KeyError: There is no such array, or the trace does not hold it; the message says what it holds.
+        KeyError: There is no such array, or the trace does not hold it; the message lists what it holds.
     """
     number = trace.array(array).id if isinstance(array, str) else array
     own = [item for item in trace.contents if item.array == number and item.kind == kind]

@@ -1,4 +1,4 @@
-"""Pause the garbage collector while many objects are made of which none is garbage."""
+"""Pause of the garbage collector while many objects are created, none of which is garbage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Meanwhile the cyclic garbage collector does not run: it took half the time of a large trace."""
+    """Context without the cyclic garbage collector, which took half the time of a large trace."""
     if not gc.isenabled():
         yield
         return

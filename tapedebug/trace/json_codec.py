@@ -1,4 +1,4 @@
-"""Trace data to JSON and back, driven by the annotations of the dataclasses in `model`."""
+"""Conversion of trace data to JSON and back, driven by the annotations of the dataclasses in `model`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def encode(value: Any) -> Any:
             for name, sparse in _fields(typing.cast(Any, kind))
             if (item := getattr(value, name)) or not sparse
         }
-    if hasattr(value, "tolist"):  # NumPy scalars and arrays that found their way into an evidence dict
+    if hasattr(value, "tolist"):  # NumPy scalars and arrays in an evidence dict
         return encode(value.tolist())
     for base in (int, float, str):  # subclasses of them, such as enumerations
         if isinstance(value, base):
@@ -47,16 +47,16 @@ def _non_finite(value: float) -> str:
 
 @functools.cache
 def _fields(cls: type[Any]) -> tuple[tuple[str, bool], ...]:
-    """The names of the fields that JSON has, and whether they are left out where there is nothing in them."""
+    """Return the names of the fields in JSON, each with True if it is left out when empty."""
     fields = (item for item in dataclasses.fields(cls) if in_file(item))
     return tuple((item.name, bool(item.metadata.get("sparse"))) for item in fields)
 
 
 def trace_from_json(data: object) -> model.Trace:
-    """Return the trace that `Trace.to_json` gave as `data`.
+    """Return the trace that `Trace.to_json` encoded as `data`.
 
     Raises:
-        TraceError: `data` is no trace, is damaged, or has a newer schema.
+        TraceError: `data` is not a trace, is damaged, or has a newer schema.
     """
     if not isinstance(data, dict) or data.get("format") != model.FORMAT:
         raise TraceError(f"this is not a tapedebug trace: its 'format' is not {model.FORMAT!r}")

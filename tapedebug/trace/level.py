@@ -13,11 +13,11 @@ LEVEL_SIGNS: dict[Level, str] = {"good": "✓", "warning": "!", "error": "✕", 
 
 
 def level_of(verdict: Verdict, severities: Collection[Severity], *, partial: bool = False) -> Level:
-    """Return how good the news is.
+    """Return the level of a diagnosis.
 
     ``"error"`` (red): the gradient is wrong, or a finding is an error. ``"warning"`` (amber): a finding is a
-    warning, the verdict is neither AGREE nor WRONG, or a rule did not get to the end. ``"good"`` (green): all
-    that was asked for is covered and agrees. ``"unknown"`` (grey): nothing was compared.
+    warning, the verdict is neither AGREE nor WRONG, or a rule did not finish. ``"good"`` (green): all
+    requested checks are covered and agree. ``"unknown"`` (grey): nothing was compared.
 
     Args:
         verdict: Of the end-to-end check.
@@ -34,9 +34,9 @@ def level_of(verdict: Verdict, severities: Collection[Severity], *, partial: boo
 
 
 def gradient_words(verdict: Verdict, severities: Collection[Severity], *, partial: bool = False) -> str:
-    """Return the verdict as a badge says it: `gradient AGREE, 1 warning`, `gradient WRONG`.
+    """Return the verdict in the words of a badge: `gradient AGREE, 1 warning`, `gradient WRONG`.
 
-    What makes the level worse than the verdict says is added.
+    Anything that makes the level worse than the verdict is appended.
 
     Args:
         verdict: Of the end-to-end check.

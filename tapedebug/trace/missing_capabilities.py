@@ -1,4 +1,4 @@
-"""Notes for the coverage of a trace: the facts that an engine does not tell about its tapes."""
+"""Notes for the coverage of a trace: facts that an engine does not provide about its tapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LACKS_OF_TAPES = {
 
 
 def missing_capabilities(tape: RecordedTape) -> list[str]:
-    """Return one sentence for each capability that a tape lacks and traces would show."""
+    """Return one sentence for each capability that a tape lacks and that traces would show."""
     name = tape.engine.name
     found = [f"{name} {lack}" for kind, lack in LACKS_OF_TAPES.items() if tape.capability(kind) is None]
     launches = [operation for operation in tape.operations if operation.kind == "kernel"]

@@ -1,8 +1,8 @@
 """The trace: everything known about one recorded tape, as plain data.
 
-A `Trace` holds numbers, text and lists, no arrays, kernels or tapes. Whatever looks at a tape (`diagnose`,
-`visualize`, the panel, a report) reads a trace, so that a trace from a file shows exactly as one that was
-recorded a moment ago.
+A `Trace` holds numbers, text and lists, no arrays, kernels or tapes. All views of a tape (`diagnose`,
+`visualize`, the panel, a report) read a trace, so that a trace from a file is displayed exactly like one that
+was just recorded.
 
 Numbers that index something (`Launch.index`, `ArrayInfo.id`, `KernelInfo.id`, `Scope.id`) are positions in
 the trace's lists. The JSON form (`Trace.to_json`) has the same names and is described in ``docs/trace.md``.
@@ -95,8 +95,8 @@ class Access:
     """One place in the source that reads or writes an array parameter of a kernel.
 
     `needed` says that the adjoint uses the value that is read there, so that it must not be overwritten
-    before the reverse pass. Where the place is in a function that the kernel calls, `file` and `function` say
-    which; in the kernel itself they are empty.
+    before the reverse pass. `file` and `function` name the called function that contains the place; they are
+    empty if it is in the kernel itself.
     """
 
     param: int
@@ -111,7 +111,7 @@ class Access:
 
 @dataclass(slots=True, kw_only=True)
 class FunctionInfo:
-    """A function that a kernel calls: its source, of which the first line is line `line` of `file`."""
+    """A function that a kernel calls: its source, which starts at line `line` of `file`."""
 
     name: str
     file: str
@@ -121,9 +121,9 @@ class FunctionInfo:
 
 @dataclass(slots=True, kw_only=True)
 class KernelInfo:
-    """A kernel: its source (`lines`, of which the first is line `line` of `file`), parameters, accesses.
+    """A kernel: its source (`lines`, starting at line `line` of `file`), parameters and accesses.
 
-    `functions` are those that it calls, and those that they call.
+    `functions` are the functions that it calls, directly or indirectly.
     """
 
     id: int
@@ -138,7 +138,7 @@ class KernelInfo:
     functions: list[FunctionInfo] = field(default_factory=list, metadata={"sparse": True})
 
     def place_of(self, access: Access) -> Location:
-        """Return where in the user's source one of the accesses is."""
+        """Return the place of one of the accesses in the user's source."""
         return Location(
             file=access.file or self.file,
             line=access.line,
@@ -148,11 +148,11 @@ class KernelInfo:
 
     @property
     def parts(self) -> list[KernelInfo | FunctionInfo]:
-        """The kernel, and the functions that it calls: all that has source."""
+        """Return the kernel and the functions that it calls: all parts with source."""
         return [self, *self.functions]
 
     def text_at(self, file: str, line: int) -> str | None:
-        """Return a line of the kernel, or of a function that it calls, as it was recorded; None of others."""
+        """Return a line of the kernel, or of a function that it calls, as recorded; None for other lines."""
         for part in self.parts:
             if part.file == file and 0 <= line - part.line < len(part.lines):
                 return part.lines[line - part.line]
@@ -161,7 +161,7 @@ class KernelInfo:
 
 @dataclass(slots=True, kw_only=True)
 class ArrayInfo:
-    """An array that a launch was given: bytes `start` to `stop` of the memory `buffer`.
+    """An array argument of a launch: bytes `start` to `stop` of the memory `buffer`.
 
     `parent` is the array that it is a view of.
     """
@@ -182,9 +182,9 @@ class ArrayInfo:
 class Argument:
     """The argument of one parameter in a launch.
 
-    Either `array` (an array's id) or `value` is set. `read_version` and `write_version` number the versions
-    of that array's values (`Version.version`) that this launch read and left behind. `needed`: the adjoint of
-    this launch uses the values.
+    Either `array` (an array's id) or `value` is set. `read_version` and `write_version` are the numbers of
+    the versions (`Version.version`) that this launch read and wrote. `needed`: the adjoint of this launch
+    uses the values.
     """
 
     name: str
@@ -226,25 +226,24 @@ class Scope:
 
 @dataclass(slots=True, kw_only=True)
 class Version:
-    """One life of an array's values, from the launch that wrote them to the launch that overwrote them.
+    """The content of an array, from the launch that wrote it to the launch that overwrote it.
 
     Attributes:
         array: Id of the array.
-        version: Counts from 0 (what the array held when the tape began) for each array.
+        version: Number of the version, counted for each array from 0 (its content when the tape began).
         written_by: Launch that wrote it, None for version 0.
         reads: Launches that read it.
-        needed_by: Those of `reads` whose adjoint uses the values, and the launch that wrote them where its
-            own does (a replay or gradient of the user's reads what the launch has left).
-        overwritten_by: First launch that wrote over any of it, None where it still stands.
+        needed_by: Those of `reads` whose adjoint uses the values, and the launch that wrote them if its own
+            adjoint does (a custom replay or gradient reads the values after the launch).
+        overwritten_by: First launch that overwrote any of it, None if it is still valid.
         preserved: A copy was kept for the reverse pass.
-        recomputed: The copy was let go of, to keep to a `memory_budget`: `backward` computes it again.
+        recomputed: The copy was released to stay within a `memory_budget`: `backward` recomputes it.
         status: ``live``: never overwritten and needed by no adjoint. ``kept``: needed and never overwritten.
             ``harmless``: overwritten, but no adjoint needs it. ``preserved``: needed, overwritten, and the
-            reverse pass sees the copy, or what it computed again. ``lost``: needed, overwritten, and the
-            reverse pass sees the wrong values (with `preserved`, a copy exists as evidence:
-            `on_overwrite="warn"`).
-        value: Summary of the values, where it was asked for.
-        adjoint: Summary of the adjoint of this version, where it was asked for and a backward pass ran.
+            reverse pass reads the copy, or recomputed values. ``lost``: needed, overwritten, and the reverse
+            pass reads wrong values (with `preserved`, a copy exists as evidence: `on_overwrite="warn"`).
+        value: Summary of the values, if it was requested.
+        adjoint: Summary of the adjoint of this version, if it was requested and a reverse pass ran.
     """
 
     array: int
@@ -262,26 +261,26 @@ class Version:
 
 @dataclass(slots=True, kw_only=True)
 class Event:
-    """Something that happened around a tape and is not a launch on it.
+    """An event around a tape that is not a launch on it.
 
     Attributes:
         kind: ``backward``: a reverse pass began. ``zero``: a gradient was set to one value, mostly 0.
-            ``read``: somebody read a gradient, or a result of one number. ``write``: something was written
-            that is not on the tape. ``reset``: the tape forgot what it had recorded.
-        clock: The order of all events of the process, whatever tape they belong to.
-        at: How many launches the tape had then.
-        of: What it happened to: the ``values`` or the ``gradient`` of `array`, or the ``tape``.
+            ``read``: the program read a gradient, or a result of one number. ``write``: memory of the tape
+            was written by something that is not on the tape. ``reset``: the tape dropped its records.
+        clock: Position in the order of all events of the process, for all tapes.
+        at: Number of launches that the tape had then.
+        of: Subject of the event: the ``values`` or the ``gradient`` of `array`, or the ``tape``.
         array: Id of the array; None for events of the tape.
         how: ``launch``, ``numpy``, ``copy``, ``assign``, ``optimiser``, … ``unseen``: found by comparing,
             when the next pass began.
-        call_site: Where in the user's source, if that is known.
+        call_site: Place in the user's source, if it is known.
         tape: Number of the tape that ran backward, or that recorded meanwhile; 0 for none.
-        again: The pass began from the same loss and seeds as the one before on that tape.
-        settled: The write came when a reverse pass of the tape had run: an optimiser's step, most likely.
-        numbers: `pass` (which one of its tape, from 1 on); `norm` of the gradient that was read;
+        again: The pass began from the same loss and seeds as the previous one on that tape.
+        settled: The write came after a reverse pass of the tape: most likely an optimiser's step.
+        numbers: `pass` (its number on its tape, from 1 on); `norm` of the gradient that was read;
             `norm_before` and `norm_after` of the gradient of an input that was not 0 when the pass began;
-            `arrays`, how many arrays of this memory the event stands for, if more than one; `viewed` is 1
-            where somebody could see the gradient through NumPy when a pass had ended.
+            `arrays`, the number of arrays of this memory that the event represents, if more than one;
+            `viewed` is 1 if a NumPy view of the gradient existed when a pass had ended.
     """
 
     kind: EventKind
@@ -308,9 +307,9 @@ class Sequence:
 
 @dataclass(slots=True, kw_only=True)
 class Coverage:
-    """The part of the tape that was checked: `checked` of `launches`, and what was left out (`notes`).
+    """The part of the tape that was checked: `checked` of `launches`, and `notes` on the rest.
 
-    `partial`: a rule did not get to the end, for lack of time or for an error; the notes name it.
+    `partial`: a rule did not finish, for lack of time or because of an error; the notes name it.
     """
 
     summary: str = "nothing was checked"
@@ -329,17 +328,17 @@ class Finding:
 
     Attributes:
         rule: Id of the rule: ``"overwrite"``, ``"disconnected"``, ``"nonfinite"``.
-        severity: ``"error"``: the gradient that was consumed is wrong or not finite. ``"warning"``: it is
-            likely not what was meant. ``"info"``: the engine took care of it, or it is harmless.
-        message: What happened, in sentences, with the numbers.
+        severity: ``"error"``: the consumed gradient is wrong or not finite. ``"warning"``: it is probably
+            not what was intended. ``"info"``: the engine handled it, or it is harmless.
+        message: The description, in sentences, with the numbers.
         launches: Indices of the launches concerned.
         arrays: Labels of the arrays concerned.
         location: The line of kernel source.
         call_site: The line that launched it.
         evidence: The measured numbers by name.
-        fix: What to change, in one sentence; empty where nothing needs to be.
+        fix: The suggested change, in one sentence; empty if nothing needs to change.
         id: Position in `Diagnosis.findings`.
-        tape: Position in `Diagnosis.traces`, where several tapes were diagnosed together.
+        tape: Position in `Diagnosis.traces`, if several tapes were diagnosed together.
     """
 
     rule: str
@@ -364,11 +363,10 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class Check:
-    """One cell of the mask matrix: does d `output` / d `input` agree with the reference?
+    """One cell of the mask matrix: the comparison of d `output` / d `input` with the reference.
 
     `launch` is None for the whole tape. `verdict` is None for a check that was not run. `left` and `right`
-    are
-    the slopes on both sides of a kink.
+    are the slopes on both sides of a kink.
     """
 
     launch: int | None
@@ -385,7 +383,7 @@ class Check:
 
 @dataclass(slots=True, kw_only=True)
 class Backward:
-    """The reverse pass: whether it ran, from which array (`loss`, an id), and the order of launches."""
+    """The reverse pass: if it ran, the array that it started from (`loss`, an id), the order of launches."""
 
     ran: bool = False
     loss: int | None = None
@@ -394,10 +392,10 @@ class Backward:
 
 @dataclass(slots=True, kw_only=True)
 class TapeInfo:
-    """Figures of the tape as a whole.
+    """Statistics of the tape as a whole.
 
-    `preserved_bytes`: copies kept for adjoints. `livein_bytes`: copies kept so that it can be replayed.
-    `began` and `ended`: when it recorded, on the clock of `Event`.
+    `preserved_bytes`: size of the copies for adjoints. `livein_bytes`: size of the copies for replays.
+    `began` and `ended`: start and end of recording, on the clock of `Event`.
     """
 
     id: int
@@ -412,15 +410,15 @@ class TapeInfo:
 
 @dataclass(slots=True, kw_only=True)
 class Content:
-    """All values of a version, which the trace holds beside their summary: see `Trace.values`.
+    """All values of a version, which the trace holds in addition to their summary: see `Trace.values`.
 
     Attributes:
         array: Id of the array.
         version: Number of the version.
         kind: The values themselves, or their adjoints.
-        dtype: Of the scalars, with the byte order, as NumPy writes it: ``"<f4"``.
-        shape: That of the array and, for vectors and matrices, of one element.
-        member: Where a file has the bytes: a member of the zip.
+        dtype: Type of the scalars, with the byte order, as NumPy writes it: ``"<f4"``.
+        shape: Shape of the array plus, for vectors and matrices, that of one element.
+        member: Name of the zip member with the bytes, in a file.
     """
 
     array: int
@@ -435,8 +433,8 @@ class Content:
 class Trace:
     """A recorded tape as data. `diagnose` fills `verdict`, `coverage`, `findings` and `checks`.
 
-    `events` are the last that are known around the tape, `events_dropped` counts the earlier ones.
-    `notes` say what was left out of it, and why.
+    `events` are the last events around the tape, `events_dropped` counts the earlier ones. `notes` describe
+    what was left out of the trace, and why.
     """
 
     name: str
@@ -460,15 +458,15 @@ class Trace:
     data: dict[str, np.ndarray[Any, Any]] = field(
         default_factory=dict, repr=False, compare=False, metadata={"json": False}
     )
-    """What `contents` lists, by member."""
+    """The arrays that `contents` describes, by member."""
     recording: str = field(default="", repr=False, compare=False, metadata={"json": False})
-    """Which recording of a tape of this process it was made from; empty for one from a file."""
+    """Id of the recording in this process that the trace was made from; empty for a trace from a file."""
 
     def array(self, label: str) -> ArrayInfo:
         """Return the array with this label.
 
         Raises:
-            KeyError: No array has it; the message lists those there are.
+            KeyError: No array has this label; the message lists the labels.
         """
         for info in self.arrays:
             if info.label == label:
@@ -488,11 +486,10 @@ class Trace:
             version: Number of the version; by default the last that is kept.
 
         Returns:
-            A NumPy array that can not be written to: of the array's shape, for vectors and matrices plus
-            that of one element.
+            A read-only NumPy array of the array's shape plus, for vectors and matrices, that of one element.
 
         Raises:
-            KeyError: There is no such array, or the trace does not hold the values; the message says what it
+            KeyError: There is no such array, or the trace does not hold the values; the message lists what it
                 holds.
         """
         from tapedebug.trace.dense_values import find_content
@@ -500,22 +497,22 @@ class Trace:
         return find_content(self, "value", array, version)
 
     def adjoints(self, array: int | str, version: int | None = None) -> np.ndarray[Any, Any]:
-        """Return the adjoints of all values of a version; as `values` does."""
+        """Return the adjoints of all values of a version; arguments and errors are those of `values`."""
         from tapedebug.trace.dense_values import find_content
 
         return find_content(self, "adjoint", array, version)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the trace as data that `json.dumps` takes (schema: ``docs/trace.md``)."""
+        """Return the trace as JSON-compatible data (schema: ``docs/trace.md``)."""
         from tapedebug.trace.json_codec import encode
 
         return {"format": FORMAT, "schema": SCHEMA, **encode(self)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace to a file that `load_trace` reads: a zip with ``trace.json`` and arrays in it.
+        """Write the trace to a file that `load_trace` reads: a zip of ``trace.json`` and arrays.
 
         Raises:
-            OSError: The file can not be written.
+            OSError: The file cannot be written.
         """
         from tapedebug.trace._file import save_trace
 

@@ -1,7 +1,7 @@
 """A trace packed for the panel: little data as JSON, launches and versions as typed columns.
 
-Of a tape of 100,000 launches the JSON takes 90 MB and seconds; its columns take a few. The form is written
-down in ``docs/trace.md``; the other side is ``js/src/trace/unpack.ts``. Files keep the JSON form.
+For a tape of 100,000 launches the JSON takes 90 MB and seconds, the columns a few MB. ``docs/trace.md``
+describes the form, and ``js/src/trace/unpack.ts`` decodes it. Files keep the JSON form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = {"kernel": 0, "copy": 1, "fill": 2, "func": 3, "python": 4}
 STATUSES = {"kept": 0, "preserved": 1, "lost": 2, "harmless": 3, "live": 4}
 
 MOST_EXACT = 20_000
-"""Versions up to which times and summaries have 64 bits, and histograms are packed."""
+"""Largest number of versions for which times and summaries have 64 bits, and histograms are packed."""
 
 _AS_JSON = (
     "name",
@@ -50,10 +50,10 @@ class Packed(NamedTuple):
 
 
 def pack(trace: Trace) -> Packed:
-    """Return a trace in the form that the panel takes.
+    """Return a trace in the form that the panel reads.
 
-    All of it is there but the arrays of `contents`. In traces of more than 20,000 versions times and
-    summaries have 32 bits, and there are no histograms; ``head["notes"]`` says so.
+    It is complete except for the arrays of `contents`. For more than 20,000 versions times and summaries have
+    32 bits and histograms are left out; ``head["notes"]`` states this.
     """
     exact = len(trace.versions) <= MOST_EXACT
     writer = ColumnWriter()
@@ -79,14 +79,14 @@ def pack(trace: Trace) -> Packed:
 def seal(packed: Packed) -> dict[str, Any]:
     """Return a packed trace as JSON-compatible data: ``head``, and all ``columns`` as one text.
 
-    The text is base64 of gzip of the columns, one behind the other in the order of their names: who keeps
-    JSON, as Jupyter keeps notebooks, may sort its keys.
+    The text is the base64 form of the gzipped columns, concatenated in the order of their names: a program
+    that stores JSON, such as Jupyter, may sort the keys.
     """
     return {"head": packed.head, "columns": seal_columns(packed)}
 
 
 def seal_columns(packed: Packed) -> str:
-    """Return the columns of a packed trace as that text."""
+    """Return the columns of a packed trace as the text that `seal` describes."""
     head, columns = packed
     whole = b"".join(columns[name] for name in sorted(head["columns"]) if name in columns)
     return base64.b64encode(gzip.compress(whole, compresslevel=6, mtime=0)).decode("ascii")
@@ -119,7 +119,7 @@ class _Tables:
     def value(self, value: object) -> int:
         if value is None:
             return -1
-        # 1, 1.0 and True are equal, and so are 0.0 and -0.0: their texts are not
+        # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but their texts differ
         return self.values.add(value if type(value) is str else (type(value), repr(value)), value)
 
 
@@ -156,10 +156,10 @@ def _pack_scopes(writer: ColumnWriter, trace: Trace, tables: _Tables) -> None:
 
 
 def _pack_versions(writer: ColumnWriter, trace: Trace, *, exact: bool) -> bool:
-    """Pack the versions, of which each has its position within its array as its number.
+    """Pack the versions; the number of a version is its position within its array.
 
     Returns:
-        Whether histograms were left out.
+        True if histograms were left out.
     """
     versions = sorted(trace.versions, key=lambda version: (version.array, version.version))
     counts = [0] * len(trace.arrays)

@@ -1,4 +1,4 @@
-"""Make a trace from a tape: plain data, on demand."""
+"""Conversion of a tape to a trace: plain data, on demand."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ from tapedebug.trace.repeats import sequences_of
 MAX_BYTES = 1 << 28
 MAX_SECONDS = 60.0
 PLAIN = frozenset({bool, int, float, str, type(None)})
-"""The types of arguments that a trace holds as they are."""
+"""The types of arguments that a trace holds unchanged."""
 OWN_ENGINE = "tapedebug"
-"""The engine that gives all that a trace shows, and that its environment names already."""
+"""The engine that has all capabilities of traces and whose version is part of the environment anyway."""
 
 
 def record(
@@ -63,21 +63,20 @@ def record(
     max_seconds: float | None = MAX_SECONDS,
     name: str | None = None,
 ) -> Trace:
-    """Return what `tape` recorded as a `Trace`.
+    """Return the content of `tape` as a `Trace`.
 
     Args:
         tape: The tape. It is not changed.
         values: True: also summarise values and adjoints of every version, by replaying the tape in private
             memory. `"arrays"`: keep the values and adjoints themselves, too, for `Trace.values`,
             `Trace.adjoints` and files.
-        max_bytes: How much `"arrays"` may keep, in the order of the launches; of the rest there are
-            summaries.
-        max_seconds: How long the replay may take; None for as long as it needs. What was left out, here or
-            for lack of room, is said in the trace's `notes`.
-        name: What the trace is called; by default that of the variable that holds the tape.
+        max_bytes: The size limit of `"arrays"`, in the order of the launches; the rest has summaries only.
+        max_seconds: The time limit of the replay; None for no limit. The trace's `notes` list what was left
+            out because of a limit.
+        name: The name of the trace; by default that of the variable that holds the tape.
 
     Raises:
-        ValueError: `values` is something else, or a limit is no number or negative.
+        ValueError: `values` has another value, or a limit is not a number or is negative.
     """
     if values not in (False, True, "arrays"):
         raise ValueError(f'trace: values is False, True or "arrays"; got {values!r}')
@@ -107,7 +106,7 @@ class TraceBinding:
     outside: dict[int, list[Version]] = field(default_factory=dict)
 
     def id_of(self, array: Array) -> int | None:
-        """Return the id of the memory range that an array covers, None if the tape never used it."""
+        """Return the id of the memory range that an array covers; None if the tape never used it."""
         wanted = memory_key(array)
         return next((number for number, own in enumerate(self.arrays) if memory_key(own) == wanted), None)
 
@@ -115,7 +114,7 @@ class TraceBinding:
 def record_with_arrays(
     tape: RecordedTape, *, name: str | None = None, longest_names: bool = False
 ) -> TraceBinding:
-    """Return `record(tape)` with the arrays; see there."""
+    """Return the trace of `record(tape)` together with the tape and its arrays; see `record`."""
     builder = _Builder(tape)
     with gc_paused():
         trace = builder.build(sys._getframe(1), longest_names)
@@ -127,17 +126,17 @@ _PROCESS = uuid4().hex
 
 
 def recording_of(tape: RecordedTape) -> str:
-    """Return what tells this recording from all others: a tape that is reset begins a new one."""
+    """Return the id of the current recording of a tape: a tape that is reset begins a new one."""
     return f"{_PROCESS}-{tape.id}-{tape.began}"
 
 
 def is_of(trace: Trace, tape: RecordedTape) -> bool:
-    """Return whether a trace shows what is on a tape now: neither more was recorded, nor something else."""
+    """True if a trace shows the current content of a tape: nothing was recorded or reset since."""
     return trace.recording == recording_of(tape) and trace.tape.launches == len(tape.operations)
 
 
 def location_of(place: Place) -> Location:
-    """Return a place of the contract as one of the trace."""
+    """Return a place of the contract as a location of the trace."""
     return Location(
         file=display_file(place.file), line=place.line, column=place.column, function=place.function
     )
@@ -250,12 +249,12 @@ class _Builder:
         ]
 
     def _overlapping_arrays(self, a: Array) -> list[int]:
-        """The arrays of the tape that share bytes with any array."""
+        """Return the ids of the tape's arrays that share bytes with an array."""
         known = self._near(a) if id(a.region) in self.in_buffer else ()
         return [number for number in known if arrays_overlap(a, self.arrays[number])]
 
     def _near(self, a: Array) -> Iterator[int]:
-        """The arrays of the same memory that may share bytes with `a`, and `a` itself."""
+        """Yield the arrays of the same memory that may share bytes with `a`, and `a` itself."""
         return self.in_buffer[id(a.region)].near(a.start, a.stop)
 
     def _info(self, number: int, label: str, parent: int | None) -> ArrayInfo:
@@ -273,7 +272,7 @@ class _Builder:
         )
 
     def _parent(self, number: int) -> int | None:
-        """The smallest array of the tape that holds all bytes of this one, and more."""
+        """Return the smallest array of the tape that contains all bytes of this one, and more."""
         mine = self.arrays[number]
         best: int | None = None
         for other in self._near(mine):
@@ -327,14 +326,14 @@ class _Builder:
         )
 
     def _is_array(self, value: object) -> bool:
-        """True for an array that an operation was given and does not access."""
+        """True if an argument that the operation does not access is an array."""
         kind = type(value)
         if kind not in self.is_array:
             self.is_array[kind] = isinstance(value, Array)
         return self.is_array[kind]
 
     def _place(self, place: Place) -> Location:
-        """The location of a call site; a time loop has thousands of launches and three places."""
+        """Return the location of a call site, cached: a time loop has thousands of launches, but few places."""
         known = self.places.get(id(place))
         if known is None:
             known = self.places[id(place)] = place, location_of(place)
@@ -353,7 +352,7 @@ class _Builder:
         return info.id
 
     def _scopes(self, launches: list[Launch]) -> list[Scope]:
-        """The scopes that hold launches; those that hold none are left out, and the others numbered anew."""
+        """Return the scopes that hold launches, renumbered; empty ones are left out."""
         numbers: dict[int, int] = {}
         scopes: list[Scope] = []
         for position, scope in enumerate(self.tape.scopes):
@@ -387,7 +386,7 @@ def _size(a: Array) -> int:
 
 
 def _as_json(value: Any) -> Any:
-    """A scalar or vector argument as JSON data."""
+    """Return a scalar or vector argument as JSON data."""
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
     if hasattr(value, "tolist"):

@@ -1,8 +1,8 @@
 """Repeated launch sequences: the ×40 of a time loop, found by comparing the tape with itself, shifted.
 
-For each period one comparison of arrays says where a launch is like the one a period later; a run of such
-launches as long as the period is a repetition. Nothing is searched launch by launch, so that a tape in which
-nothing repeats costs what a regular one costs.
+For each period one comparison of arrays finds the launches that equal the one a period later; a run of such
+launches as long as the period is a repetition. There is no search launch by launch, so that a tape without
+repetition costs as much as a regular one.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tapedebug.trace.model import Sequence as Repeat
 
 MAX_PERIOD = 256
 LONGER = 32
-"""How many periods beyond `MAX_PERIOD` are tried: those between launches that occur once in a round."""
+"""Number of periods tried beyond `MAX_PERIOD`: the distances between launches that occur once in a round."""
 
 _NUMBER = re.compile(r"\d+")
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Column = tuple[Numbers, Numbers]
-"""One argument of every launch: which version it reads (-1: none), and how many launches ago that was written
-(unlike that of any other launch where the tape did not write it)."""
+"""One argument of every launch: the version it reads (-1: none), and how many launches ago that was written
+(a unique number if the tape did not write it)."""
 
 
 def without_numbers(name: str) -> str:
-    """Return what names of one series share: `x[3]` and `x[4]`, `step 1` and `step 2`."""
+    """Return the common form of the names of a series: `x[3]` and `x[4]`, `step 1` and `step 2`."""
     return _NUMBER.sub("#", name)
 
 
@@ -40,13 +40,13 @@ def find_sequences(
 ) -> list[Repeat]:
     """Return disjoint runs in which `length` launches repeat `count` times (at least twice), in launch order.
 
-    From each position the run that covers most launches wins, and of those the one with the shortest period,
-    so that ``abcabc`` is twice ``abc`` and ``aaaa`` four times ``a``.
+    At each position the longest run is taken, and of equally long ones the one with the shortest period, so
+    that ``abcabc`` is twice ``abc`` and ``aaaa`` four times ``a``.
 
     Args:
-        keys: One key a launch; launches with different keys are never the same.
-        columns: Launches of equal keys are the same where each column says so: with one of its two numbers.
-        take_in: Called with each run and the first launch that is free, to make the run longer.
+        keys: One key per launch; launches with different keys are never equal.
+        columns: Launches with equal keys are equal if one of the two numbers of each column is equal.
+        take_in: Called with each run and the first free launch, to extend the run.
     """
     numbers: dict[Hashable, int] = {}
     ids = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, len(keys))
@@ -54,7 +54,7 @@ def find_sequences(
     period_of = np.zeros(len(ids), np.int64)
     for period in _periods(ids):
         for start, end in _alike(ids, columns, period):
-            # From `place` on, launches are like those a period later up to `end`: so many whole rounds.
+            # From `place` up to `end`, launches equal those a period later: this many whole rounds.
             place = np.arange(start, end - period + 1)
             covers = ((end - place) // period + 1) * period
             better = place[covers > covered[place]]
@@ -75,7 +75,7 @@ def find_sequences(
 
 
 def _alike(ids: Numbers, columns: Sequence[Column], period: int) -> Iterator[tuple[int, int]]:
-    """Stretches `start … end-1`, at least a period long, of launches that are like the one a period later."""
+    """Yield ranges `start … end-1`, at least a period long, of launches that equal the one a period later."""
     same = ids[:-period] == ids[period:]
     if not same.any():
         return
@@ -88,7 +88,7 @@ def _alike(ids: Numbers, columns: Sequence[Column], period: int) -> Iterator[tup
 
 
 def _periods(ids: Numbers) -> list[int]:
-    """The periods to try: all short ones, and the commonest distances between launches of one key."""
+    """Return the periods to try: all short ones, and the commonest distances between launches of one key."""
     short = list(range(1, min(MAX_PERIOD, len(ids) // 2) + 1))
     by_key = np.argsort(ids, kind="stable")
     distances = np.diff(by_key)[np.diff(ids[by_key]) == 0]
@@ -101,20 +101,20 @@ def _periods(ids: Numbers) -> list[int]:
 def sequences_of(trace: Trace) -> list[Repeat]:
     """Return the repeated sequences of a trace: same kernels and sizes, and the same data flow.
 
-    A launch is not the same as one in a scope of another name, or elsewhere in its scope: what the user named
-    stays in sight. The data flow is the same where an argument reads what the corresponding launch of the
-    same or the previous round wrote, or what never changes between rounds. Which arrays hold the values does
-    not matter, so that two arrays that swap places and a new array for every step fold alike. The first round
-    of a loop, which reads what was there before the loop, is taken in.
+    A launch differs from one in a scope of another name, or at another position of its scope: scopes that the
+    user named stay visible. The data flow is the same if an argument reads a value that the corresponding
+    launch of the same or the previous round wrote, or one that never changes between rounds. It does not
+    matter which arrays hold the values, so that two arrays that swap places and a new array for every step
+    fold alike. The first round of a loop, which reads values from before the loop, is included.
     """
     (runs,) = _found(trace, [(0, len(trace.launches))])
     return runs
 
 
 def sequences_within(trace: Trace, spans: Sequence[tuple[int, int]]) -> list[list[Repeat]]:
-    """Return those among `length` launches from `first` on, for each (first, length).
+    """Return the repeated sequences among `length` launches from `first` on, for each (first, length).
 
-    Such as the inner loop of one round of a loop.
+    An example is the inner loop in one round of a loop.
     """
     return _found(trace, [(first, first + length) for first, length in spans])
 
@@ -139,7 +139,7 @@ def _runs(flow: _Flow, start: int, stop: int) -> list[Repeat]:
 
 
 def scope_names(trace: Trace) -> dict[int | None, tuple[str, ...]]:
-    """Return for each scope the names of those around it and its own, outermost first, without numbers.
+    """Return for each scope its name and those of the enclosing scopes, outermost first, without numbers.
 
     `step 1` and `step 2` are two rounds of a loop, `forces` and `motion` are not.
     """
@@ -150,9 +150,9 @@ def scope_names(trace: Trace) -> dict[int | None, tuple[str, ...]]:
 
 
 def _scope_paths(trace: Trace) -> dict[int | None, tuple[int, ...]]:
-    """The scopes around each scope and itself, outermost first."""
+    """Return for each scope the path of enclosing scopes and itself, outermost first."""
     paths: dict[int | None, tuple[int, ...]] = {None: ()}
-    for scope in trace.scopes:  # a scope follows the one around it
+    for scope in trace.scopes:  # a scope follows its enclosing scope
         paths[scope.id] = (*paths[scope.parent], scope.id)
     return paths
 
@@ -162,7 +162,7 @@ _Source = tuple[int, "int | None"] | None
 
 
 class _Flow:
-    """The launch that wrote each value that a launch reads, for each argument."""
+    """Data flow of a trace: for each argument of a launch, the launch that wrote the value it reads."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -179,7 +179,7 @@ class _Flow:
         self.scopes = self._scope_columns([paths[launch.scope] for launch in trace.launches])
 
     def _columns(self) -> list[Column]:
-        """The arguments that are read, one column for each place in the list of arguments."""
+        """Return the arguments that are read, one column for each position in the argument lists."""
         count, columns = len(self.trace.launches), {}
         numbers, writers = self.numbers, self.writers
         for index, launch in enumerate(self.trace.launches):
@@ -196,10 +196,10 @@ class _Flow:
         return list(columns.values())
 
     def _scope_columns(self, paths: list[tuple[int, ...]]) -> list[Column]:
-        """The scopes around launches, one column for each depth.
+        """Return the scopes around launches, one column for each depth.
 
-        Two launches are in the same scope, or as far from the beginnings of two scopes of one name: a scope
-        belongs to one launch of a round or to a whole round, never to part of a repetition.
+        Two equal launches are in the same scope, or equally far from the beginnings of two scopes of one name:
+        a scope belongs to one launch of a round or to a whole round, never to part of a repetition.
         """
         count = len(paths)
         depth = max(map(len, paths), default=0)
@@ -210,14 +210,14 @@ class _Flow:
         return columns
 
     def take_in(self, run: Repeat, earliest: int, stop: int) -> None:
-        """Begin a loop where it begins: its first rounds read what was there before.
+        """Extend a run to the true start of the loop, whose first rounds read values from before the loop.
 
-        Often only part of a round reads that, so that the repetition was found from the middle of a round to
-        the middle of another: then it is moved.
+        Often only part of a round reads such values, so that the repetition was found from the middle of one
+        round to the middle of another: then it is moved.
 
         Args:
-            run: Rounds that are all the same.
-            earliest: The first launch that may be taken in.
+            run: Rounds that are all equal.
+            earliest: The first launch that may be included.
             stop: The launch after the last.
         """
         written = {
@@ -241,9 +241,9 @@ class _Flow:
                 return
 
     def _begins(self, first: int, run: Repeat, written: set[int | None]) -> bool:
-        """Are the launches from `first` up to the run the beginning of the loop?
+        """True if the launches from `first` up to the run are the beginning of the loop.
 
-        What later rounds read of the round before was there before the loop, the same for all who read it.
+        Values that later rounds read from the previous round exist before the loop, the same for all readers.
         """
         period = run.length
         if not all(self._same_but_carried(i, i + period, first, written) for i in range(first, run.first)):
@@ -257,16 +257,16 @@ class _Flow:
         )
 
     def _same(self, i: int, j: int) -> bool:
-        """Does `j` read what `i` read, or from as far back?"""
+        """True if `j` reads the same values as `i`, or values from equally far back."""
         return self.keys[i] == self.keys[j] and all(
             one[i] == one[j] or other[i] == other[j] for one, other in (*self.columns, *self.scopes)
         )
 
     def _same_but_carried(self, i: int, j: int, first: int, written: set[int | None]) -> bool:
-        """Is `i`, of the round from `first` on that begins a loop, like `j`, a round later?
+        """True if `i`, in the first round of a loop (from `first` on), equals `j`, a round later.
 
-        What `j` has from the round before may come from anywhere outside the first round, and where arrays
-        that the loop writes take turns, so may what both have from before it.
+        A value that `j` reads from the previous round may, for `i`, come from anywhere outside the first
+        round; if arrays that the loop writes take turns, so may values that both read from before the loop.
         """
         if self.keys[i] != self.keys[j]:
             return False
@@ -290,12 +290,12 @@ class _Flow:
         return True
 
     def _pairs(self, i: int, j: int) -> Iterator[tuple[int | None, _Source, int | None, _Source]]:
-        """For each argument of two launches its array and what of it is read."""
+        """Yield, for each argument of two launches, the array and the source of the value that is read."""
         for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
             yield one.array, self._source(one), other.array, self._source(other)
 
     def _source(self, arg: Argument) -> _Source:
-        """The version that an argument reads (its number), and the launch that wrote it."""
+        """Return the number of the version that an argument reads, and the launch that wrote it."""
         if arg.array is None or arg.read_version is None:
             return None
         number = self.numbers.get((arg.array, arg.read_version), -1)

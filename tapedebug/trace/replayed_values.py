@@ -1,8 +1,8 @@
-"""Values and adjoints of every version, as summaries or whole, by a private replay of the tape.
+"""Values and adjoints of every version, as summaries or in full, from a private replay of the tape.
 
 Nothing is measured while a tape records: that would cost as much as the launches themselves, on every tape,
-for a trace that is asked for once in a while; and the adjoint of a version exists nowhere else than in the
-middle of a reverse pass. A replay gives the same numbers to the last bit.
+for a trace that is rarely requested; and the adjoint of a version exists only in the middle of a reverse
+pass. A replay gives the same numbers to the last bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _OutOfTime(Exception):
-    """The replay took longer than it may."""
+    """The replay exceeded its time limit."""
 
 
 def add_summaries(
@@ -33,15 +33,15 @@ def add_summaries(
     max_seconds: float | None = None,
     keep_bytes: int | None = None,
 ) -> None:
-    """Set `value` and `adjoint` of the versions of a trace; its `notes` say what was left out.
+    """Set `value` and `adjoint` of the versions of a trace; its `notes` list what was left out.
 
     Args:
-        recorded: The trace and its tape, which is not touched.
+        recorded: The trace and its tape, which is not modified.
         seeds: Incoming adjoints of the reverse pass; by default those of the last `Tape.backward`. Adjoints
-            are left out where there was none. They are those that the tape consumed, right or wrong.
+            are left out if there was none. They are those that the tape consumed, right or wrong.
         pulse: Called at each launch; may raise to cancel.
-        max_seconds: When to stop; None for as long as it takes.
-        keep_bytes: Also keep the arrays themselves, as many as fit; None keeps none.
+        max_seconds: The time limit; None for no limit.
+        keep_bytes: Also keep the arrays themselves, up to this size; None keeps none.
     """
     until = None if max_seconds is None else monotonic() + max_seconds
 
@@ -70,7 +70,7 @@ def add_summaries(
 
 
 class _Watcher:
-    """Looks at the versions while a replay makes them."""
+    """Observer that summarises the versions while a replay produces them."""
 
     def __init__(self, recorded: TraceBinding, replay: Replay, room: int | None) -> None:
         self.recorded = recorded
@@ -94,20 +94,20 @@ class _Watcher:
             self.replay.on_outside = None  # a cycle would keep the tape until the next garbage collection
 
     def _outside(self, operation: Operation) -> None:
-        """Look at the last of several writes between two launches."""
+        """Summarise the last of several writes between two launches."""
         last = {version.array: version for version in self.recorded.outside.get(operation.index, ())}
         self._values(last.values())
 
     def _values(self, versions: Iterable[Version]) -> None:
         for version in versions:
-            # What a launch covers completely, unread, holds nothing that means anything before it.
+            # The content of an array before a launch that overwrites all of it unread is meaningless.
             if version.version > 0 or version.reads or version.overwritten_by is None:
                 values = self.replay.values(self.recorded.arrays[version.array])
                 version.value = summarise(values)
                 self._keep(version, "value", values)
 
     def backward(self, seeds: Seeds) -> None:
-        """The adjoint of a version is complete just before the adjoint of the launch that wrote it runs."""
+        """Summarise each adjoint just before the adjoint of the launch that wrote the version runs."""
         tape = self.recorded.tape
         consume: Consume = "versions" if tape.preserves_values else "current"
         count, stop = len(tape.operations), self._first_that_can_be_reversed()
@@ -124,7 +124,7 @@ class _Watcher:
                 self._adjoints(version for version in self.starts if version.reads)
 
     def _first_that_can_be_reversed(self) -> int:
-        """The operation after the last custom function: a replay can not run those, so it ends there."""
+        """Return the index after the last custom function, where the reverse pass of a replay has to end."""
         for operation in reversed(self.recorded.tape.operations):
             if operation.kind == "func":
                 self.recorded.trace.notes.append(

@@ -1,4 +1,4 @@
-"""Summaries of values: small, and never wrong about NaN and Inf."""
+"""Compact summaries of values that count NaN and Inf exactly."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tapedebug.trace.model import Histogram, Summary
 
 BINS = 16
 BLOCK = 1 << 14
-"""Elements that are looked at together: their float64 values stay in the cache."""
+"""Elements that are processed together: their float64 values fit in the cache."""
 TAME = 1e100
-"""Squares of numbers between this and its inverse, and sums of them, neither over- nor underflow."""
+"""Squares of numbers between this and its inverse, and their sums, neither overflow nor underflow."""
 
 
 def summarise(values: np.ndarray[Any, Any]) -> Summary:
@@ -36,7 +36,7 @@ def summarise(values: np.ndarray[Any, Any]) -> Summary:
 
 
 def _finite_blocks(flat: np.ndarray[Any, Any]) -> Iterator[tuple[np.ndarray[Any, Any], int]]:
-    """The finite values of each block as float64, and how many of the block are NaN."""
+    """Yield the finite values of each block as float64, and the number of NaN in the block."""
     for start in range(0, flat.size, BLOCK):
         block = flat[start : start + BLOCK].astype(np.float64)
         sound = np.isfinite(block)
@@ -56,11 +56,11 @@ def _add_moments(summary: Summary, flat: np.ndarray[Any, Any], low: float, high:
     for block, _ in _finite_blocks(flat):
         scaled = block / scale if scale != 1.0 else block
         total += float(scaled.sum())
-        squares += float(np.square(scaled).sum())  # not a product: that may wait for threads of BLAS
+        squares += float(np.square(scaled).sum())  # not a dot product, which may wait for BLAS threads
         if spread and math.isfinite(spread):
             position = np.minimum((block - low) * (BINS / spread), BINS - 1).astype(np.intp)
             bins += np.bincount(np.maximum(position, 0), minlength=BINS)
-        else:  # one value, or a range that float64 can not express
+        else:  # one value, or a range that overflows float64
             bins[0] += block.size
     summary.mean = scale * (total / finite)
     summary.norm = scale * math.sqrt(squares)

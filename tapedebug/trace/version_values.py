@@ -1,7 +1,7 @@
 """The values of single versions, one after the other, for readers that step through a tape.
 
-One replay in private memory answers many questions: it keeps what it passes of the array that was asked
-for, within a budget, and goes on from where it stands when the next question lies ahead.
+One replay in private memory answers many requests: it keeps the versions of the requested array that it
+passes, within a budget, and continues from its position if the next request is ahead of it.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from tapedebug.trace.recording import TraceBinding
 
 KEPT = 1 << 26
-"""Bytes of values that are kept between questions."""
+"""Bytes of values that are kept between requests."""
 AROUND = 1 << 24
-"""Bytes of versions before and after the asked one that a replay keeps on its way."""
+"""Bytes of versions before and after the requested one that a replay keeps in passing."""
 MAX_REPLAY_BYTES = 1 << 28
-"""Bytes of arrays up to which the private memory stays for the next question."""
+"""Largest size of arrays, in bytes, for which the private memory is kept for the next request."""
 SECONDS = 10.0
-"""How long a replay may take; nobody looks at a panel for longer."""
+"""Time limit of a replay, in seconds, as a user of the panel waits for the answer."""
 
 
 class _OutOfTime(Exception):
-    """The replay took longer than it may."""
+    """The replay exceeded its time limit."""
 
 
 class VersionValues:
     """The values and adjoints of any version of a recorded tape.
 
     Args:
-        recorded: The trace and its tape, which is not touched.
-        max_seconds: How long one replay may take.
+        recorded: The trace and its tape, which is not modified.
+        max_seconds: The time limit of one replay.
     """
 
     def __init__(self, recorded: TraceBinding, max_seconds: float = SECONDS) -> None:
@@ -51,13 +51,13 @@ class VersionValues:
             self._versions.setdefault(version.array, []).append(version)
 
     def values(self, array: int, version: int, kind: ContentKind = "value") -> Values:
-        """Return the values, or the adjoint, of a version; not to be written to.
+        """Return the values, or the adjoint, of a version; the array must not be modified.
 
         Raises:
-            TapedebugError: They can not be had; the message says why.
+            TapedebugError: They are not available; the message contains the reason.
         """
         calls = len(self.recorded.tape.reverse_passes)
-        if calls != self._passes:  # another reverse pass, other adjoints
+        if calls != self._passes:  # the adjoints of another reverse pass differ
             self._passes = calls
             for key in [key for key in self._known if key[0] == "adjoint"]:
                 del self._known[key]
@@ -85,7 +85,7 @@ class VersionValues:
         return f"{self.recorded.trace.arrays[array].label} v{version}"
 
     def _refuse(self, version: Version, kind: ContentKind) -> None:
-        """Say why a version can not be had, where that is known beforehand."""
+        """Raise an error with the reason if it is known beforehand that a version is not available."""
         name = self._name(version.array, version.version)
         tape = self.recorded.tape
         if kind == "value":
@@ -112,7 +112,7 @@ class VersionValues:
         self._refuse_behind_function(version, name)
 
     def _refuse_behind_function(self, version: Version, name: str) -> None:
-        """A replay does not run custom functions, so that it can not go back behind the last one."""
+        """Raise an error for an adjoint before the last custom function, which replays cannot reverse."""
         first = -1 if version.written_by is None else version.written_by
         for operation in reversed(self.recorded.tape.operations[first + 1 :]):
             if operation.kind == "func":
@@ -158,7 +158,7 @@ class VersionValues:
         return sum(ends.values())
 
     def _near(self, wanted: Version) -> dict[int, Version]:
-        """Versions of the array around the asked one, by number, as many as may be kept."""
+        """Return the versions of the array around the requested one, by number, as many as may be kept."""
         info = self.recorded.trace.arrays[wanted.array]
         reach = max(1, AROUND // max(1, 2 * (info.stop - info.start)))
         low, high = wanted.version - reach, wanted.version + reach
@@ -166,7 +166,7 @@ class VersionValues:
         return {v.version: v for v in near if not _means_nothing(v)}
 
     def _forward(self, replay: Replay, wanted: Version, near: Mapping[int, Version]) -> None:
-        # the version before is asked for in the same breath: what did this launch change?
+        # the version before is usually requested next, to see the changes of this launch
         need = [near[number] for number in (wanted.version - 1, wanted.version) if number in near]
         unknown = [v for v in need if ("value", v.array, v.version) not in self._known]
         after = [self._after(version) for version in unknown]
@@ -206,7 +206,7 @@ class VersionValues:
         return 0
 
     def _backward(self, replay: Replay, wanted: Version, near: Mapping[int, Version]) -> None:
-        """The adjoint of a version is complete just before the adjoint of the launch that wrote it runs."""
+        """Keep each adjoint just before the adjoint of the launch that wrote the version runs."""
         tape = self.recorded.tape
         consume: Consume = "versions" if tape.preserves_values else "current"
         count = len(tape.operations)
@@ -234,11 +234,11 @@ class VersionValues:
         self._known.pop(key, None)
         self._known[key] = values
         total = sum(item.nbytes for item in self._known.values())
-        # the last two stay whatever their size: they are what is looked at
+        # the last two are kept at any size: they are the ones displayed
         while total > KEPT and len(self._known) > 2:
             total -= self._known.popitem(last=False)[1].nbytes
 
 
 def _means_nothing(version: Version) -> bool:
-    """Return True for what an array held before a launch overwrote all of it unread."""
+    """True for the content that an array had before a launch overwrote all of it unread."""
     return version.version == 0 and not version.reads and version.overwritten_by is not None
