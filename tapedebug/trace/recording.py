@@ -333,7 +333,7 @@ class _Builder:
         return self.is_array[kind]
 
     def _place(self, place: Place) -> Location:
-        """Return the location of a call site, cached: a time loop has thousands of launches, but few places."""
+        """Return the location of a call site, cached: a time loop has few of them."""
         known = self.places.get(id(place))
         if known is None:
             known = self.places[id(place)] = place, location_of(place)

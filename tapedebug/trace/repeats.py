@@ -198,8 +198,8 @@ class _Flow:
     def _scope_columns(self, paths: list[tuple[int, ...]]) -> list[Column]:
         """Return the scopes around launches, one column for each depth.
 
-        Two equal launches are in the same scope, or equally far from the beginnings of two scopes of one name:
-        a scope belongs to one launch of a round or to a whole round, never to part of a repetition.
+        Two equal launches are in the same scope, or equally far from the starts of two scopes of one name: a
+        scope belongs to one launch of a round or to a whole round, never to part of a repetition.
         """
         count = len(paths)
         depth = max(map(len, paths), default=0)
