@@ -1,9 +1,9 @@
 """Run a shadow many times at once: rows with other inputs, tangents or seeds, in one compiled call.
 
-What differs from row to row (adjoints; in forward runs what is displaced, and what is written) lies in memory
-of its own for each row; all else they read where the shadow has it. Each row is to the last bit what the
-shadow makes of it alone. Memory is bounded: many rows run in chunks, one after the other in the same memory,
-which is kept for the next call.
+Each row has its own memory for values that differ from row to row (adjoints; in forward runs, displaced and
+written values); all other values are read from the shadow. Each row equals, to the last bit, a run of the
+shadow alone. Memory is bounded: many rows run in chunks, one after the other in the same memory, which is
+kept for the next call.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ from tapedebug.runtime.replay.tangents import forward_special, tangent_special
 from tapedebug.runtime.tape.record import Record
 
 ROOM = 2 << 20
-"""Bytes that the rows of a chunk take together, if one does not take more: it stays in the processor's cache.
-Forward, a five-point stencil, n = 65,536, float64, 8 rows, all of it new: 2.7 ms, and 20 ms with 8 MiB, most
-of that page faults."""
+"""Bytes that the rows of a chunk take together, if one does not take more: they stay in the cache.
+
+Forward, a five-point stencil, n = 65,536, float64, 8 rows, all memory fresh: 2.7 ms, and 20 ms with 8 MiB,
+mostly page faults.
+"""
 
 Matrices = Mapping[array, Values]
-"""For each array what it has in all rows: (count, …), components last."""
+"""By array, its content in all rows: (count, …), components last."""
 
 
 class BatchedReplay:
     """Runs a shadow for many rows at once.
 
-    Its methods take and give matrices, one row for each run. They need what `obstacle` says nothing against.
+    Its methods take and return matrices, one row for each run. They require that `obstacle` returns an empty
+    text.
 
     Args:
-        shadow: Of a tape or a launch. Forward runs start over with its inputs, and do not move it.
+        shadow: A shadow of a tape or a launch. Forward runs start over with its inputs, and do not move it.
     """
 
     def __init__(self, shadow: Shadow) -> None:
@@ -54,12 +57,12 @@ class BatchedReplay:
         self._batches: dict[Any, _Batch] = {}
 
     def obstacle(self, *, back: bool = False, moving: bool = False, consume: Consume = "versions") -> str:
-        """Why rows can not run at once, so that they have to one by one; empty where they can.
+        """Return why rows must run one by one; empty if they can run at once.
 
         Args:
             back: In the reverse pass.
             moving: In a run with tangents.
-            consume: What that reverse pass sees.
+            consume: The values that the reverse pass sees, as for `Shadow.backward`.
         """
         shadow = self.shadow
         for record in shadow.records:
@@ -80,16 +83,17 @@ class BatchedReplay:
     def backward(
         self, seeds: Matrices, wanted: Sequence[array], consume: Consume = "versions", dtype: Any = None
     ) -> list[Values]:
-        """The adjoints of arrays for each row of seeds, after `forward` of the shadow, as `backward` does.
+        """Return the adjoints of arrays for each row of seeds, after `forward` of the shadow.
 
         Args:
             seeds: Incoming adjoints, (count, …).
-            wanted: The arrays whose adjoints are asked for.
+            wanted: The arrays whose adjoints are returned.
             consume: As for `Shadow.backward`.
-            dtype: Of the result; by default of the memory: float64 of twins, else the array's own.
+            dtype: The dtype of the result; by default that of the memory: float64 of twins, otherwise the
+                array's own.
 
         Returns:
-            (count, scalars) for each array that is wanted.
+            (count, scalars) for each wanted array.
         """
         seeded = frozenset(a.buffer for a in seeds)
         key = ("backward", consume, self.shadow.position, config.strong_zero, seeded)
@@ -98,13 +102,13 @@ class BatchedReplay:
         )
 
     def forward(self, changes: Matrices, wanted: Sequence[array], dtype: Any = None) -> list[Values]:
-        """The values of arrays for each row of changed inputs; see `backward`."""
+        """Return the values of arrays for each row of changed inputs; see `backward`."""
         changed = frozenset(a.buffer for a in changes)
         key = ("forward", changed)
         return self._run(key, lambda count: _Forward(self.shadow, changed, count), changes, wanted, dtype)
 
     def push(self, tangents: Matrices, wanted: Sequence[array], dtype: Any = None) -> list[Values]:
-        """The tangents of arrays for each row of tangents of inputs; see `backward`."""
+        """Return the tangents of arrays for each row of tangents of inputs; see `backward`."""
         moved = frozenset(a.buffer for a in tangents)
         key = ("push", config.strong_zero, moved)
         return self._run(key, lambda count: _Push(self.shadow, moved, count), tangents, wanted, dtype)
@@ -138,7 +142,7 @@ class _Batch:
     """The memory and the calls of one kind of runs.
 
     Attributes:
-        capacity: How many rows run at once.
+        capacity: The number of rows that run at once.
     """
 
     def __init__(self, shadow: Shadow) -> None:
@@ -149,13 +153,13 @@ class _Batch:
         self.calls: CallList
 
     def takes(self, count: int) -> bool:
-        """Whether it is as large as one made for so many rows would be."""
+        """Return True if it is as large as one made for this number of rows would be."""
         return self.full or count <= self.capacity
 
     def _allocate(
         self, wanted: Sequence[tuple[dict[Buffer, BatchMemory], Iterable[Buffer]]], count: int
     ) -> BatchArgumentTable:
-        """Rows of memory for buffers, and the table of arguments."""
+        """Allocate rows of memory for buffers, and return the table of arguments."""
         buffers, records = self.shadow._buffers, self.shadow.records
         sizes = [buffers[b].data.size for _, several in wanted for b in several]
         words = sum(len(r.packed) + sum(s.stop - s.start for s in r.scratch) for r in records)
@@ -170,7 +174,7 @@ class _Batch:
         return 0 if rows is None else rows.view(self.shadow._buffers[a.buffer], a, self.space.count)
 
     def _fill(self, memory: Mapping[Buffer, BatchMemory], given: Matrices) -> None:
-        """Put a matrix where each array is, with zeros around."""
+        """Copy a matrix to each array, with zeros around it."""
         whole = _fully_covered(given)
         for buffer, rows in memory.items():
             if buffer not in whole:
@@ -181,7 +185,7 @@ class _Batch:
         for a, values in given.items():
             view = self._view(memory, a)
             assert isinstance(view, np.ndarray)
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there
+            with np.errstate(over="ignore"):  # float32 overflow gives infinity
                 view[...] = values.reshape(view.shape)
 
     def run(self, given: Matrices, count: int) -> None:
@@ -189,12 +193,12 @@ class _Batch:
         raise NotImplementedError
 
     def result(self, a: array) -> Values | int:
-        """What came out for an array: (count, …), or the same for all rows."""
+        """Return the result for an array: (count, …), or the same for all rows."""
         raise NotImplementedError
 
 
 class _Backward(_Batch):
-    """The reverse pass from where the shadow stands."""
+    """The reverse pass from the position of the shadow."""
 
     def __init__(self, shadow: Shadow, consume: Consume, seeded: Iterable[Buffer], count: int) -> None:
         super().__init__(shadow)
@@ -297,7 +301,7 @@ class _Push(_Forward):
 
 
 def _call_list(calls: list[Call], words: Words) -> CallList:
-    """Calls whose arguments are given by where they begin among the words of a row."""
+    """Return a list of calls whose arguments are given by their position in the words of a row."""
     start: int = words.ctypes.data
     runs, threads, places = zip(*calls, strict=True) if calls else ((), (), ())
     addresses = [None if at is None else start + 8 * at for at in places]
@@ -305,7 +309,7 @@ def _call_list(calls: list[Call], words: Words) -> CallList:
 
 
 def _fully_covered(given: Iterable[array]) -> set[Buffer]:
-    """The buffers of which each byte is one of these arrays'."""
+    """Return the buffers that these arrays cover completely."""
     return {a.buffer for a in given if a.is_contiguous and a.stop - a.start == a.buffer.nbytes}
 
 
@@ -314,7 +318,7 @@ def _written(records: Iterable[Record]) -> set[Buffer]:
 
 
 def _moving(records: Iterable[Record]) -> set[Buffer]:
-    """Where tangents go."""
+    """Return the buffers that tangents flow into."""
     found: set[Buffer] = set()
     for r in records:
         touched = [p for p, _ in r.plan.dotted(False)] if r.kind == "kernel" else r.plan.touched

@@ -1,4 +1,4 @@
-"""Memory for the rows of a batch: each has its own copy of what differs, and shares the rest."""
+"""Memory for the rows of a batch: each has its own copy of values that differ, and shares the rest."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class BatchMemory:
-    """As many bytes as some memory has, once for each row.
+    """A block of bytes, once for each row.
 
     Attributes:
-        stride: Bytes from one row to the next; between rows, too, lies a margin of nothing.
-        address: Of the first row.
+        stride: Bytes from one row to the next; there is an unused margin between rows, too.
+        address: The address of the first row.
         each: (rows, bytes), the memory.
     """
 
@@ -36,29 +36,29 @@ class BatchMemory:
         self._used = 0
 
     def clear(self, count: int) -> None:
-        """Zeros in so many rows, which are then used."""
+        """Zero a number of rows, which count as used from now on."""
         self.each[: min(count, self._used)] = 0
         self._used = max(count, self._used)
 
     def view(self, buffer: ShadowBuffer, a: array, count: int) -> Values:
-        """`a` in the first rows, where this is memory like that of its buffer: (count, …, components)."""
+        """Return `a` in the first rows of a copy of its buffer: (count, …, components)."""
         return buffer.seen(a, self._block, (count,), (self.stride,))
 
 
 def stride_of(nbytes: int) -> int:
-    """Bytes from one row to the next."""
+    """Return the bytes from one row to the next."""
     return -(-(nbytes + MARGIN) // ALIGNMENT) * ALIGNMENT
 
 
 class BatchAddressSpace(ShadowSpace):
-    """Where a batch finds values, adjoints and tangents: those of the first row, and how far on the next is.
+    """The values, adjoints and tangents of a batch: addresses in the first row, and strides to the next.
 
     Args:
-        space: Of the shadow; values that the reverse pass needs and a run has overwritten are shared with it.
+        space: The space of the shadow; needed values that a run has overwritten are shared with it.
 
     Attributes:
-        values, adjoints, dots: Of buffers of which each row has a copy, that memory.
-        count: How many rows run.
+        values, adjoints, dots: The memory of buffers that each row has a copy of.
+        count: The number of rows that run.
     """
 
     def __init__(self, space: ShadowSpace) -> None:
@@ -69,33 +69,33 @@ class BatchAddressSpace(ShadowSpace):
         self.count = 1
 
     def value(self, a: array) -> int:
-        """Address of the values in the first row."""
+        """Return the address of the values in the first row."""
         rows = self.values.get(a.buffer)
         return super().value(a) if rows is None else rows.address + self._offset(a)
 
     def adjoint(self, a: array) -> int:
-        """Address of the adjoint in the first row."""
+        """Return the address of the adjoint in the first row."""
         return self.adjoints[a.buffer].address + self._offset(a)
 
     def dot(self, a: array) -> int:
-        """Address of the tangent in the first row."""
+        """Return the address of the tangent in the first row."""
         return self.dots[a.buffer].address + self._offset(a)
 
     def value_view(self, a: array) -> Values:
-        """The values: (count, …) where rows have their own, else of one shape for all."""
+        """Return the values: (count, …) if rows have their own, otherwise one array for all."""
         rows = self.values.get(a.buffer)
         return super().value_view(a) if rows is None else rows.view(self.buffers[a.buffer], a, self.count)
 
     def adjoint_view(self, a: array) -> Values:
-        """The adjoint, (count, …)."""
+        """Return the adjoint, (count, …)."""
         return self.adjoints[a.buffer].view(self.buffers[a.buffer], a, self.count)
 
     def dot_view(self, a: array) -> Values:
-        """The tangent, (count, …)."""
+        """Return the tangent, (count, …)."""
         return self.dots[a.buffer].view(self.buffers[a.buffer], a, self.count)
 
     def shift(self, a: array) -> int:
-        """Bytes from the values in one row to those in the next; 0 where they are shared."""
+        """Return the bytes from the values in one row to those in the next; 0 if they are shared."""
         rows = self.values.get(a.buffer)
         return 0 if rows is None else rows.stride
 
@@ -104,12 +104,12 @@ class BatchAddressSpace(ShadowSpace):
 
 
 class BatchArgumentTable(ArgumentTable):
-    """Packed arguments for the first row, and what must be added to them for each further one.
+    """Packed arguments for the first row, and the increments for each further one.
 
     Attributes:
-        shift: (words,), what is added.
-        fresh: Of in-place launches, the memory in which their adjoints do stores again, and what is there
-            before they run.
+        shift: (words,), the increments.
+        fresh: Of in-place launches, the memory in which their adjoints repeat stores, and its content before
+            they run.
     """
 
     alone = False
@@ -122,14 +122,14 @@ class BatchArgumentTable(ArgumentTable):
         self.fresh: list[tuple[BatchMemory, InplaceSave]] = []
 
     def forward(self, record: Record) -> int:
-        """The address of a record's packed arguments in the first row, for a forward run."""
+        """Return the address of a record's packed arguments in the first row, for a forward run."""
         address, base = super().forward(record), self.base[record.index]
         for p, slot in record.plan.value_slots:
             self.shift[base + slot] = self.rows.shift(record.args[p])
         return address
 
     def tangent(self, record: Record) -> int:
-        """The same, for a run with tangents."""
+        """Return the same address for a run with tangents."""
         address, base = self.forward(record), self.base[record.index]
         for p, slot in record.plan.dotted(False):
             a = record.args[p]
@@ -138,7 +138,7 @@ class BatchArgumentTable(ArgumentTable):
         return address
 
     def at(self, address: int) -> int:
-        """Which of the words is at an address."""
+        """Return the index of the word at an address."""
         return (address - self.start) // 8
 
     def _fill(self, plan: LaunchPlan, records: list[Record], columns: Columns) -> None:
@@ -148,7 +148,7 @@ class BatchArgumentTable(ArgumentTable):
             self.shift[begin + slot] = [self.rows.adjoints[a.buffer].stride for a in columns[p]]
 
     def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
-        """Stores are done again in memory of each row."""
+        """Return an adjoint that repeats stores in memory of each row."""
         slots, memory = dict(record.plan.value_slots), self.rows.in_memory(record)
         for scratch in record.scratch:
             if memory.issuperset(scratch.params):
@@ -162,12 +162,12 @@ class BatchArgumentTable(ArgumentTable):
         return entry, self.start + 8 * base
 
     def renew(self, count: int) -> None:
-        """Let in-place launches of so many rows start from the values that they started from."""
+        """Restore the values that in-place launches start from, in a number of rows."""
         for rows, scratch in self.fresh:
             rows.each[:count] = self.rows.scratches[scratch]
 
     def spread(self) -> Words:
-        """(capacity, words), the arguments of all rows."""
+        """Return the arguments of all rows: (capacity, words)."""
         numbers = np.arange(self.capacity, dtype=np.uint64)
         found: Words = self.memory + numbers[:, None] * self.shift
         return found

@@ -1,4 +1,4 @@
-"""Limits of replays of a tape: the memory that they reach, and the time that arrays are of."""
+"""Limits of replays of a tape: the memory that they can reach, and the moment that arrays show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TapeConfinement:
     tape: Tape
 
     def is_confined(self) -> bool:
-        """Return True if no launch can reach out of the memory of a replay, whatever values it is given."""
+        """Return True if no launch can access memory outside a replay, whatever values it is given."""
         return are_confined(self.tape.tracker.records)
 
 
@@ -29,7 +29,7 @@ class TapeLiveArrays:
     tape: Tape
 
     def check(self, what: str, /) -> None:
-        """Raise a `TapeError` that begins with `what` if arrays hold other values than those of now."""
+        """Raise a `TapeError` that begins with `what` if arrays do not hold their present values."""
         refuse_at_another_time(what)
 
 

@@ -1,8 +1,8 @@
-"""Calls of functions with a custom gradient, each checked at the arguments that it had.
+"""Calls of functions with a custom gradient, each checked at its own arguments.
 
-A thread is followed up to a call. There the body is evaluated in float64 beside the arguments, which gives
-its derivatives by differences, and the user's gradient is run in float64 from adjoints that are not zero:
-neither the results' nor what other uses of the arguments have gathered.
+A thread is interpreted up to a call. There the body is evaluated in float64 near the arguments, which gives
+its derivatives by finite differences. The custom gradient is run in float64 from adjoints that are not zero:
+those of the results, and those that other uses of the arguments have accumulated.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GATHERED = 0.7310586
-"""What other uses of an argument have gathered when the gradient runs."""
+"""The adjoint that other uses of an argument have accumulated when the gradient runs."""
 STEP = 1e-5
-"""The relative step of differences; a second one is a quarter of it."""
+"""The relative step of finite differences; a second one is a quarter of it."""
 HAS_KINK = 1e-3
-"""A relative difference of slopes on both sides beyond which a call has no derivative to compare with."""
+"""Relative difference of the left and right slopes beyond which a call has no derivative to compare with."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class CheckedThread(ThreadInterpreter):
 
 @dataclass(slots=True)
 class _Double(ThreadInterpreter):
-    """A piece of a thread in float64, from the values that it has."""
+    """A part of a thread in float64, starting from the thread's values."""
 
     adjoints: dict[tuple[int, int], float] = field(default_factory=dict)
 
@@ -95,12 +95,12 @@ class _Double(ThreadInterpreter):
 
 
 def _widened(value: T) -> T | np.float64:
-    """A float in float64, whatever it was; other values as they are."""
+    """Return a float as float64; other values unchanged."""
     return np.float64(value) if isinstance(value, np.floating) else value
 
 
 def _double(thread: ThreadInterpreter, changes: dict[Value, float]) -> _Double:
-    """A copy of the state of a thread in float64, with some values replaced."""
+    """Return a copy of the state of a thread in float64, with some values replaced."""
     made = _Double(thread.function, thread.index, thread.dim, thread.arrays, thread.scalars, thread.active)
     made.memory = {param: values.copy() for param, values in thread.memory.items()}
     made.names = {value: Number(_widened(n.value), n.type) for value, n in thread.names.items()}
@@ -110,7 +110,7 @@ def _double(thread: ThreadInterpreter, changes: dict[Value, float]) -> _Double:
 
 
 def _results(thread: ThreadInterpreter, node: Custom, changes: dict[Value, float]) -> np.ndarray[Any, Any]:
-    """The results of the body, where they are floats, with some arguments replaced."""
+    """Return the float results of the body, with some arguments replaced."""
     run = _double(thread, changes)
     with np.errstate(all="ignore"):
         run._block(node.body)
@@ -139,16 +139,16 @@ def _partials(thread: ThreadInterpreter, node: Custom) -> list[PartialDerivative
 def _given(
     thread: ThreadInterpreter, node: Custom, seeds: Iterable[float], values: Iterable[Value]
 ) -> dict[Value, float]:
-    """The adjoints of the arguments after the user's gradient ran."""
+    """Return the adjoints of the arguments after the custom gradient ran."""
     assert node.gradient is not None
     run = _double(thread, {})
     with np.errstate(all="ignore"):
-        run._block(node.body)  # a gradient finds again what the body has computed
+        run._block(node.body)  # a gradient uses results of the body again
         for value, seed in zip(node.seeds, seeds, strict=True):
             run.names[value] = Number(np.float64(seed), value.type)
         taken: set[Value] = set()
         for value, before in zip(node.inputs, node.before, strict=True):
-            # A value that stands for several arguments brings what it has to the first of them.
+            # If a value stands for several arguments, the first of them gets its adjoint.
             run.names[before] = Number(np.float64(0.0 if value in taken else GATHERED), before.type)
             taken.add(value)
         run._block(node.gradient)
@@ -161,7 +161,7 @@ def _given(
 def _slope(
     thread: ThreadInterpreter, node: Custom, value: Value, weights: np.ndarray[Any, Any]
 ) -> float | None:
-    """The derivative of the results, weighted, by an argument; None at a kink and where it is not finite."""
+    """Return the derivative of the weighted results by an argument; None at a kink or if it is not finite."""
     at = float(thread.names[value].value)
     step = STEP * max(abs(at), 1e-3)
     start = float(weights @ _results(thread, node, {}))

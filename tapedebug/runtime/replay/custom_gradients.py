@@ -27,14 +27,14 @@ class RecordCustomGradients:
         return self.record.kernel
 
     def calls(self) -> list[CustomCall]:
-        """Return the calls of functions with a gradient or a replay of the user's, native ones too."""
+        """Return the calls of functions with a custom gradient or replay, native ones too."""
         return [
             CustomCall(node.name, node.span, node.function, node.gradient is not None)
             for node in own_adjoints(self._kernel._lowered.custom.body)
         ]
 
     def native_calls(self) -> list[NativeCall]:
-        """Return the calls of native functions; those that Numba compiled have derivatives of ours."""
+        """Return the calls of native functions, except those that Numba compiled, which we differentiate."""
         return [
             NativeCall(op.data[0].native.name, op.span)
             for op in ops_of(self._kernel._lowered.function.body)
@@ -42,7 +42,7 @@ class RecordCustomGradients:
         ]
 
     def bypassed(self) -> Iterator[BypassedGradient]:
-        """Return the gradients beside the kernel that its adjoint never runs."""
+        """Yield the gradients defined in the kernel's module that its adjoint never runs."""
         kernel = self._kernel
         run = {node.function for node in calls_with_gradient(kernel._lowered.custom.body)}
         known = getattr(kernel.python, "__globals__", {})
@@ -58,10 +58,10 @@ class RecordCustomGradients:
                 yield BypassedGradient(gradient, function, used, function not in used.overloads)
 
     def check(self, thread: int, values: Mapping[int, Values], /) -> list[CheckedCall]:
-        """Return the calls of one thread, each compared with differences.
+        """Return the calls of one thread, each compared with finite differences.
 
         Raises:
-            CannotFollow: The thread cannot be followed.
+            CannotFollow: The thread cannot be interpreted.
         """
         found = checked_thread(self.record, thread, values)
         found.run()

@@ -1,4 +1,4 @@
-"""The slopes of the operations of one thread: which one lets an adjoint die, fade or blow up."""
+"""The slopes of the operations of one thread, to find one that stops, shrinks or inflates an adjoint."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from tapedebug.runtime.tape.record import Record
 CASTS = ("to_i", "to_u")
 """Conversions to integers."""
 SATURATING = frozenset({"tanh", "exp", "erf", "erfc", "atan", "where", "min", "max"})
-"""Operations with a part, far out or beyond a limit, that has no slope to speak of."""
+"""Operations with a region, far out or beyond a limit, in which the slope is almost zero."""
 STEEP = frozenset(
     {"acos", "asin", "atan2", "cosh", "div", "erfinv", "exp", "log", "log10", "log2", "pow", "rsqrt", "sinh"}
     | {"sqrt", "tan"}
 )
 """Operations that are steep for some operands and not for others."""
 _ACCESSES = frozenset({"load", "offset", "store", "atomic_add"})
-"""Operations on memory; the result of an atomic is what was there before, which has no adjoint."""
+"""Operations on memory; the result of an atomic is the value before it, which has no adjoint."""
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
 NEAR = 1e-6
-"""A relative difference that a float32 rounding or two explains."""
+"""A relative difference that one or two float32 roundings explain."""
 
 
 @dataclass(slots=True)
 class FollowedThread(ThreadInterpreter):
-    """A thread that can be asked for the slopes of its operations; see `contract.FollowedThread`."""
+    """A thread that returns the slopes of its operations; see `contract.FollowedThread`."""
 
     def slopes(self, incoming: Mapping[int, Values] | None = None, /) -> list[LocalDerivative]:
         """Return the operations that ran and whose results have an adjoint, in reverse order.
 
         Args:
-            incoming: Adjoints of what it writes, by parameter; by default 1 for everything.
+            incoming: Adjoints of the arrays that it writes, by parameter; by default 1 for every element.
         """
         memory = {
             param: np.ones(np.size(values))
@@ -60,7 +60,7 @@ class FollowedThread(ThreadInterpreter):
     def flat_operations(self) -> list[LocalDerivative]:
         """Return the operations that are flat in a value that has an adjoint, the surest first.
 
-        Rounding and casts come before comparisons; a comparison inside `clamp`, `max` or `abs` is none,
+        Rounding and casts come before comparisons; a comparison inside `clamp`, `max` or `abs` is left out,
         since these pass an adjoint on.
         """
         smooth = {
@@ -82,7 +82,7 @@ class FollowedThread(ThreadInterpreter):
         return [*sure, *comparing]
 
     def corner(self) -> LocalDerivative | None:
-        """Return the first operation that stands at a corner in a value with an adjoint."""
+        """Return the first operation that is at a kink in a value with an adjoint."""
         for step in self.steps:
             if not any(arg.active for arg in step.args):
                 continue
@@ -95,7 +95,7 @@ class FollowedThread(ThreadInterpreter):
         return None
 
     def turns(self) -> int:
-        """Return how often the operation that ran most often was run."""
+        """Return the number of runs of the operation that ran most often."""
         return max(Counter(id(step.op) for step in self.steps).values(), default=0)
 
 
@@ -147,7 +147,7 @@ def _step(
 
 
 def _declared_flat(step: Step) -> bool:
-    """Whether the rule table says that the slope is 0 wherever there is one."""
+    """Return True if the rule table says that the slope is 0 wherever it exists."""
     rule = RULES.get(step.op.kind)
     return rule is not None and not isinstance(rule.partials, str) and all(p is None for p in rule.partials)
 

@@ -46,7 +46,7 @@ class TapeStoredLoops:
 
 
 class _Numbers:
-    """What integers are in a launch, as far as its arguments and dimensions say; of the last thread."""
+    """The integers of a launch that its arguments and dimensions determine; for the last thread."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -56,7 +56,7 @@ class _Numbers:
         self.key = (shapes, tuple((p, *values) for p, values in sorted(self.scalars.items())))
 
     def of(self, value: Value) -> int | None:
-        """The number, or None."""
+        """Return the number, or None."""
         try:
             return int(self._of(value, 32))
         except (CannotFollow, OverflowError, ValueError):

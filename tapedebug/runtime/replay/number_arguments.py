@@ -25,7 +25,7 @@ class RecordNumbers:
 
     @property
     def params(self) -> list[int]:
-        """The parameters that are floats, or vectors of floats; of a fill with other than 0 its array."""
+        """The parameters that are floats or vectors of floats; of a fill with other than 0, its array."""
         if self.record.kind == "fill":
             return [0] if self.record.value.strip(b"\0") else []
         layout = self.record.plan.kernel.layout

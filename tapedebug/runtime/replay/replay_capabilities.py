@@ -1,4 +1,4 @@
-"""Capabilities of this engine's replays: float64, tangents, and what has no replay."""
+"""Capabilities of this engine's replays: float64, tangents, and records without a replay."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TangentReplays:
     tape: Tape
 
     def tangent_replay(self, *, float64: bool = False) -> Shadow:
-        """Return a new replay, which can push tangents."""
+        """Return a new replay that can push tangents."""
         return Shadow(self.tape.tracker, float64_type if float64 else None)
 
 
@@ -78,7 +78,7 @@ class SecondOrderReplays:
 
 @dataclass(frozen=True, slots=True)
 class TrackerRecording:
-    """See `contract.Recording`: a reset gives the tape a new tracker, and leaves this one as it is."""
+    """See `contract.Recording`: a reset gives the tape a new tracker, and leaves this one unchanged."""
 
     tracker: Tracker
 

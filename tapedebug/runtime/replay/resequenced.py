@@ -27,7 +27,7 @@ class TapeResequencing:
         """Return a replay of records of the tape and copies, in any order.
 
         Raises:
-            TapeError: In float64, where one buffer is used both as float32 and as another type.
+            TapeError: In float64, if one buffer is used both as float32 and as another type.
         """
         tracker = Tracker("ignore", dry=True)
         site = self.tape.records[0].site

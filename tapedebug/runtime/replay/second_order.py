@@ -26,7 +26,7 @@ class SecondShadow(Shadow):
     tangents of adjoints. Both stop where gradients do, at arrays without `requires_grad`.
 
     Args:
-        tracker: Of the tape.
+        tracker: The tracker of the tape.
         dtype: As for `Shadow`.
     """
 
@@ -75,7 +75,7 @@ class SecondShadow(Shadow):
 
 
 class _SecondTable(ArgumentTable):
-    """The packed arguments of a reverse pass with tangents: each record has two more pointers an array."""
+    """The packed arguments of a reverse pass with tangents: each record has two more pointers per array."""
 
     alone = False
 
@@ -137,7 +137,7 @@ class _SecondTable(ArgumentTable):
                 self.words[base + layout.dots[p]] = place
 
     def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
-        """Stores are done again, into copies of the values and of their tangents."""
+        """Return an adjoint that repeats stores, into copies of the values and of their tangents."""
         values, address = super()._replaying(record, base)
         dots = record.plan.kernel.layout.dots
 

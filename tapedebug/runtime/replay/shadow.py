@@ -1,7 +1,7 @@
 """Replays: the recorded forward and reverse pass again, in private memory, with any inputs replaced.
 
-All checks run here. The arrays of the user are read once, when the shadow is made, and never written;
-nothing has to be restored, whatever interrupts a check.
+All checks run here. The user's arrays are read once, when the shadow is made, and never written; nothing has
+to be restored if a check is interrupted.
 """
 
 from __future__ import annotations
@@ -35,27 +35,29 @@ OnLaunch = Callable[[Record], Any]
 
 
 class Shadow(ShadowState):
-    """A private copy of everything that a tape touches, which runs the tape's records.
+    """A private copy of all memory that a tape uses, which runs the tape's records.
 
-    A new shadow stands before the first record (`position` 0), with the values that the tape found. Shadows
-    of float64 hold float32 arrays as float64 and run the kernels' float64 twins.
+    A new shadow stands before the first record (`position` 0), with the values that the tape found. Float64
+    shadows hold float32 arrays as float64 and run the kernels' float64 twins.
 
     Args:
-        tracker: Of the tape.
+        tracker: The tracker of the tape.
         dtype: `float64` for the twin; None for the program as it is.
 
     Attributes:
         position: The index of the record that runs next.
-        uncovered: Why parts cannot be replayed; empty where everything can.
-        lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
+        uncovered: The reasons why parts cannot be replayed; empty if everything can.
+        lost: Custom functions that a tangent went into in the last `push`; the tangents of their results are
+            unknown.
         pulse: Called before each record that runs, forward or backward; may raise to cancel.
-        forward_only: It will not run backward, and keeps nothing that it overwrites.
-        on_outside: Called with a record before which something outside the tape wrote, once that is loaded.
+        forward_only: It will not run backward, and does not keep overwritten values.
+        on_outside: Called with each record that a write outside the tape precedes, after that write was
+            loaded.
         after_operation: Called with this shadow and each record that ran forward; may change values.
         after_adjoint: The same after the adjoint of each record; may change adjoints.
 
     Raises:
-        TapeError: In float64, where one buffer is used both as float32 and as another type.
+        TapeError: In float64, if one buffer is used both as float32 and as another type.
     """
 
     def __init__(self, tracker: Tracker, dtype: Any = None) -> None:
@@ -83,13 +85,13 @@ class Shadow(ShadowState):
         active: frozenset[int] | None = None,
         flat: bool = False,
     ) -> Self:
-        """A shadow of one launch that is on no tape; nothing runs yet.
+        """Return a shadow of one launch that is on no tape; nothing runs yet.
 
         Args:
             kernel: A kernel.
             dim: As for `launch`.
             args: All arguments, inputs and outputs.
-            flat: Whether `args` has one entry for each flat parameter, as records have them.
+            flat: True if `args` has one entry for each flat parameter, as records have them.
             dtype: As for the class.
             active: Parameters that have a gradient; by default the float arrays with `requires_grad`.
 
@@ -101,10 +103,10 @@ class Shadow(ShadowState):
     # -- running --------------------------------------------------------------------------------------
 
     def reset(self, discard: bool = False) -> Self:
-        """Stand before the first record again, with no inputs replaced but those before `fix_inputs`.
+        """Return to the first record and drop replaced inputs, except those from before `fix_inputs`.
 
         Args:
-            discard: Drop values that were set after the first record and that nothing has used.
+            discard: Drop values that were set after the first record and were never used.
 
         Raises:
             TapeError: There are such values, and `discard` is False.
@@ -119,7 +121,7 @@ class Shadow(ShadowState):
         return self.forward(0, 0)
 
     def inject(self) -> None:
-        """Load what something outside the tape wrote just before the record that runs next."""
+        """Load what was written outside the tape just before the record that runs next."""
         for buffer in self._injections.get(self.position, ()):
             buffer.inject(self.position)
         if self.position == len(self.records):
@@ -136,7 +138,8 @@ class Shadow(ShadowState):
         """Run records `start … stop-1`.
 
         Args:
-            start: 0 starts over with the tape's values and the inputs that were set; else it is `position`.
+            start: 0 starts over with the tape's values and the inputs that were set; otherwise it must be
+                `position`.
             stop: By default the end of the tape.
             on_operation: Called with each record after it ran.
             skip: Records that do nothing, as if they had not been recorded.
@@ -145,13 +148,13 @@ class Shadow(ShadowState):
             This shadow.
 
         Raises:
-            TapeError: `start` is neither 0 nor `position`, or it is 0 and values that were set since would
-                be lost.
+            TapeError: `start` is neither 0 nor `position`, or it is 0 and values that were set since would be
+                lost.
         """
         return self._run(self._forward[1], start, stop, on_operation, skip=skip)
 
     def assert_once(self) -> None:
-        """Run a launch with its assertions, which other runs leave out: displaced inputs may break them.
+        """Run a launch with its assertions, which other runs leave out: displaced inputs may violate them.
 
         Raises:
             KernelAssertionError: One does not hold.
@@ -170,10 +173,10 @@ class Shadow(ShadowState):
     ) -> Self:
         """Run records `start … stop-1` with their tangents: values change as in `forward`, to the last bit.
 
-        What something outside the tape wrote is constant. Overwrites do no harm.
+        Values written outside the tape are constants. Overwrites do no harm.
 
         Args:
-            tangents: Tangents of arrays before the first record; all others are zero. None goes on with
+            tangents: Tangents of arrays before the first record; all others are zero. None continues with
                 those of the call before.
             start: As for `forward`.
             stop: As for `forward`.
@@ -181,7 +184,7 @@ class Shadow(ShadowState):
             detached: Tangents stop where gradients do, at arrays without `requires_grad`.
 
         Returns:
-            This shadow; `tangent` has the results. It can also run backward.
+            This shadow; `tangent` returns the results. It can also run backward.
 
         Raises:
             TapeError: As for `forward`; or a tangent does not fit its array.
@@ -218,7 +221,7 @@ class Shadow(ShadowState):
         while start < last:
             if busy and start == busy[bisect_left(busy, start)]:
                 self._begin(self.records[start], moving)
-            # Records before which there is nothing to do run together.
+            # Consecutive records without preparation run together.
             stop = start + 1
             if on_operation is None and not skip:
                 stop = min(last, busy[bisect_left(busy, stop)])
@@ -235,20 +238,20 @@ class Shadow(ShadowState):
         return self
 
     def _hooked(self, hook: OnReplay | None, on_operation: OnLaunch | None) -> OnLaunch | None:
-        """Return what is called after each record: the hook first, then `on_operation`."""
+        """Return the function that is called after each record: the hook first, then `on_operation`."""
         if hook is None:
             return on_operation
 
         def then(record: Record) -> None:
             hook(self, record)
-            self._unused = None  # what the hook set is part of the run
+            self._unused = None  # values set by the hook are part of the run
             if on_operation is not None:
                 on_operation(record)
 
         return then
 
     def _begin(self, record: Record, moving: bool) -> None:
-        """What there is to do before a record: keep what it overwrites, load what was written before it."""
+        """Prepare for a record: keep values that it overwrites, load those written outside the tape."""
         index = record.index
         for need, buffer in () if self.forward_only else self._saves.get(index, ()):
             self._keep(need, buffer)
@@ -273,12 +276,13 @@ class Shadow(ShadowState):
         """Run the adjoints of records `start-1 … stop`, after `forward`.
 
         Args:
-            seeds: Incoming adjoints; all others are zero. None goes on with the adjoints of the call before.
+            seeds: Incoming adjoints; all others are zero. None continues with the adjoints of the call
+                before.
             consume: `"versions"`: adjoints see the values of the forward pass. `"current"`: they see what
                 memory holds now, as with `on_overwrite="ignore"`.
             start: By default `position`.
             stop: The earliest record.
-            on_operation: Called with each record after its adjoint ran (also where it has none).
+            on_operation: Called with each record after its adjoint ran (also if it has none).
             skip: Records whose adjoints do nothing.
 
         Returns:
@@ -313,7 +317,7 @@ class Shadow(ShadowState):
 
     @contextmanager
     def _late_writes(self, consume: Consume) -> Iterator[None]:
-        """Meanwhile memory is as the reverse pass of the user found it, after writes off the tape, too."""
+        """Context manager that sets memory as the user's reverse pass found it, with late outside writes."""
         late = [buffer for buffer in self._buffers.values() if buffer.late]
         if consume != "current" or self.position < len(self.records) or not late:
             yield
@@ -337,7 +341,7 @@ class Shadow(ShadowState):
         return [calls for _, calls in self._pushes.values()]
 
     def packed(self, record: Record) -> bytes:
-        """The argument slots of a kernel's launch, as they are packed for private memory."""
+        """Return the argument slots of a kernel's launch, as packed for private memory."""
         found: bytes = ctypes.string_at(
             self._forward[1][record.index][2] or 0, record.plan.kernel.layout.size
         )
@@ -347,7 +351,7 @@ class Shadow(ShadowState):
         self.lost.append(why_lost(record))
 
     def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[SavedValue, ShadowBuffer]]]:
-        """Before which record which needed values must be kept."""
+        """Return the needed values that must be kept, by the record before which they are."""
         saves: dict[int, list[tuple[SavedValue, ShadowBuffer]]] = {}
         for buffer, ledger in tracker.ledgers.items():
             for need in ledger.needs:
@@ -369,7 +373,7 @@ class Shadow(ShadowState):
 
     @cached_property
     def _forward(self) -> tuple[Any, CallList]:
-        """What runs each record forward, and what must be kept alive for it."""
+        """The calls that run each record forward, and the table that must live as long."""
         table = ArgumentTable(self.records, self.space)
         calls: Calls = []
         for record in self.records:

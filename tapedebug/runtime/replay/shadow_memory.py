@@ -17,10 +17,12 @@ from tapedebug.runtime.tape.tracker import Tracker
 
 Values = np.ndarray[Any, Any]
 MARGIN = 4096
-"""Bytes of nothing on both sides of private memory: a replay of an index that is a little outside its array
-reads and writes there, and not what belongs to somebody else."""
+"""Unused bytes on both sides of private memory.
+
+A replayed index that is a little outside its array accesses these, and not memory of other objects.
+"""
 NARROW = (np.dtype(np.float16), np.dtype(np.float32))
-"""What float64 twins hold as float64."""
+"""The types that float64 twins hold as float64."""
 
 
 class ShadowBuffer:
@@ -28,29 +30,29 @@ class ShadowBuffer:
 
     Attributes:
         buffer: The buffer of the user.
-        scale: Bytes here for each byte there: 2 where float32 is held as float64, 4 where float16 is.
-        mixed: Fields of structs: such floats are held as float64 among other types, which keep their size.
+        scale: Bytes here for each byte there: 2 if float32 is held as float64, 4 if float16 is.
+        mixed: Fields of structs: narrow floats are held as float64 among other types, which keep their size.
         data: The content now.
         double: It holds float64.
-        adjoint: The adjoint memory, or None until it is asked for.
-        tangent: The tangent memory, or None until it is asked for.
-        adjoint_tangent: The memory of the tangents of adjoints, or None until it is asked for.
-        injections: By record index, what something outside the tape wrote just before that record.
-        late: What something outside the tape wrote after the last record and before the reverse pass.
+        adjoint: The adjoint memory, or None before its first use.
+        tangent: The tangent memory, or None before its first use.
+        adjoint_tangent: The memory of the tangents of adjoints, or None before its first use.
+        injections: By record index, the values written outside the tape just before that record.
+        late: The values written outside the tape after the last record and before the reverse pass.
         written: Arrays whose final content comes from the tape.
     """
 
     _parameters = False
-    """No launch writes here: the memory of parameters, which only an optimiser changes."""
+    """True if no launch writes here: the memory of parameters, which only an optimiser changes."""
     _plain: Bytes | None = None
-    """Of parameters, the content without what was asked to be changed."""
+    """The content of parameters without the requested changes."""
 
     def __init__(
         self, ledger: BufferVersions, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
     ) -> None:
         self._allocate(ledger.buffer, f64, used)
         if tracker.dry:
-            # Nothing has run: memory as it is, also where a launch will overwrite it.
+            # No launch has run: take memory as it is, also where a launch will overwrite it.
             self._take_over(used)
         else:
             for live in reversed([live for live in ledger.liveins if not live.injected]):
@@ -87,25 +89,25 @@ class ShadowBuffer:
         self.adjoint_tangent: Bytes | None = None
 
     def stretch(self, a: array) -> int:
-        """How much further apart the elements of `a` are here, in scalars."""
+        """Return the ratio of the strides of `a` here, in scalars, to those in the user's memory."""
         return self.scale * types.numpy_dtype(a.dtype).itemsize // self.stored(a).itemsize
 
     def stored(self, a: array) -> np.dtype[Any]:
-        """The dtype that the scalars of `a` have here."""
+        """Return the dtype that the scalars of `a` have here."""
         scalar = types.numpy_dtype(a.dtype)
         return _widened(scalar, self.scale) if self.scale > 1 else scalar
 
     def restart(self) -> None:
-        """Go back to what the tape found."""
+        """Restore the content that the tape found."""
         if self._initial is not None:
             parallel_memcpy.copy(self.data, self._initial)
             self._plain = self._initial
 
     def inject(self, at: int) -> None:
-        """Load what something outside the tape wrote before record `at`.
+        """Load the values written outside the tape before record `at`.
 
-        An optimiser's step between two passes goes on from the parameter that it was given: a change that
-        was asked for stays. The gradient of a parameter adds up over all the values that it had.
+        An optimiser's step between two passes continues from the parameter that it was given: a requested
+        change of a parameter stays. The gradient of a parameter is the sum over all the values that it had.
         """
         for live, content in self.injections[at]:
             if not self._is_step(live):
@@ -123,7 +125,7 @@ class ShadowBuffer:
         return live.settled and self._parameters and types.is_float(live.array.dtype)
 
     def still(self, at: int) -> None:
-        """What something outside the tape wrote before record `at` is constant: it has no tangent."""
+        """Zero the tangents of values written outside the tape before record `at`: they are constants."""
         for live, _ in self.injections[at]:
             if self._is_step(live):
                 continue
@@ -133,55 +135,55 @@ class ShadowBuffer:
                 self.dots(live.array)[...] = 0
 
     def inject_late(self) -> None:
-        """Load what something outside the tape wrote before the reverse pass."""
+        """Load the values written outside the tape before the reverse pass."""
         for live, content in self.late:
             self._load(live, content)
 
     def gradient(self) -> Bytes:
-        """The adjoint memory; zeros when it is first asked for."""
+        """Return the adjoint memory; zeros at first use."""
         if self.adjoint is None:
             self.adjoint = aligned(self.data.size)
         return self.adjoint
 
     def tangents(self) -> Bytes:
-        """The tangent memory; zeros when it is first asked for."""
+        """Return the tangent memory; zeros at first use."""
         if self.tangent is None:
             self.tangent = aligned(self.data.size)
         return self.tangent
 
     def adjoint_tangents(self) -> Bytes:
-        """The memory of the tangents of adjoints; zeros when it is first asked for."""
+        """Return the memory of the tangents of adjoints; zeros at first use."""
         if self.adjoint_tangent is None:
             self.adjoint_tangent = aligned(self.data.size)
         return self.adjoint_tangent
 
     def range(self, start: int, stop: int, memory: Bytes | None = None) -> Bytes:
-        """The bytes that correspond to `start … stop` of the user's buffer, of the values by default."""
+        """Return the bytes for `start … stop` of the user's buffer, by default those of the values."""
         memory = self.data if memory is None else memory
         return memory[start * self.scale : stop * self.scale]
 
     def address(self, a: array, adjoint: bool = False) -> int:
-        """Where the first element of `a` (or its adjoint) is."""
+        """Return the address of the first element of `a` (or of its adjoint)."""
         return self._place(a, self.gradient() if adjoint else self.data)
 
     def dot_address(self, a: array) -> int:
-        """Where the tangent of the first element of `a` is."""
+        """Return the address of the tangent of the first element of `a`."""
         return self._place(a, self.tangents())
 
     def view(self, a: array, adjoint: bool = False) -> Values:
-        """`a` (or its adjoint) here, of its shape plus the vector dimension."""
+        """Return `a` (or its adjoint) here, of its shape plus the vector dimension."""
         return self._seen(a, self.gradient() if adjoint else self.data)
 
     def dots(self, a: array) -> Values:
-        """The tangent of `a`, of its shape plus the vector dimension."""
+        """Return the tangent of `a`, of its shape plus the vector dimension."""
         return self._seen(a, self.tangents())
 
     def adjoint_dot_address(self, a: array) -> int:
-        """Where the tangent of the adjoint of the first element of `a` is."""
+        """Return the address of the tangent of the adjoint of the first element of `a`."""
         return self._place(a, self.adjoint_tangents())
 
     def adjoint_dots(self, a: array) -> Values:
-        """The tangent of the adjoint of `a`, of its shape plus the vector dimension."""
+        """Return the tangent of the adjoint of `a`, of its shape plus the vector dimension."""
         return self._seen(a, self.adjoint_tangents())
 
     def _place(self, a: array, memory: Bytes) -> int:
@@ -191,7 +193,7 @@ class ShadowBuffer:
     def seen(
         self, a: array, memory: Bytes, rows: tuple[()] | tuple[int], apart: tuple[()] | tuple[int]
     ) -> Values:
-        """`a` in memory like that of this buffer, which may have several `rows`, so many bytes `apart`."""
+        """Return `a` in memory like that of this buffer, or in several `rows` of it, `apart` bytes apart."""
         scalar = self.stored(a)
         inner = types.value_shape(a.dtype)
         return np.ndarray(
@@ -206,7 +208,7 @@ class ShadowBuffer:
         return self.seen(a, memory, (), ())
 
     def _load(self, live: ExternalInput, content: Bytes) -> None:
-        """Write the elements of a live-in, and nothing between them."""
+        """Write the elements of a live-in, but not the gaps between them."""
         a = live.array
         if a.is_contiguous and not self.mixed:
             found = self._expanded(content)
@@ -218,7 +220,7 @@ class ShadowBuffer:
         self.view(a)[...] = np.ndarray(a.shape + inner, scalar, content, offset, strides)
 
     def _take_over(self, used: list[array]) -> None:
-        """Hold what the buffer of the user holds now."""
+        """Copy the present content of the user's buffer."""
         if not self.mixed and self._in_step(used):
             found = self._expanded(self.buffer.data)
             self.data[: found.size] = found
@@ -227,7 +229,7 @@ class ShadowBuffer:
             self.view(a)[...] = a._look()
 
     def _in_step(self, used: list[array]) -> bool:
-        """Whether all floats lie where those of an array of nothing else would: fields of structs may not."""
+        """Return True if all floats are aligned as in an array of floats; those of structs may not be."""
         item = 8 // self.scale
         return self.scale == 1 or not any(
             place % item for a in used for place in (a.ptr - self.buffer.address, *a.strides)
@@ -238,13 +240,13 @@ class ShadowBuffer:
             return content
         narrow = np.dtype(f"f{8 // self.scale}")
         whole = content[: content.size // narrow.itemsize * narrow.itemsize].copy()
-        with np.errstate(invalid="ignore"):  # what nothing wrote may be any pattern of bits
+        with np.errstate(invalid="ignore"):  # values that were never written may be any bit pattern
             wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
         return wide
 
 
 def injections_of(buffers: dict[Buffer, ShadowBuffer]) -> dict[int, list[ShadowBuffer]]:
-    """For each record before which something outside the tape wrote, the buffers that it wrote to."""
+    """Return, by record that a write outside the tape precedes, the buffers that it wrote to."""
     found: dict[int, list[ShadowBuffer]] = {}
     for buffer in buffers.values():
         for at in buffer.injections:
@@ -253,7 +255,7 @@ def injections_of(buffers: dict[Buffer, ShadowBuffer]) -> dict[int, list[ShadowB
 
 
 def is_double(dtype: Any) -> bool:
-    """Whether a replay of this dtype is that of the float64 twin.
+    """Return True if a replay of this dtype is that of the float64 twin.
 
     Raises:
         TapeError: It is neither None nor float64.
@@ -272,14 +274,14 @@ def is_double(dtype: Any) -> bool:
 
 
 def aligned(nbytes: int) -> Bytes:
-    """Zeros in the middle of their own memory, aligned as a buffer is, with a margin on both sides."""
+    """Return zeros that are aligned as a buffer is, with a margin on both sides."""
     block = np.zeros(nbytes + ALIGNMENT + 2 * MARGIN, np.uint8)
     lead = MARGIN - block.ctypes.data % ALIGNMENT
     return block[lead : lead + nbytes]
 
 
 def _widened(dtype: np.dtype[Any], scale: int) -> np.dtype[Any]:
-    """A dtype in larger memory: float32 and float16 are float64, anything else keeps its own."""
+    """Return a dtype for larger memory: float32 and float16 become float64, all others are unchanged."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((_widened(base, scale), shape))
@@ -298,9 +300,10 @@ def _widened(dtype: np.dtype[Any], scale: int) -> np.dtype[Any]:
 
 
 def _are_fields(used: list[array], scale: int) -> bool:
-    """Whether arrays of several types lie beside each other in one buffer, as fields of structs do.
+    """Return True if arrays of several types lie beside each other in one buffer, as fields of structs do.
 
-    Each has strides of its own (or one element), which say where its elements are in wider memory.
+    Each array has its own strides (or one element), which determine the places of its elements in wider
+    memory.
     """
     alike = {s for s in (types.float16, types.float32) if s.numpy.itemsize * scale == 8}
     apart = [a for a in used if types.scalar_of(a.dtype) not in alike]
@@ -313,7 +316,7 @@ def _are_fields(used: list[array], scale: int) -> bool:
 
 
 def _written(ledger: BufferVersions, tracker: Tracker, last: dict[int, int]) -> list[array]:
-    """The arrays of this buffer that the tape writes and nothing outside it wrote afterwards."""
+    """Return the arrays of this buffer that the tape writes and nothing outside it wrote afterwards."""
     gone = set()
     for event in tracker.outside:
         if event.array.buffer is ledger.buffer:
@@ -326,7 +329,7 @@ def _written(ledger: BufferVersions, tracker: Tracker, last: dict[int, int]) -> 
 
 
 class IdleBuffer(ShadowBuffer):
-    """The private copy of a buffer that launches were given and do not touch: what it holds now."""
+    """The private copy of a buffer that launches were given and do not use, with its present content."""
 
     def __init__(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self._allocate(buffer, f64, used)

@@ -13,7 +13,7 @@ from tapedebug.runtime.tape.tracker import Tracker
 
 
 class ShadowSpace:
-    """Where the reverse pass of a shadow finds values and adjoints (a `Space` of `argument_table`).
+    """The values and adjoints of a shadow's reverse pass (an `AddressSpace` of `argument_table`).
 
     Attributes:
         buffers: The private copies.
@@ -21,7 +21,7 @@ class ShadowSpace:
         scratches: Pre-launch values of in-place launches.
         rounded: Adjoints of a float64 twin round as float32 does, but elsewhere.
         current: Adjoints see what memory holds now, not the values of the forward pass.
-        position: How many records have run.
+        position: The number of records that have run.
     """
 
     moved = True
@@ -60,41 +60,41 @@ class ShadowSpace:
         return self.current
 
     def value(self, a: array) -> int:
-        """Address of the values."""
+        """Return the address of the values."""
         return self.buffers[a.buffer].address(a)
 
     def adjoint(self, a: array) -> int:
-        """Address of the adjoint."""
+        """Return the address of the adjoint."""
         return self.buffers[a.buffer].address(a, adjoint=True)
 
     def value_view(self, a: array) -> Values:
-        """The values as a NumPy view."""
+        """Return the values as a NumPy view."""
         return self.buffers[a.buffer].view(a)
 
     def adjoint_view(self, a: array) -> Values:
-        """The adjoint as a NumPy view."""
+        """Return the adjoint as a NumPy view."""
         return self.buffers[a.buffer].view(a, adjoint=True)
 
     def stretch(self, a: array) -> int:
-        """How much further apart the elements are than in the user's memory, in scalars."""
+        """Return the ratio of the strides, in scalars, to those in the user's memory."""
         return self.buffers[a.buffer].stretch(a)
 
     def dot(self, a: array) -> int:
-        """Address of the tangent."""
+        """Return the address of the tangent."""
         return self.buffers[a.buffer].dot_address(a)
 
     def dot_view(self, a: array) -> Values:
-        """The tangent as a NumPy view."""
+        """Return the tangent as a NumPy view."""
         return self.buffers[a.buffer].dots(a)
 
     def kept(self, record: Record, need: SavedValue) -> Bytes | None:
-        """The values that the record saw, where this replay has overwritten them since."""
+        """Return the values that the record saw, or None if this replay has not overwritten them since."""
         if self.current or need.clobber is None or need.clobber >= self.position:
             return None
         return self.copies.get(need)
 
     def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
-        """The values that an in-place launch started from; undefined where it has not run."""
+        """Return the values that an in-place launch started from; undefined if it has not run."""
         kept = self.scratches.get(scratch)
         if kept is None:
             now = self.buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop)
@@ -102,24 +102,24 @@ class ShadowSpace:
         return kept
 
     def in_memory(self, record: Record) -> frozenset[int]:
-        """All, where adjoints see what memory holds now."""
+        """Return all replayed parameters if adjoints see what memory holds now."""
         return record.replay if self.current else NOTHING
 
     @property
     def as_warp(self) -> bool:
-        """As the reverse pass of the user did, where adjoints see what that saw."""
+        """True if adjoints see what memory holds now, and the user's reverse pass was that of Warp."""
         return self.current and self.like_warp
 
     def offset(self, a: array, start: int) -> int:
-        """Bytes from `start` to the first element."""
+        """Return the bytes from `start` to the first element."""
         return (a.ptr - a.buffer.address - start) * self.buffers[a.buffer].scale
 
     def call(self, record: Record) -> None:
-        """Custom functions work on the user's arrays: `Shadow.uncovered` says that they do not run here."""
+        """Do nothing: custom functions use the user's arrays; `Shadow.uncovered` lists them."""
 
 
 def _last_writers(tracker: Tracker) -> dict[Buffer, dict[int, int]]:
-    """For each buffer the states that the tape writes, with the last record that does."""
+    """Return, by buffer, the states that the tape writes, with the last record that does."""
     last: dict[Buffer, dict[int, int]] = {}
     for record in tracker.records:
         for p in record.plan.written:

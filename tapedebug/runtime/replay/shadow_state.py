@@ -24,12 +24,13 @@ Values = np.ndarray[Any, Any]
 
 
 class ShadowState:
-    """The part of a `Shadow` that is its memory: what it holds can be read, and replaced.
+    """The memory of a `Shadow`, whose content can be read and replaced.
 
     Attributes:
         is_float64: Float32 arrays are held, and computed with, in float64.
         position: The index of the record that runs next.
-        lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
+        lost: Custom functions that a tangent went into in the last `push`; the tangents of their results are
+            unknown.
     """
 
     def __init__(self, tracker: Tracker, dtype: Any) -> None:
@@ -37,17 +38,17 @@ class ShadowState:
         self.position = 0
         self.lost: list[str] = []
         # The tables of packed arguments refer to the space, and the space to no table: a shadow that is
-        # dropped goes away at once, with all its memory.
+        # dropped is freed at once, with all its memory.
         self.space = ShadowSpace(tracker, self.is_float64)
         self._buffers = self.space.buffers
         self._injections = injections_of(self._buffers)
         self._inputs: dict[array, Values] = {}
         self._fixed: dict[array, Values] = {}
-        self._found: dict[array, Values] = {}  # what was there before they were set
+        self._found: dict[array, Values] = {}  # the values before they were set
         self._unused: array | None = None  # was set after the first record, and nothing has run since
 
     def values(self, a: Array, /) -> Values:
-        """Return a copy of the values of `a` now, of its shape plus the vector dimension.
+        """Return a copy of the present values of `a`, of its shape plus the vector dimension.
 
         Raises:
             TapeError: The tape does not use the array's memory.
@@ -56,10 +57,10 @@ class ShadowState:
         return self._buffer(a).view(a).copy()
 
     def set(self, a: Array, values: Any, /) -> None:
-        """Replace the values of `a` as they are now, before the record that runs next.
+        """Replace the present values of `a`, before the record that runs next.
 
-        Before the first record they are an input, which outlasts `forward(0)` and is dropped by `reset`.
-        Later ones are for what runs next, a record or a reverse pass: until then `forward(0)` and `reset()`
+        Before the first record they are an input, which survives `forward(0)` and is dropped by `reset`.
+        Later ones are for the next run, of a record or a reverse pass: until then `forward(0)` and `reset()`
         are errors, because both would drop them; `reset(discard=True)` drops them.
 
         Raises:
@@ -69,7 +70,7 @@ class ShadowState:
         buffer = self._buffer(a)
         found = _fitting("the values for", a, values)
         if self.position == 0:
-            self._inputs.pop(a, None)  # the last one set wins where inputs overlap
+            self._inputs.pop(a, None)  # the last one set wins if inputs overlap
             self._inputs[a] = found.copy()
             if a not in self._found:
                 self._found[a] = buffer.view(a).copy()
@@ -78,7 +79,7 @@ class ShadowState:
         buffer.view(a)[...] = found
 
     def fix_inputs(self) -> None:
-        """Inputs that were set so far stay so, also after `reset`."""
+        """Keep the inputs that were set so far, also after `reset`."""
         self._fixed = dict(self._inputs)
         self._found.clear()
 
@@ -108,7 +109,7 @@ class ShadowState:
         return np.zeros_like(buffer.view(a)) if buffer.tangent is None else buffer.dots(a).copy()
 
     def move_gradient(self, a: array, b: array) -> None:
-        """Take the adjoint of `a` away, and add it to that of `b`, an array of the same shape."""
+        """Move the adjoint of `a` to `b`, an array of the same shape, where it is added."""
         mine, yours = self._buffer(a), self._buffer(b)
         mine.gradient()
         yours.gradient()
@@ -117,9 +118,9 @@ class ShadowState:
         given[...] = 0
 
     def matches_live(self) -> bool:
-        """True if what this replay computed is, bit for bit, what the arrays of the user hold.
+        """Return True if the results of this replay equal, bit for bit, the user's arrays.
 
-        Ranges that something outside the tape wrote since are left out.
+        Ranges that were written outside the tape since are left out.
         """
         for buffer, mine in self._buffers.items():
             for a in mine.written:
@@ -129,10 +130,10 @@ class ShadowState:
         return True
 
     def inner(self, other: ShadowState) -> tuple[float, float]:
-        """The inner product of all tangents here with all adjoints of another shadow of the same tape.
+        """Return the inner product of all tangents here with all adjoints of another shadow of the same tape.
 
-        Where `push` and `backward` stand before the same record, it is ⟨w, J v⟩ = ⟨Jᵀ w, v⟩ whatever record
-        that is, if each adjoint is the transpose of its tangent. Both shadows are of float64.
+        If `push` and `backward` stand before the same record, it is ⟨w, J v⟩ = ⟨Jᵀ w, v⟩ whatever record that
+        is, provided that each adjoint is the transpose of its tangent. Both shadows are in float64.
 
         Returns:
             The product, and the sum of the absolute values of its terms.
@@ -141,12 +142,12 @@ class ShadowState:
         return paired([(mine.tangent, yours.adjoint) for mine, yours in pairs if mine.double])
 
     def written_outside(self, index: int) -> bool:
-        """Whether something outside the tape wrote just before record `index`."""
+        """Return True if there was a write outside the tape just before record `index`."""
         return index in self._injections
 
     @staticmethod
     def _own(a: Any) -> array:
-        """Return `a` as an array of this engine: the one place where arrays come in through the contract.
+        """Return `a` as an array of this engine: all arrays that come in through the contract pass here.
 
         Raises:
             TapeError: It is no array, or another engine's.
@@ -171,7 +172,7 @@ class ShadowState:
             parallel_memcpy.copy(self._buffer(a).view(a), values)
 
     def _refuse_unused(self, what: str, otherwise: str) -> None:
-        """Refuse to drop values that were set after the first record, and that nothing has used.
+        """Raise an error if values were set after the first record and would be lost unused.
 
         Raises:
             TapeError: There are some.
@@ -214,7 +215,7 @@ def _not_on_tape(what: str) -> TapeError:
 
 
 def _is_whole(a: array) -> bool:
-    """True if an array is all of its buffer."""
+    """Return True if an array is all of its buffer."""
     return a.is_contiguous and a.stop - a.start == a.buffer.nbytes
 
 

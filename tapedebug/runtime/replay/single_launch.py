@@ -17,7 +17,7 @@ from tapedebug.runtime.tape.tracker import Tracker
 class SingleLaunch(Tracker):
     """The tracker of a launch that does not run: nothing is overwritten, so nothing is copied.
 
-    Shadows are made of what memory holds when they are made.
+    Shadows start from the content of memory when they are made.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ def one_launch(
     active: frozenset[int] | None = None,
     flat: bool = False,
 ) -> SingleLaunch:
-    """A launch, of which any number of shadows can be made; see `Shadow.for_launch`.
+    """Return a launch from which any number of shadows can be made; see `Shadow.for_launch`.
 
     Raises:
         LaunchError: The arguments do not fit the kernel.
@@ -56,7 +56,7 @@ def one_launch(
 
 
 def one_python(operation: PythonOperation) -> SingleLaunch:
-    """Return a Python operation as a launch, of which any number of shadows can be made."""
+    """Return a Python operation as a launch from which any number of shadows can be made."""
     return _recorded_alone(Record(0, PythonPlan(operation), operation.args, (), 0, b"", call_site(), None))
 
 

@@ -1,4 +1,4 @@
-"""Replays of one record alone, as the debugger's contract has them."""
+"""Replays of one record alone, for the debugger's contract."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reverse passes in which some launches see other values than they had: those that memory holds.
+"""Reverse passes in which some launches see the present content of memory, not the values that they read.
 
-An engine that keeps no copies reads arrays where they are. A launch whose adjoint needs what the launch
-itself wrote over, or what a later one did, gets what is there; no store is done again for it.
+An engine that keeps no copies reads arrays in place. If the values that an adjoint needs were overwritten, by
+its own launch or a later one, it reads the new values; stores are not repeated for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tape import Tape
 
 Pairs = Collection[tuple[int, int]]
-"""(launch, parameter)."""
+"""Pairs of (launch, parameter)."""
 
 
 class TapeStaleReads:
@@ -42,12 +42,13 @@ class TapeStaleReads:
 
 
 def _see(shadow: Shadow, now: Pairs, left: Pairs) -> None:
-    """Say what adjoints see in the next reverse passes of a shadow that has run forward.
+    """Set the values that adjoints see in the next reverse passes of a shadow that has run forward.
 
     Args:
-        shadow: One that `read_unpreserved` was given.
-        now: What memory holds at the end of the forward pass.
-        left: What the launch itself left in the array. All others see the values that they had.
+        shadow: A shadow from `new_replay`.
+        now: Pairs that see the content of memory at the end of the forward pass.
+        left: Pairs that see what the launch itself left in the array. All others see the values that they
+            had.
     """
     space: Any = shadow.space
     memory: dict[int, frozenset[int]] = {}
@@ -62,15 +63,15 @@ def _see(shadow: Shadow, now: Pairs, left: Pairs) -> None:
             found.update((index, id(need)) for p, need in needs if p in together)
     space.careless, space.after, space.memory = frozenset(careless), frozenset(after - careless), memory
     _keep_left(shadow, {index for index, need in space.after if (index, need) not in space.left})
-    shadow._tables.clear()  # what each launch sees is decided when the table is made
+    shadow._tables.clear()  # the values that each launch sees are fixed when the table is made
 
 
 def _together(record: Record, param: int, *, kept: bool) -> set[int]:
-    """The parameters of a launch whose values are seen in one way, for its stores are done again or are not.
+    """Return the parameters of a launch that see values of one kind: stores are repeated for all or none.
 
-    Those that share memory are, and those that one call of a native function gets: where the tape keeps
-    values (`kept`) only if a replay snippet stands for it in Warp's reverse pass, which else runs it again,
-    with what memory holds.
+    These are parameters that share memory, and those that one call of a native function gets. If the tape
+    keeps values (`kept`), the latter count only if a replay snippet stands for the function in Warp's reverse
+    pass, which otherwise runs it again, with the present content of memory.
     """
     groups = [frozenset(scratch.params) for scratch in record.scratch]
     if record.kernel is not None and groups:
@@ -99,13 +100,13 @@ def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
 
 
 class CarelessSpace(ShadowSpace):
-    """A space in which some adjoints read what memory holds in the reverse pass; see `_see`.
+    """A space in which some adjoints read the content of memory in the reverse pass; see `_see`.
 
     Attributes:
-        careless: (index of a record, identity of one of its needs): what memory holds now.
-        after: The same: what it held after the record.
-        left: For those, what that was.
-        memory: By record, parameters that it wrote and whose values its adjoint reads in memory.
+        careless: (index of a record, identity of one of its needs) that read the present content.
+        after: The same, for needs that read the content after the record.
+        left: That content.
+        memory: By record, parameters that it wrote and whose values its adjoint reads from memory.
         keeps: The user's tape keeps values.
     """
 
@@ -116,14 +117,14 @@ class CarelessSpace(ShadowSpace):
     guarded = True
 
     def kept(self, record: Record, need: Any) -> Any:
-        """Return the copy that an adjoint reads of one of its needs; None for memory as it is."""
+        """Return the copy that an adjoint reads for one of its needs; None to read memory in place."""
         key = (record.index, id(need))
         if key in self.careless:
             return None
         return self.left[key] if key in self.after else super().kept(record, need)
 
     def in_memory(self, record: Record) -> frozenset[int]:
-        """Return the parameters whose values an adjoint reads in memory."""
+        """Return the parameters whose values an adjoint reads from memory."""
         return self.memory.get(record.index) or super().in_memory(record)
 
 

@@ -1,4 +1,4 @@
-"""Reverse passes in which structs hold what they held when the reverse pass of the user began."""
+"""Reverse passes in which structs have the content that they had when the user's reverse pass began."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class TapeStructChanges:
         self._records, self._structs = tape.records, tape.tracker.structs
 
     def changed(self) -> dict[int, list[int]]:
-        """Return, by launch, the parameters that were something else when the reverse pass began."""
+        """Return, by launch, the parameters that had changed when the reverse pass began."""
         return {index: changed_in(self._records[index], now) for index, now in self._structs.items()}
 
     def backward(self, replay: Shadow, seeds: Seeds, operations: Collection[int], /) -> bool:
-        """Run a replay, and reverse some launches with what their structs held when the pass began."""
+        """Run a replay, and reverse some launches with the content of their structs when the pass began."""
         replay.forward()
         steps = replay._steps("versions")
         buffers = replay.space.buffers

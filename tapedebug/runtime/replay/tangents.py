@@ -17,17 +17,17 @@ from tapedebug.runtime.reverse.argument_table import ArgumentTable
 from tapedebug.runtime.tape.record import Record
 
 Calls = list[tuple[Runner, int]]
-"""For each record what runs it, and the address of its packed arguments."""
+"""By record, the function that runs it and the address of its packed arguments."""
 
 
 def tangent_calls(
     records: list[Record], space: ShadowSpace, lost: Callable[[Record], None], detached: bool
 ) -> tuple[Any, Calls]:
-    """What runs each record with its tangent, and what must be kept alive for it.
+    """Return the calls that run each record with its tangent, and the table that must live as long.
 
     Args:
-        records: Of the tape.
-        space: Where values and tangents are.
+        records: The records of the tape.
+        space: The space of values and tangents.
         lost: Called with a custom function that a tangent went into.
         detached: Tangents stop where gradients do.
     """
@@ -64,7 +64,7 @@ def why_lost(record: Record) -> str:
 def _opaque(
     record: Record, table: ArgumentTable, space: ShadowSpace, lost: Callable[[Record], None]
 ) -> tuple[Runner, int]:
-    """A launch that calls native functions with arrays of floats: their C has no tangent."""
+    """Return the call of a launch that passes float arrays to native functions: their C has no tangent."""
     run, address = record.plan.forward_run(space.f64), table.forward(record)
     floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
 
@@ -77,7 +77,7 @@ def _opaque(
 
 
 def _custom(record: Record, space: ShadowSpace, lost: Callable[[Record], None]) -> Runner:
-    """A custom function, which does not run."""
+    """Return the call of a custom function: it does not run, but reports tangents that are lost."""
     floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
 
     def called(lo: int, hi: int, where: int) -> None:
@@ -88,7 +88,7 @@ def _custom(record: Record, space: ShadowSpace, lost: Callable[[Record], None]) 
 
 
 def tangent_special(record: Record, space: ShadowSpace, detached: bool = False) -> Runner:
-    """A copy or a fill, with its tangent."""
+    """Return the call of a copy or a fill, with its tangent."""
     values = forward_special(record, space)
     dest = record.args[0]
     if not types.is_float(dest.dtype) or (detached and 0 not in record.active):
@@ -104,11 +104,11 @@ def tangent_special(record: Record, space: ShadowSpace, detached: bool = False) 
 
 class _Values(Protocol):
     def value_view(self, a: array) -> np.ndarray[Any, Any]:
-        """The values of an array in private memory."""
+        """Return the values of an array in private memory."""
 
 
 def forward_special(record: Record, space: _Values) -> Runner:
-    """Return what runs a copy, a fill, a Python operation or (nothing) a custom function."""
+    """Return the function that runs a copy, a fill or a Python operation; a custom function does not run."""
     if record.kind == "python":
         return forward_python(record, space.value_view)
     if record.kind == "func":
@@ -125,14 +125,14 @@ def forward_special(record: Record, space: _Values) -> Runner:
 
 
 def paired(memory: list[tuple[Bytes | None, Bytes | None]]) -> tuple[float, float]:
-    """The inner product of tangents and adjoints in float64 memory, and that of their absolute values."""
+    """Return the inner product of tangents and adjoints in float64 memory, and that of absolute values."""
     total = size = 0.0
     for tangent, adjoint in memory:
         if tangent is None or adjoint is None:
             continue
         whole = tangent.size // 8 * 8
         dot, adj = tangent[:whole].view(np.float64), adjoint[:whole].view(np.float64)
-        both = (dot != 0) & (adj != 0)  # nothing times infinity is nothing that a loss would feel
+        both = (dot != 0) & (adj != 0)  # zero times infinity counts as zero: it has no effect on a loss
         terms = dot[both] * adj[both]
         total += float(terms.sum())
         size += float(np.abs(terms).sum())

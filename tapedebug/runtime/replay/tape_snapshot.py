@@ -1,7 +1,7 @@
-"""Time travel: restore the user's arrays as they were between two launches of a tape, and back.
+"""Snapshots: show the user's arrays as they were between two launches of a tape, and restore them.
 
-The tape runs again in private memory up to the moment; then its values (and adjoints) are swapped with those
-of the arrays, and swapped back at the end of the block, whatever ends it.
+The tape is replayed in private memory up to the moment; then its values (and adjoints) are swapped with those
+of the arrays, and swapped back when the block ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TapeSnapshot:
         record: The launch.
         when: `"before"` it or `"after"`.
         backward: `.grad` holds adjoints.
-        uncovered: Why values may not be those of then; empty where they are.
+        uncovered: The reasons why values may differ from the recorded ones; empty if there are none.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TapeSnapshot:
 
     @property
     def stop(self) -> int:
-        """How many launches have run."""
+        """The number of launches that have run."""
         return self.record.index + (self.when == "after")
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class TapeSnapshot:
         return f"<moment {self.when} launch {self.record.index} ({self.record.name}){adjoints}>"
 
     def __enter__(self) -> Self:
-        """Swap."""
+        """Swap values into the arrays."""
         self._check()
         shadow = self._travel()
         try:
@@ -84,7 +84,7 @@ class TapeSnapshot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Swap back."""
+        """Swap the values back."""
         self._leave()
 
     def _leave(self) -> None:
@@ -124,7 +124,7 @@ class TapeSnapshot:
         return seeds
 
     def _travel(self) -> Shadow:
-        """The tape in private memory, at the moment."""
+        """Return a replay of the tape, at the moment."""
         shadow = self.tape.replay(stop=None if self.backward else self.stop)
         self.uncovered = list(shadow.uncovered)
         if self.backward:
@@ -156,7 +156,7 @@ def _record(tape: Tape, launch: Any) -> Record:
 
 
 class _Now:
-    """What a buffer is now, and who follows it: nobody hears of what happens at another time."""
+    """The present state of a buffer and its watchers; none of them is notified until `restore`."""
 
     def __init__(self, buffer: Buffer) -> None:
         for ledger, tracker in buffer.watchers():
@@ -169,7 +169,7 @@ class _Now:
         buffer.fill = None
 
     def restore(self) -> None:
-        """Put it back; views that were opened meanwhile and still live, or have closed, are announced."""
+        """Restore the state; views opened meanwhile and still open, or closed since, are announced."""
         buffer = self.buffer
         buffer.data[:] = self.content
         buffer.fill, buffer.writes, buffer.watch = self.facts
@@ -183,7 +183,7 @@ class _Now:
 
 @contextlib.contextmanager
 def _swapped(shadow: Shadow, moment: TapeSnapshot) -> Iterator[None]:
-    """Meanwhile the arrays hold what the shadow does; everything is put back, also where this fails."""
+    """Context manager that swaps a shadow's values into the arrays, and restores them also on failure."""
     kept: list[_Now] = []
     fresh: list[Buffer] = []
     state.moment = moment
@@ -210,7 +210,7 @@ def _swapped(shadow: Shadow, moment: TapeSnapshot) -> Iterator[None]:
 
 
 def _write(buffer: Buffer, states: list[Any], content: Bytes) -> None:
-    """Set the ranges that a tape uses, and nothing between them, to what private memory holds there."""
+    """Set the ranges that a tape uses, but not the gaps between them, to the content of private memory."""
     for each in states:
         if each.exact is None:
             buffer.data[each.start : each.stop] = content[each.start : each.stop]

@@ -1,7 +1,7 @@
-"""One thread of a launch, step by step in Python: which operation, with which operands, did not stay finite.
+"""An interpreter for one thread of a launch, to find the operation whose result is not finite.
 
 The kernel's IR is run on NumPy scalars, forward and then backward with the partial derivatives of the rule
-table: the same arithmetic as the compiled adjoint, a million times slower, and with every operand at hand.
+table: the same arithmetic as the compiled adjoint, a million times slower, but with every operand available.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 Values = np.ndarray[Any, Any]
 LIMIT = 200_000
-"""Operations after which a thread is given up: an endless loop must not hang a diagnosis."""
+"""Operations after which the interpreter gives up: an endless loop must not hang a diagnosis."""
 
 
 @dataclass(eq=False, slots=True)
 class Number:
-    """A scalar of the running thread. `active`: an adjoint flows into it."""
+    """A scalar of the running thread. `active`: it has an adjoint."""
 
     value: Any
     type: Any
@@ -53,10 +53,11 @@ class ThreadInterpreter:
 
     Args:
         function: The kernel in IR.
-        index: Which thread, counted as the launch does.
+        index: The number of the thread, counted as the launch does.
         dim: The launch dimensions.
-        arrays: Values of array parameters before the launch, shape plus components; they are copied where
-        written. scalars: Values of the other parameters, as sequences of components.
+        arrays: Values of array parameters before the launch, shape plus components; they are copied if
+            written.
+        scalars: Values of the other parameters, as sequences of components.
         active: Array parameters that have a gradient.
     """
 
@@ -78,13 +79,13 @@ class ThreadInterpreter:
         """Execute the thread.
 
         Raises:
-            CannotFollow: It does not end, or reaches outside an array.
+            CannotFollow: It does not end, or accesses memory outside an array.
         """
         with np.errstate(all="ignore"):
             self._block(self.function.body)
 
     def bad_value(self) -> NonfiniteOperation | None:
-        """The first operation with finite operands and a value that is not finite."""
+        """Return the first operation with finite operands and a result that is not finite."""
         for step in self.steps:
             result = step.result
             if result is None or step.op.kind in ("load", "atomic_add") or _finite(result.value):
@@ -94,7 +95,7 @@ class ThreadInterpreter:
         return None
 
     def store_at(self, param: int, element: int, item: int) -> Span | None:
-        """The place of the last store to an element (of `item` bytes) of a parameter; None without one."""
+        """Return the place of the last store to an element (of `item` bytes) of a parameter, or None."""
         width = max(1, item // self.arrays[param].dtype.itemsize)
         for step in reversed(self.steps):
             stores = step.op.kind in ("store", "atomic_add") and step.op.data[0] == param
@@ -118,7 +119,7 @@ class ThreadInterpreter:
             case "thread":
                 return Number(np.int64(self._axes()[op.data[0]]), value.type)
             case "argument":
-                given = np.asarray(self.scalars[op.data[0]][op.data[1]])  # an uint64 wraps, as in its slot
+                given = np.asarray(self.scalars[op.data[0]][op.data[1]])  # a uint64 wraps, as in its slot
                 return Number(given.astype(value.type.numpy)[()], value.type)
             case "extent":
                 return Number(np.int64(self.arrays[op.data[0]].shape[op.data[1]]), value.type)
@@ -149,7 +150,7 @@ class ThreadInterpreter:
             self.names[result] = self._get(value)
 
     def _custom(self, node: Custom) -> None:
-        """A call with a gradient of its own: forward it is its body, which is no scope."""
+        """Run a call with a custom gradient: forward it is its body, which is no scope."""
         self._block(node.body)
 
     def _for(self, node: For) -> None:
@@ -234,7 +235,7 @@ class ThreadInterpreter:
     # ---------------------------------------------------------------- backward
 
     def bad_adjoint(self, incoming: Mapping[int, Values]) -> NonfiniteOperation | None:
-        """The first operation, going backwards, that makes a non-finite adjoint of a finite one."""
+        """Return the first operation, in reverse order, that makes a non-finite adjoint of a finite one."""
         memory = {param: np.array(values).reshape(-1) for param, values in incoming.items()}
         adjoints: dict[int, Any] = {}
         with np.errstate(all="ignore"):
@@ -257,7 +258,7 @@ class ThreadInterpreter:
             return None
         if step.result is None or not step.result.active or op.kind in ("load", "offset"):
             if op.kind == "load" and step.result is not None and op.data[0] in memory:
-                # Read and written by this launch: what flows into the load flows into the earlier store.
+                # Read and written by this launch: the adjoint of the load goes to the earlier store.
                 memory[op.data[0]][step.place] += adjoints.get(id(step.result), 0.0)
             return None
         incoming = adjoints.get(id(step.result), step.result.type.numpy.type(0))
@@ -272,7 +273,7 @@ class ThreadInterpreter:
         return None
 
     def _unselected(self, position: int) -> Span | None:
-        """The place of a `where` that the value flows into without being selected."""
+        """Return the place of a `where` that the value flows into without being selected."""
         flowing = {id(self.steps[position].result)}
         for step in self.steps[position + 1 :]:
             if step.result is None:
@@ -290,12 +291,12 @@ class ThreadInterpreter:
 def thread_of(
     record: Any, index: int, values: Mapping[int, Values], function: Any = None
 ) -> ThreadInterpreter:
-    """A thread of a recorded launch, before it runs.
+    """Return a thread of a recorded launch, before it runs.
 
     Args:
         record: The launch.
-        index: Which thread.
-        values: What its arrays held, by parameter; others are zeros.
+        index: The number of the thread.
+        values: The content of its arrays, by parameter; others are zeros.
         function: The kernel in IR; by default as it is compiled.
     """
     scalars = {p: np.ravel(value).tolist() for p, value in enumerate(record.args) if p not in record.arrays}
@@ -305,7 +306,7 @@ def thread_of(
 
 
 def _called(op: Op, args: Sequence[Number]) -> dict[int, Any]:
-    """The results of a function that Numba compiled, by their place in its frame.
+    """Return the results of a function that Numba compiled, by their position in its frame.
 
     Raises:
         CannotFollow: It is a function in C, or raised an exception.
@@ -323,7 +324,7 @@ def _called(op: Op, args: Sequence[Number]) -> dict[int, Any]:
 
 
 def shares(step: Step, incoming: Any) -> list[Any]:
-    """What the adjoint of a result gives to each operand; None for nothing."""
+    """Return the contribution of a result's adjoint to that of each operand; None if there is none."""
     rule = RULES[step.op.kind]
     if isinstance(rule.partials, str) or step.result is None:
         return [None] * len(step.args)

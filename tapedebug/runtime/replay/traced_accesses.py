@@ -17,19 +17,22 @@ from tapedebug.runtime.tape.record import Record
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 MOST = 1 << 24
-"""Accesses of a launch up to which they are kept; and those that are few for each thread."""
+"""The largest number of accesses of a launch that are kept.
+
+It is larger if each thread has at most `FEW` of them.
+"""
 FEW = 32
 TAIL = Struct(f"={SLOTS}q")
 
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """What came by at one site.
+    """The visits of threads to one site.
 
     Attributes:
         site: The site.
-        threads: In ascending order; None where each thread came by exactly once.
-        places: The element of each visit: its place in the array, in scalars.
+        threads: In ascending order; None if each thread visited the site exactly once.
+        places: The element of each visit: its position in the array, in scalars.
     """
 
     site: TracedSite
@@ -38,17 +41,17 @@ class Visits:
 
 
 def deciding(record: Record, active: frozenset[int]) -> tuple[array, ...] | None:
-    """The arrays whose values decide what a launch accesses; None where that cannot be traced."""
+    """Return the arrays whose values determine the accesses of a launch; None if that cannot be traced."""
     info = record.plan.kernel.trace_info(active)
     return None if info is None else tuple(record.args[p] for p in sorted(info.deciding))
 
 
 def accesses(shadow: Any, record: Record, active: frozenset[int]) -> list[Visits] | None:
-    """What a launch accesses of its arrays of floats, by site; None where that is unknown or too much.
+    """Return the accesses of a launch to its float arrays, by site; None if unknown or too many.
 
     Args:
-        shadow: In single precision, standing before the record; it is as before afterwards.
-        record: Of a launch of a kernel.
+        shadow: A shadow in single precision that stands before the record; it is unchanged afterwards.
+        record: The record of a launch of a kernel.
         active: The array parameters of interest.
     """
     plan: Any = record.plan
@@ -82,7 +85,7 @@ NO_VISITS = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def _decided_by_writes(record: Record, deciding: frozenset[int]) -> bool:
-    """Whether a launch may write to what decides which elements it accesses."""
+    """Return True if a launch may write values that determine which elements it accesses."""
     written = {record.args[p].buffer for p in record.plan.writes}
     return any(record.args[p].buffer in written for p in deciding)
 
@@ -90,7 +93,7 @@ def _decided_by_writes(record: Record, deciding: frozenset[int]) -> bool:
 def _run(
     shadow: Any, record: Record, entry: Any, stores: bool, table: Indices, log: Indices, room: int
 ) -> int:
-    """Run a traced launch; gives how many visits there were inside of loops."""
+    """Run a traced launch; return the number of visits inside loops."""
     tail = TAIL.pack(table.ctypes.data, log.ctypes.data, room, 0)
     memory = ctypes.create_string_buffer(shadow.packed(record) + tail)
     views = [shadow.space.value_view(record.args[p]) for p in record.plan.written] if stores else []
@@ -112,7 +115,7 @@ def _from_table(site: TracedSite, column: Indices) -> Visits:
 
 
 def _by_site(log: Indices) -> dict[int, tuple[Indices, Indices]]:
-    """Threads and places of each site that is in the log."""
+    """Return the threads and positions of each site that is in the log."""
     if not len(log):
         return {}
     sites, threads = log[:, 0] >> THREAD_BITS, log[:, 0] & ((1 << THREAD_BITS) - 1)

@@ -1,4 +1,4 @@
-"""Run launches again with their accesses tracked element by element: a capability of the contract."""
+"""Replay launches with their accesses tracked element by element: a capability of the contract."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tape import Tape
 
 MOST_CONFLICTS = 4096
-"""Conflicts of one launch that are kept; others are counted."""
+"""The largest number of conflicts of one launch that are kept; others are counted."""
 MOST_PAIRS = 256
-"""Pairs of threads that are kept of them, to be run at the same time."""
+"""The largest number of pairs of threads that are kept of a conflict, to run at the same time."""
 MOST_OUTSIDE = 64
-"""Threads outside an array that are looked for in one launch; each ends a run of its threads."""
+"""The largest number of out-of-bounds threads found in one launch; each ends a run of its threads."""
 
 Words = np.ndarray[Any, Any]
 
@@ -59,7 +59,7 @@ class TapeElementTracking:
         """Return the launches that may have conflicts.
 
         A launch whose threads stay at their own index in each array, with as many elements as threads, has
-        none. A tape with `track="elements"` noted which launches had some.
+        none. A tape with `track="elements"` noted the launches that had some.
         """
         records = self.tape.records
         if len(records) > LAST:
@@ -113,7 +113,7 @@ class TapeElementTracking:
                     run.launch(record)
             try:
                 replay.forward(start=index, stop=index + 1)
-            except BoundsError:  # it is reported, and what follows it is not known
+            except BoundsError:  # it is reported, and later launches are not known
                 run.found.ended_after = index if index < last else None
                 break
         return run.found
@@ -161,7 +161,7 @@ class _TrackedRun:
     found: ElementConflicts = field(default_factory=ElementConflicts)
 
     def launch(self, record: Record) -> None:
-        """Run a launch tracked; the values are as before afterwards."""
+        """Run a launch tracked, and restore the values afterwards."""
         tracking, shadow, print_buffer = self.tracking, self.shadow, self.print_buffer
         variant = tracking.variant(record, frozenset())
         plan: Any = record.plan
@@ -247,7 +247,7 @@ def _span(side: ThreadAccess | None) -> object:
 
 
 def _kind_at(record: Record, param: int, span: Span) -> AccessKind:
-    """Return what the kernel does to a parameter at a place in its source."""
+    """Return the kind of access of the kernel to a parameter at a place in its source."""
     accesses: Any = record.plan.kernel.analysis.accesses
     kinds = [access.kind for access in accesses if access.param == param and access.span == span]
     lines = [access.kind for access in accesses if access.param == param and access.span.line == span.line]

@@ -19,7 +19,7 @@ from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tape import Tape
 
 MOST = 1 << 31
-"""Bytes of values that are kept, at most, for the reverse of launches whose arrays are written over later."""
+"""The largest number of bytes kept for the reverse of launches whose arrays are overwritten later."""
 
 
 class TapeWarpReverse:
@@ -30,7 +30,7 @@ class TapeWarpReverse:
         self.consumed: bool = tape.tracker.like_warp
 
     def divergences(self) -> dict[int, tuple[WarpDivergence, ...]]:
-        """Return, for each launch with an adjoint, what Warp may reverse wrongly in its kernel."""
+        """Return, for each launch with an adjoint, the parts of its kernel that Warp may reverse wrongly."""
         known: dict[Any, tuple[WarpDivergence, ...]] = {}
         found: dict[int, tuple[WarpDivergence, ...]] = {}
         for record in self._records:
@@ -66,7 +66,7 @@ class TapeWarpReverse:
     ) -> bool:
         """Run a replay with Warp's reverse of some launches; see `contract.WarpReverse.backward`.
 
-        Their arrays are read as the launch left them: what later launches overwrite is not part of this.
+        Their arrays are read as the launch left them: overwrites by later launches are handled elsewhere.
 
         Raises:
             TapedebugError: Too much memory would be needed.
@@ -95,7 +95,7 @@ def _retained(record: Record) -> frozenset[int]:
 def _runner(
     record: Record, shadow: Shadow, keeper: _Keeper, retained: frozenset[int], options: Mapping[str, bool]
 ) -> Any:
-    """Return what reverses a launch as Warp does."""
+    """Return the function that reverses a launch as Warp does."""
     plan = record.plan
     entry = warp_adjoint(plan.kernel, record.active, strided=plan.strided, retained=retained, **options)
 
@@ -111,7 +111,7 @@ def _runner(
 
 
 class _Keeper:
-    """Keeps what chosen launches left in their arrays, where a later launch writes over it."""
+    """Keeps what chosen launches left in their arrays, if a later launch overwrites it."""
 
     def __init__(self, records: list[Record], shadow: Shadow, chosen: list[Record]) -> None:
         self.shadow = shadow
@@ -124,12 +124,12 @@ class _Keeper:
             for p in record.written:
                 a = record.args[p]
                 self.writes.setdefault(a.region, []).append((record.index, a.start, a.stop))
-            for buffer in shadow._injections.get(record.index, ()):  # from outside the tape, before it
+            for buffer in shadow._injections.get(record.index, ()):  # written outside the tape, before it
                 written = (record.index, 0, buffer.buffer.nbytes)
                 self.writes.setdefault(buffer.buffer, []).append(written)
 
     def look(self, record: Record) -> None:
-        """After a launch: keep what has to be kept."""
+        """Keep, after a launch, the content that later launches overwrite."""
         if record.index not in self.chosen:
             return
         for p in record.touched:
@@ -151,7 +151,7 @@ class _Keeper:
             self.kept[record.index, p] = self.same[version]
 
     def address(self, record: Record, param: int) -> int:
-        """Where a launch finds an array as it left it."""
+        """Return the address of an array's content as a launch left it."""
         a, copy = record.args[param], self.kept.get((record.index, param))
         if copy is None:
             return self.shadow.space.value(a)

@@ -152,7 +152,7 @@ class Record:
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        """How it uses each of its arrays."""
+        """The reads and writes of each of its arrays."""
         return self.plan.accesses(self)
 
     @property
