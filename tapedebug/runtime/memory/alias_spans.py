@@ -1,4 +1,4 @@
-"""The memory spans of a launch by its packed arguments, and which of them share elements."""
+"""Memory spans of a launch's array arguments, and the pairs of them that share elements."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tapedebug.compiler.parallel_info import Place
 
 @dataclass(frozen=True, slots=True)
 class AliasSpan:
-    """The elements of one cell.
+    """The memory span of one array: of an argument, or of its adjoint or tangent.
 
     Attributes:
-        place: The cell.
-        first: The address of the first element.
-        start: That of the first byte.
-        stop: That of the byte after the last.
-        shape: The array's.
-        strides: The array's, in bytes.
+        place: The array's place among the packed arguments.
+        first: Address of the first element.
+        start: Address of the first byte.
+        stop: Address of the byte after the last.
+        shape: Shape of the array.
+        strides: Strides of the array, in bytes.
         item: Bytes of an element.
     """
 
@@ -33,7 +33,7 @@ class AliasSpan:
     item: int
 
     def same(self, other: AliasSpan) -> bool:
-        """Whether both are the very same view."""
+        """True if both are the same view: equal address, shape, strides and element size."""
         return (self.first, self.shape, self.strides, self.item) == (
             other.first,
             other.shape,
@@ -43,12 +43,12 @@ class AliasSpan:
 
     @property
     def folded(self) -> bool:
-        """Whether two indices may mean one element."""
+        """True if two indices may refer to one element."""
         return folds(self.shape, self.strides, self.item)
 
 
 def folds(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
-    """Return whether two indices of an array may mean one element."""
+    """Return True if two indices of an array may refer to one element."""
     room = item
     for stride, length in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride < room:
@@ -60,7 +60,7 @@ def folds(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
 def alias_span(
     place: Place, first: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int
 ) -> AliasSpan:
-    """The elements of a cell."""
+    """Return the memory span of an array."""
     start, stop = first, first + item
     for length, stride in zip(shape, strides, strict=True):
         if stride < 0:
@@ -74,12 +74,12 @@ def alias_span(
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Elements in the order of memory, whatever the order and the signs of their axes.
+    """A layout in memory order, independent of the order and the signs of an array's axes.
 
     Attributes:
-        low: Bytes from the first element to the lowest one: negative where axes are reversed.
-        run: Bytes that are side by side.
-        axes: How often such runs repeat and the bytes from one to the next, the innermost axis first.
+        low: Byte offset from the first element to the lowest one; negative if axes are reversed.
+        run: Bytes of one contiguous run.
+        axes: Number of runs and bytes from one to the next, the innermost axis first.
     """
 
     low: int
@@ -93,12 +93,12 @@ class Runs:
 
     @property
     def span(self) -> int:
-        """Bytes from the first one to the last, with what lies between elements."""
+        """Bytes from the first byte to the last, including gaps between elements."""
         return self.run + sum((count - 1) * step for count, step in self.axes) if self.used else 0
 
 
 def runs(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Runs:
-    """The runs of elements of which no two share memory."""
+    """Return the layout of an array whose elements do not share memory."""
     if 0 in shape:
         return Runs(0, 0, ())
     pairs = [(s, n) for s, n in zip(strides, shape, strict=True) if n > 1]
@@ -115,7 +115,7 @@ def runs(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Runs:
 
 
 def contiguous(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
-    """The strides of an array without gaps, in bytes."""
+    """Return the strides of an array without gaps, in bytes."""
     strides = []
     for length in reversed(shape):
         strides.append(item)
@@ -124,11 +124,11 @@ def contiguous(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
 
 
 def arrangement(firsts: Sequence[int], spans: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
-    """Which memories reach into each other, and how they lie there; empty where none do.
+    """Return the groups of overlapping arrays with their relative offsets; empty if no arrays overlap.
 
     Args:
-        firsts: The addresses of their first elements; 0 of what is not there.
-        spans: From there to their first bytes, and to those after the last.
+        firsts: Addresses of the first elements; 0 for an absent array.
+        spans: Byte offsets from there to each array's first byte and to the byte after its last.
     """
     reached = 0
     for start, stop in sorted(
@@ -138,7 +138,7 @@ def arrangement(firsts: Sequence[int], spans: Sequence[tuple[int, int]]) -> tupl
             break
         reached = max(reached, stop)
     else:
-        return ()  # mostly it is so
+        return ()  # the usual case
     found: list[tuple[Any, ...]] = []
     members: list[tuple[int, int]] = []
     base = reached = 0
@@ -159,7 +159,7 @@ def arrangement(firsts: Sequence[int], spans: Sequence[tuple[int, int]]) -> tupl
 
 
 def overlapping_pairs(memories: list[AliasSpan]) -> Iterator[tuple[AliasSpan, AliasSpan]]:
-    """The pairs that may share elements."""
+    """Yield the pairs of spans that may share elements."""
     ordered = sorted((m for m in memories if m.first and m.start < m.stop), key=lambda m: m.start)
     reached: list[AliasSpan] = []
     for one in ordered:
@@ -171,7 +171,7 @@ def overlapping_pairs(memories: list[AliasSpan]) -> Iterator[tuple[AliasSpan, Al
 
 
 def _interleaved(one: AliasSpan, other: AliasSpan) -> bool:
-    """Whether the elements of one lie between those of the other, as the fields of structs do."""
+    """True if the elements of one lie between those of the other, as the fields of structs do."""
     step = gcd(*(s for m in (one, other) for s, n in zip(m.strides, m.shape, strict=True) if n > 1))
     after = (other.first - one.first) % step if step else 0
     return bool(step) and after >= one.item and after + other.item <= step

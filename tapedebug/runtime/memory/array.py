@@ -30,37 +30,36 @@ Shape = tuple[int, ...]
 _SLOTS = tuple(Struct(f"=Q{2 * ndim}q") for ndim in range(5))
 
 KINDS: dict[tuple[Any, int, bool, bool, bool], int] = {}
-"""Small numbers for (dtype, ndim, contiguous, has a gradient, is one): what `launch` keys its plans with."""
+"""Small integers for (dtype, ndim, contiguous, requires_grad, is a gradient): keys of `launch` plans."""
 
 
 class array(ArrayProtocols, Arithmetic):
     """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
 
     `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of
-    kernel parameters. Arrays hash and compare by identity, so that they can be keys of `Tape.gradients`.
+    kernel parameters. Arrays hash and compare by identity, so they can be keys of `Tape.gradients`.
 
     Args:
         data: A sequence, a NumPy array or another array. Vector elements come from vectors or from a last
-            dimension of their length: `(N, 3)` gives N vec3. Complex NumPy numbers give vec2 of real and
+            dimension of their length: `(N, 3)` gives N vec3. Complex NumPy numbers give a vec2 of real and
             imaginary part.
         dtype: Element type; `float`, `int`, `bool` mean float32, int32, bool. By default that of the data (a
-            list of
-            Python floats is float64, as in NumPy).
-        shape: Shape of the array, without the vector dimension; alone it makes an array of undefined content.
+            list of Python floats is float64, as in NumPy).
+        shape: Shape of the array, without the vector dimension. Given alone, the content is undefined.
         strides: Byte strides, with `ptr` only.
-        ptr: Address of existing memory to use. Where it lies in memory that an array has, the two share
+        ptr: Address of existing memory to use. If it lies within the memory of another array, the two share
             gradients and versions, like views.
-        capacity: Bytes of that memory, if there is more of it than the shape needs.
+        capacity: Bytes of that memory, if it is larger than the shape needs.
         device: Only `"cpu"` exists.
         pinned: Accepted and ignored on the CPU.
         copy: False uses the memory of a NumPy array of the right dtype instead of copying it.
-        deleter: Called with address and size of the memory at `ptr` when nothing uses it any more; without
-            it, keep the owner of the memory alive.
+        deleter: Called with the address and size of the memory at `ptr` when it is no longer used. Without a
+            deleter, keep the owner of the memory alive.
         ndim: Number of dimensions of an annotation.
         grad: The gradient array; implies `requires_grad`.
-        requires_grad: Whether the array takes part in differentiation.
-        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`: of each element the adjoint
-            of what the last launch that wrote it (or the part that it is in) left there.
+        requires_grad: True if the array takes part in differentiation.
+        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`: the adjoint of the value
+            that the last launch to write each element left there.
 
     Raises:
         ArrayError: Data, dtype and shape do not fit together.
@@ -104,13 +103,13 @@ class array(ArrayProtocols, Arithmetic):
     stop: int
     is_contiguous: bool
     part: str
-    """Of a view that stands for a field of an array of structs, what follows the array's name: `.pos`."""
+    """For a view of a field of an array of structs, the suffix of the array's name: `.pos`."""
     retain_grad: bool
     _fields: tuple[array, ...] | None
-    """Of an array of structs, the views of its numbers (`struct_fields.leaves`), once they were asked for."""
+    """For an array of structs, the cached views of its fields at any depth (`struct_fields.leaves`)."""
     _kind: int
     _packed: bytes
-    """Pointer, shape and strides as kernels take them."""
+    """Pointer, shape and strides, packed as kernels take them."""
     _requires_grad: bool
     _grad: array | None
 
@@ -168,7 +167,7 @@ class array(ArrayProtocols, Arithmetic):
         return made
 
     def __class_getitem__(cls, params: Any) -> types.ArrayType:
-        """`array[float]`, `array2d[vec3]`: an annotation."""
+        """Return an annotation: `array[float]`, `array2d[vec3]`."""
         return types.ArrayType(params, cls._ndim_wanted or 1)
 
     # -- what it is -------------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ class array(ArrayProtocols, Arithmetic):
 
     @property
     def kernel_type(self) -> types.ArrayType:
-        """The type of a kernel's parameter, or a struct's field, that takes this array."""
+        """The type of a kernel parameter, or of a struct field, that takes this array."""
         return types.ArrayType(self.dtype, self.ndim)
 
     @property
@@ -190,7 +189,7 @@ class array(ArrayProtocols, Arithmetic):
 
     @property
     def offset(self) -> int:
-        """The byte of the region at which element (0, …) begins."""
+        """Byte offset of element (0, …) in the region."""
         return self.ptr - self.buffer.address
 
     @property
@@ -205,7 +204,7 @@ class array(ArrayProtocols, Arithmetic):
 
     @property
     def is_float(self) -> bool:
-        """True if the values have derivatives; a struct does if one of its fields has."""
+        """True if the values have derivatives; a struct does if one of its fields does."""
         return types.is_float(self.dtype)
 
     @property
@@ -220,22 +219,22 @@ class array(ArrayProtocols, Arithmetic):
 
     @property
     def pinned(self) -> bool:
-        """Whether the memory is pinned for copies to a GPU: never, on the CPU."""
+        """True if the memory is pinned for copies to a GPU; always False on the CPU."""
         return False
 
     @property
     def is_transposed(self) -> bool:
-        """Whether the array is contiguous in the reverse order of its dimensions."""
+        """True if the array is contiguous in the reverse order of its dimensions."""
         return self.transpose().is_contiguous
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
+        """The device that holds the memory."""
         return CPU
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the array takes part in differentiation; settable."""
+        """True if the array takes part in differentiation; settable."""
         return self._requires_grad
 
     @requires_grad.setter
@@ -252,8 +251,8 @@ class array(ArrayProtocols, Arithmetic):
         """The gradient, of the same shape and dtype, or None without `requires_grad`.
 
         Setting it makes the array require a gradient. A gradient array that matches the whole buffer is used
-        as it is; for a view its values are copied into the gradient of the buffer. `None` switches the
-        gradient off.
+        without a copy; for a view, its values are copied into the gradient of the buffer. Setting `None`
+        switches the gradient off.
         """
         if not self._requires_grad:
             return None
@@ -311,11 +310,11 @@ class array(ArrayProtocols, Arithmetic):
     # -- values -----------------------------------------------------------------------------------------
 
     def current(self) -> np.ndarray[Any, Any]:
-        """Return a copy of the values, which no tape notes as a read."""
+        """Return a copy of the values; tapes do not record this read."""
         return self._look().copy()
 
     def current_gradient(self) -> np.ndarray[Any, Any] | None:
-        """Return a copy of the gradient, which no tape notes as a read; None if there is none."""
+        """Return a copy of the gradient, or None if there is none; tapes do not record this read."""
         if not self._requires_grad or self.buffer.adjoint is None or self.grad is None:
             return None
         return self.grad._look().copy()
@@ -337,27 +336,27 @@ class array(ArrayProtocols, Arithmetic):
         self.fill_(0)
 
     def mark_read(self) -> None:
-        """Tell the active tape that code outside of kernels reads this array (with `Tape.record_func`)."""
+        """Notify the active tape that code outside kernels reads this array (with `Tape.record_func`)."""
         from tapedebug.runtime.memory.transfer import mark
 
         mark(self, writes=False)
 
     def mark_write(self) -> None:
-        """Tell live tapes, *before* it happens, that code outside of kernels writes this array."""
+        """Notify live tapes, *before* the write, that code outside kernels writes this array."""
         from tapedebug.runtime.memory.transfer import mark
 
         mark(self, writes=True)
 
     def mark_init(self) -> None:
-        """Nothing to do: tapes know what was read and written without it. Kept for programs that call it."""
+        """Do nothing: tapes record reads and writes without it. Exists for programs that call it."""
 
     # -- views ------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        """A view (ints and slices); with one int for each dimension, the value of that element.
+        """Return a view (ints and slices), or the value of an element (one int for each dimension).
 
-        Of an array of structs, `a["pos"]` is the view of a field. Arrays of indices among the key give an
-        `indexedarray`.
+        For an array of structs, `a["pos"]` is the view of a field. A key that contains arrays of indices
+        gives an `indexedarray`.
         """
         from tapedebug.runtime.memory import array_views
 
@@ -369,7 +368,7 @@ class array(ArrayProtocols, Arithmetic):
         array_views.set_item(self, key, value)
 
     def reshape(self, shape: Any) -> array:
-        """A view of another shape with as many elements; one size may be -1.
+        """Return a view of another shape with as many elements; one size may be -1.
 
         Raises:
             ArrayError: The sizes differ, or the array is not contiguous.
@@ -379,20 +378,20 @@ class array(ArrayProtocols, Arithmetic):
         return array_views.reshaped(self, shape)
 
     def flatten(self) -> array:
-        """A one-dimensional view of a contiguous array."""
+        """Return a one-dimensional view of a contiguous array."""
         return self if self.ndim == 1 and self.is_contiguous else self.reshape((self.size,))
 
     def transpose(self, axes: Any = None) -> array:
-        """A view with the dimensions in another order (reversed by default)."""
+        """Return a view with the dimensions in another order (reversed by default)."""
         from tapedebug.runtime.memory import array_views
 
         return array_views.transposed(self, axes)
 
     def view(self, dtype: Any) -> array:
-        """The same memory as elements of another type of the same size (float32 as int32).
+        """Return a view of the same memory with elements of another type of the same size (float32 as int32).
 
-        Vectors and matrices may be seen as their scalars, with dimensions more, and scalars in a last
-        dimension (for matrices, two) of the right length as vectors: `(N, 3)` as N vec3.
+        Vectors and matrices can be viewed as their scalars, with additional dimensions. Scalars whose last
+        dimension (for matrices, last two) has the right length can be viewed as vectors: `(N, 3)` as N vec3.
 
         Raises:
             ArrayError: The sizes do not fit.
@@ -402,7 +401,7 @@ class array(ArrayProtocols, Arithmetic):
         return array_views.viewed(self, dtype)
 
     def contiguous(self) -> array:
-        """This array where it is contiguous, else a contiguous copy (recorded on an active tape)."""
+        """Return this array if it is contiguous, else a contiguous copy (recorded on an active tape)."""
         if self.is_contiguous:
             return self
         from tapedebug.runtime.memory.transfer import clone
@@ -410,11 +409,11 @@ class array(ArrayProtocols, Arithmetic):
         return clone(self)
 
     def to(self, device: Any, requires_grad: bool | None = None) -> array:
-        """This array on `device`; there is one device.
+        """Return this array: there is one device only.
 
         Args:
             device: Only `"cpu"` exists.
-            requires_grad: Accepted for arrays that change their device; without effect.
+            requires_grad: Accepted and ignored.
         """
         get_device(device)
         return self
@@ -430,7 +429,7 @@ def _border() -> Any:
 def make(
     buffer: Buffer, ptr: int, dtype: Any, shape: Shape, strides: Shape, *, like: array | None = None
 ) -> array:
-    """An array over existing memory; a view of `like` inherits whether it requires a gradient."""
+    """Return an array over existing memory; it inherits `requires_grad` and `retain_grad` from `like`."""
     a: array = object.__new__(array)
     a.buffer, a.dtype, a.shape, a.strides = buffer, dtype, shape, strides
     scalar = types.numpy_dtype(dtype).itemsize
@@ -457,7 +456,7 @@ def make(
 
 
 def new(shape: Shape, dtype: Any, *, zeroed: bool = False, requires_grad: bool = False) -> array:
-    """A contiguous array in new memory."""
+    """Return a contiguous array in new memory."""
     nbytes, strides, size, words = _layout(shape, dtype)
     buffer = Buffer.allocate(nbytes, zeroed=zeroed)
     a: array = object.__new__(array if buffer.deferred_zero is None else _Late)
@@ -474,7 +473,7 @@ def new(shape: Shape, dtype: Any, *, zeroed: bool = False, requires_grad: bool =
 
 @lru_cache(maxsize=1024)
 def _layout(shape: Shape, dtype: Any) -> tuple[int, Shape, int, bytes]:
-    """Of a contiguous array: its bytes, strides and elements, and what follows the pointer in its slots."""
+    """Return size in bytes, strides, element count and packed shape and strides of a contiguous array."""
     item, size = convert.item_bytes(dtype), math.prod(shape)
     strides = convert.contiguous_strides(shape, item)
     scalar = types.numpy_dtype(dtype).itemsize
@@ -483,9 +482,9 @@ def _layout(shape: Shape, dtype: Any) -> tuple[int, Shape, int, bytes]:
 
 
 class _Late(array):
-    """An array whose memory is not cleared: it is when somebody asks where it is; then this is an `array`.
+    """An array whose memory is cleared on the first use of its address; it then becomes an `array`.
 
-    Of a class that has no say in it attributes are looked up faster.
+    A separate class, because attribute lookup is faster in a class without `__getattr__`.
     """
 
     __slots__ = ()
@@ -502,7 +501,7 @@ _Late.__name__, _Late.__qualname__ = array.__name__, array.__qualname__
 
 
 def settled(args: tuple[Any, ...]) -> None:
-    """Have the memory of arrays cleared that wait for it: they are of the class `array` then."""
+    """Clear the memory of arrays whose clearing was deferred; they become instances of `array`."""
     for a in args:
         if a.__class__ is _Late:
             _ = a.ptr

@@ -1,4 +1,4 @@
-"""Protocols of arrays for other libraries: NumPy's interface, DLPack, copies and pickles."""
+"""Array protocols for other libraries: NumPy's array interface, DLPack, copies and pickles."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import Values, array
 
 _HOST = (1, 0)
-"""DLPack's name of the CPU: (kDLCPU, device 0)."""
+"""The CPU as a DLPack device: (kDLCPU, device 0)."""
 
 
 class ArrayProtocols:
     """The methods by which other libraries read and share the memory of an array.
 
-    Whoever shares memory can write it behind the tape's back. As long as such a view lives, its buffer counts
-    it (`windows`), and tapes keep and compare what they rely on.
+    Code that shares memory can write it without notifying the tape. The buffer counts such views as long as
+    they live (`windows`), and meanwhile tapes copy the values that they rely on and compare them later.
     """
 
     __slots__ = ()
 
     def _look(self: Any) -> Values:
-        """A NumPy view for our own short use; it does not count as a window."""
+        """Return a NumPy view for short internal use; it does not count as a window."""
         scalar = types.numpy_dtype(self.dtype)
         inner = types.value_shape(self.dtype)
         shape, strides, buffer = self.shape, self.strides, self.buffer
@@ -43,7 +43,7 @@ class ArrayProtocols:
     @property
     def __array_interface__(self: Any) -> dict[str, Any]:
         look = self._look()
-        if look.dtype.names is not None:  # which an interface cannot describe: NumPy asks `__array__` then
+        if look.dtype.names is not None:  # an interface cannot describe these: NumPy calls `__array__` then
             raise AttributeError("arrays of structs have no __array_interface__")
         note_read(self, "numpy")
         whole = {
@@ -53,7 +53,7 @@ class ArrayProtocols:
             "version": 3,
         }
         return {
-            # A byte array instead of an address: what NumPy makes of it keeps the window open, and counted.
+            # A byte array instead of an address: the array that NumPy derives from it keeps the window open.
             "data": np.asarray(Window(self.buffer, whole, self.start, self.stop)),
             "offset": self.ptr - self.buffer.address,
             "shape": look.shape,
@@ -63,22 +63,22 @@ class ArrayProtocols:
         }
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Values:
-        """For NumPy, where the elements are structs."""
+        """Return the values for NumPy if the elements are structs."""
         values: Values = self.numpy()
         return np.array(values, dtype=dtype) if copy or dtype not in (None, values.dtype) else values
 
     def numpy(self: Any) -> Values:
-        """The values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
+        """Return the values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
 
-        Of structs it is a structured array. Writing into it changes the array without telling the tape,
-        which finds it by comparing; prefer `assign`.
+        For structs, it is a structured array. Writing into it changes the array without notifying the tape,
+        which detects the change by comparison; prefer `assign`.
         """
         note_read(self, "numpy")
         values: Values = self._shared()
         return values
 
     def _shared(self: Any) -> Values:
-        """The view that `numpy` gives; who gives it to others notes first that they read."""
+        """Return the view that `numpy` gives; callers that pass it on call `note_read` first."""
         look = self._look()
         interface = {
             "data": (self.ptr, False),
@@ -91,7 +91,7 @@ class ArrayProtocols:
         return values if look.dtype.names is None else values.view(look.dtype)
 
     def list(self: Any) -> list[Any]:
-        """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
+        """Return all elements in a flat list: Python numbers, vectors, matrices, quaternions or structs."""
         note_read(self, "list")
         look = self._look()
         if types.is_struct(self.dtype):
@@ -104,13 +104,13 @@ class ArrayProtocols:
         return (self[i] for i in range(self.shape[0]))
 
     def __dlpack__(self: Any, **options: Any) -> Any:
-        """The memory as a DLPack capsule, shared; vector elements are a last dimension.
+        """Return a DLPack capsule that shares the memory; vector elements are a last dimension.
 
         Args:
-            options: `stream`, `max_version`, `dl_device` and `copy`, as the protocol has them.
+            options: `stream`, `max_version`, `dl_device` and `copy`, as the protocol defines them.
 
         Raises:
-            ArrayError: A stride is negative, which readers of DLPack do not expect, or elements are structs.
+            ArrayError: A stride is negative, which DLPack consumers do not expect, or elements are structs.
         """
         if types.is_struct(self.dtype):
             raise ArrayError(
@@ -127,23 +127,23 @@ class ArrayProtocols:
         return self._shared().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Where the memory is: the CPU, in DLPack's numbers."""
+        """Return DLPack's type and number of the device that holds the memory: the CPU."""
         return _HOST
 
     def __copy__(self: Any) -> array:
-        """A second array of the same memory."""
+        """Return a second array over the same memory."""
         from tapedebug.runtime.memory.array import make
 
         return make(self.buffer, self.ptr, self.dtype, self.shape, self.strides, like=self)
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> array:
-        """A contiguous copy that no tape knows of, with a copy of the gradient."""
+        """Return a contiguous copy with a copy of the gradient; tapes do not record it."""
         function, state = self.__reduce__()
         made: array = function(*state)
         return made
 
     def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Values, type and gradient; neither views nor tapes."""
+        """Return values, type and gradient for pickling; views and tapes are not included."""
         gradient = (
             self.grad._look().copy() if self.requires_grad and self.buffer.adjoint is not None else None
         )
@@ -152,7 +152,7 @@ class ArrayProtocols:
 
 
 def _spelled(dtype: Any) -> Any:
-    """A type in words that another process can make it from again; a struct is found by its name."""
+    """Return a description from which another process can recreate a type; a struct is found by name."""
     return dtype if types.is_struct(dtype) else in_words(dtype)
 
 
@@ -163,7 +163,7 @@ def _rebuilt(
     retain: bool,
     gradient: Values | None,
 ) -> array:
-    """The array of `ArrayProtocols.__reduce__`."""
+    """Recreate an array from the state that `ArrayProtocols.__reduce__` returns."""
     from tapedebug.runtime.memory.array import new
 
     dtype = spelled if types.is_struct(spelled) else from_words(*spelled)

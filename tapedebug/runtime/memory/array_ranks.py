@@ -1,4 +1,4 @@
-"""`array1d` to `array4d`: arrays and annotations that say their number of dimensions."""
+"""`array1d` to `array4d`: arrays and annotations with a fixed number of dimensions."""
 
 from __future__ import annotations
 

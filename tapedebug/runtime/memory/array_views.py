@@ -1,4 +1,4 @@
-"""Views of arrays: indexing, and other shapes, orders and types of the same memory."""
+"""Views of arrays: indexing, reshaping, transposing, and other element types of the same memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tapedebug.runtime.tape.gradient_history import note_read
 
 
 def item(a: array, key: Any) -> Any:
-    """`a[key]`: a view, or with one int for each dimension the value of that element."""
+    """Return `a[key]`: a view, or with one int for each dimension the value of that element."""
     if isinstance(key, str) and types.is_struct(a.dtype):
         return struct_fields.field(a, key)
     if any(_is_index(part) for part in (key if isinstance(key, tuple) else (key,))):
@@ -41,7 +41,7 @@ def item(a: array, key: Any) -> Any:
 
 
 def set_item(a: array, key: Any, value: Any) -> None:
-    """`a[key] = value`: a fill, or with data a copy."""
+    """Execute `a[key] = value`: a fill for one value, a copy for data."""
     if isinstance(key, str) and types.is_struct(a.dtype):
         _set(struct_fields.field(a, key), value)
         return
@@ -62,7 +62,7 @@ def _is_index(part: Any) -> bool:
 
 
 def _indexed(a: array, key: Any) -> Any:
-    """`a[…]` with arrays of indices on some axes: slices and ints choose the array that they index."""
+    """Return `a[…]` with arrays of indices on some axes; slices and ints first select the indexed view."""
     from tapedebug.runtime.memory.indexed import indexedarray
 
     parts = _expand(key, a.shape)
@@ -81,7 +81,7 @@ def _set(target: Any, value: Any) -> None:
 
 
 def reshaped(a: array, shape: Any) -> array:
-    """`a.reshape(shape)`."""
+    """Return `a.reshape(shape)`."""
     dims = [operator.index(n) for n in (shape if hasattr(shape, "__len__") else (shape,))]
     if dims.count(-1) == 1:
         rest = int(np.prod([n for n in dims if n != -1], dtype=np.int64))
@@ -102,7 +102,7 @@ def reshaped(a: array, shape: Any) -> array:
 
 
 def transposed(a: array, axes: Any) -> array:
-    """`a.transpose(axes)`."""
+    """Return `a.transpose(axes)`."""
     order = tuple(range(a.ndim))[::-1] if axes is None else tuple(operator.index(axis) for axis in axes)
     if sorted(order) != list(range(a.ndim)):
         raise ArrayError(
@@ -114,7 +114,7 @@ def transposed(a: array, axes: Any) -> array:
 
 
 def viewed(a: array, dtype: Any) -> array:
-    """`a.view(dtype)`."""
+    """Return `a.view(dtype)`."""
     other = convert.element_type(dtype, "view")
     same = convert.item_bytes(other) == a.item_size
     found = (a.shape, a.strides) if same else _regrouped(a, other)
@@ -129,7 +129,7 @@ def viewed(a: array, dtype: Any) -> array:
 
 
 def _regrouped(a: array, other: Any) -> tuple[Shape, Shape] | None:
-    """Shape and strides of vectors seen as scalars, or of scalars as vectors; None where that cannot be."""
+    """Return shape and strides of vectors viewed as scalars, or vice versa; None if that is impossible."""
     inner, wanted = types.value_shape(a.dtype), types.value_shape(other)
     scalar, rank = types.numpy_dtype(other).itemsize, len(wanted)
     if types.numpy_dtype(a.dtype).itemsize != scalar:
@@ -143,10 +143,10 @@ def _regrouped(a: array, other: Any) -> tuple[Shape, Shape] | None:
 
 
 def _expand(key: Any, shape: Shape) -> list[Any]:
-    """A key as one int or slice for each dimension.
+    """Expand a key to one int or slice for each dimension.
 
     Raises:
-        IndexError: It has more indices than the shape has dimensions.
+        IndexError: The key has more indices than the shape has dimensions.
     """
     ndim = len(shape)
     parts = list(key) if isinstance(key, tuple) else [key]
@@ -159,11 +159,11 @@ def _expand(key: Any, shape: Shape) -> list[Any]:
 
 
 def _number(part: Any, axis: int, shape: Shape) -> int:
-    """An index of dimension `axis`, counted from its start.
+    """Return an index of dimension `axis`, counted from its start.
 
     Raises:
-        IndexError: It is out of range.
-        TypeError: It is not an int.
+        IndexError: The index is out of range.
+        TypeError: The index is not an int.
     """
     n = shape[axis]
     try:
@@ -176,5 +176,5 @@ def _number(part: Any, axis: int, shape: Shape) -> int:
 
 
 def _is_element(value: Any, dtype: Any) -> bool:
-    """Whether a sequence is one compound value of `dtype`."""
+    """True if a sequence is one compound value of `dtype`."""
     return bool(types.value_shape(dtype)) and np.shape(value) == types.value_shape(dtype)

@@ -1,9 +1,9 @@
 """Reuse the memory of freed arrays for new ones of the same size.
 
-A simulation that is recorded again and again makes the same arrays each time. Memory that is new to a process
-costs more than the arithmetic on it: the system clears it page by page when it is first touched, at 0.25 to
-1.5 µs for 4 KB. What is given back is kept as long as the process would have that much anyway: a block that
-has to be new takes the place of others that are kept.
+A simulation that is recorded repeatedly allocates the same arrays each time. Memory that is new to a process
+costs more than the arithmetic on it: the system clears it page by page on the first access, at 0.25 to 1.5 µs
+for 4 KB. Freed blocks are cached, but do not raise the peak memory of the process: a block that has to be
+allocated anew evicts as many cached bytes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import numpy as np
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ALIGNMENT = 64
-"""Blocks start on a cache line, so that vector loads of a kernel do not straddle two."""
+"""Alignment of blocks in bytes: a cache line, so that a kernel's vector loads do not straddle two lines."""
 PAGE = 4096
-"""Blocks are whole pages long: what begins in none of them is not touched."""
+"""Bytes of a page; the size of a cached block is a multiple of it."""
 LEAST = 32 * 1024
-"""Bytes of a block that is kept: the C library keeps smaller ones itself."""
+"""Size of the smallest cached block in bytes; the C library caches smaller ones itself."""
 MOST = 32 << 20
-"""Bytes of the largest one: the system clears larger ones in larger pages."""
+"""Size of the largest cached block in bytes; the system clears larger ones in larger pages."""
 KEPT = 256 << 20
-"""Bytes that are kept at most."""
+"""Maximum number of cached bytes."""
 
 
 class BlockAllocator:
-    """Blocks by their size, the sizes that came first at first.
+    """A cache of freed blocks by size, in order of the first use of each size.
 
     Args:
-        most: How many bytes are kept at most.
+        most: Maximum number of cached bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -40,7 +40,7 @@ class BlockAllocator:
         self.nbytes = 0
 
     def take(self, size: int) -> Bytes | None:
-        """A block of this size, whose content is anything; None where a new one has to be made."""
+        """Return a cached block of this size with undefined content; None if a new one must be allocated."""
         try:
             block = self.blocks[size].pop()
         except (KeyError, IndexError):
@@ -50,13 +50,13 @@ class BlockAllocator:
         return block
 
     def give(self, block: Bytes, size: int) -> None:
-        """Keep a block that nobody uses any more."""
+        """Cache a block that is no longer used."""
         if self.nbytes + size <= self.most:
             self.nbytes += size
             self.blocks.setdefault(size, []).append(block)
 
     def _shrink(self, size: int) -> None:
-        """Let go of as much as a new block takes, and count what is left: several threads may miscount."""
+        """Free as many bytes as a new block takes, and recount: concurrent threads may have miscounted."""
         for other in list(self.blocks):
             blocks = self.blocks.get(other, [])
             while blocks and size > 0:
@@ -68,11 +68,11 @@ class BlockAllocator:
 
 
 kept = BlockAllocator(KEPT)
-"""Those of this process."""
+"""The cache of this process."""
 
 
 class _Block:
-    """What the memory of a large array has as its `base`: gives it back when the last view of it is gone."""
+    """The NumPy `base` of a large array's memory; caches the block when the last view of it is gone."""
 
     __slots__ = ("__array_interface__", "block", "give", "size")
 
@@ -90,7 +90,7 @@ class _Block:
 
 
 def memory(nbytes: int, *, zeroed: bool = False) -> Bytes:
-    """New memory, zeros or undefined."""
+    """Return new memory, zeroed or undefined."""
     made, cleared = uncleared(nbytes, zeroed=zeroed)
     if zeroed and not cleared:
         made.fill(0)
@@ -98,7 +98,7 @@ def memory(nbytes: int, *, zeroed: bool = False) -> Bytes:
 
 
 def uncleared(nbytes: int, *, zeroed: bool) -> tuple[Bytes, bool]:
-    """New memory; and, where it should hold zeros, whether it does."""
+    """Return new memory, and False if it was taken from the cache and still has to be cleared."""
     make = np.zeros if zeroed else np.empty
     if not LEAST <= nbytes <= MOST:
         block: Bytes = make(nbytes + ALIGNMENT, dtype=np.uint8)

@@ -1,8 +1,8 @@
 """Buffers: the memory behind arrays, with its versions, preserved values and gradients.
 
-A buffer knows which live tapes have an interest in its content (`watch`, weak references), whether its
-content is a known constant (`fill`), and how many others can change it behind our back (`windows`): NumPy
-views, tensors that share its memory, buffers of foreign memory that overlap it.
+A buffer refers to the live tapes that rely on its content (`watch`, weak references), stores its content if
+that is a known constant (`fill`), and counts the objects through which it can be written unnoticed
+(`windows`): NumPy views, tensors that share its memory, buffers of foreign memory that overlap it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def byte_bounds(values: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """The addresses of the first byte of an array's elements and the one after the last."""
+    """Return the addresses of the first byte of an array's elements and of the byte after the last."""
     address: int = values.__array_interface__["data"][0]
     if values.size == 0:
         return address, address
@@ -47,7 +47,11 @@ _numbers = itertools.count()
 
 
 class _Gradients:
-    """How many times a buffer has got gradient memory, or another one: what relies on it looks again."""
+    """A counter that invalidates cached gradient addresses.
+
+    Attributes:
+        taken: Number of times that a buffer was given gradient memory, for the first time or in exchange.
+    """
 
     __slots__ = ("taken",)
 
@@ -62,21 +66,22 @@ class Buffer:
     """A block of memory of one device.
 
     Attributes:
-        address: Of the first byte.
+        address: Address of the first byte.
         nbytes: Size in bytes.
         data: The bytes as a writable NumPy array; it keeps the memory alive.
-        adjoint: The gradient memory, of the same size, or None while nobody asked for a gradient.
+        adjoint: The gradient memory, of the same size, or None before the gradient is first used.
         fill: The repeated byte pattern that is known to be the whole content, or None.
-        watch: Trackers of the tapes that must hear of a write before it happens.
-        windows: How many can write without telling us: views that are alive, and the owner of foreign memory.
-        writes: How many writes through this package have happened.
-        history: What happened around tapes, of memory that has a gradient or is one; else None.
-        held: What must live as long as the buffer.
-        number: Tells it from all other buffers of the process, also from those that are gone.
-        views: How many NumPy views of it were opened so far.
+        watch: Trackers of the tapes that must be notified before a write.
+        windows: Number of live objects through which the memory can be written unnoticed: views, and the
+            owner of foreign memory.
+        writes: Number of writes through this package so far.
+        history: The events around tapes, for memory that has a gradient or is one; else None.
+        held: Objects that must live as long as the buffer.
+        number: An identifier that is unique among all buffers of the process, past ones included.
+        views: Number of NumPy views opened so far.
         deferred_zero: Memory that should hold zeros but is not cleared yet; `data` and `address` clear it.
-        undefined: Its content was undefined when it was made, and nobody could write it unseen since.
-        handed_over: It is memory of another library that the caller made the gradient of an array.
+        undefined: True if the content was undefined at allocation and no window has been opened since.
+        handed_over: True for memory of another library that the caller made the gradient of an array.
     """
 
     __slots__ = (
@@ -127,7 +132,7 @@ class Buffer:
             self.place(data, known=known)
 
     def place(self, data: Bytes, *, known: bool = True) -> None:
-        """Take memory."""
+        """Set the memory of this buffer and, if `known`, register it by its address."""
         if known and self.deferred_zero is not None:
             self.__class__ = Buffer
         self.data = data
@@ -137,7 +142,7 @@ class Buffer:
 
     @classmethod
     def allocate(cls, nbytes: int, *, zeroed: bool = False) -> Buffer:
-        """New memory, zeros or undefined."""
+        """Return a buffer of new memory, zeroed or undefined."""
         data, cleared = uncleared(nbytes, zeroed=zeroed)
         late = zeroed and not cleared and nbytes >= LEAST
         if zeroed and not cleared and not late:
@@ -146,9 +151,9 @@ class Buffer:
 
     @classmethod
     def around(cls, values: np.ndarray[Any, Any]) -> Buffer:
-        """The buffer of the memory that `values` lies in, without a copy.
+        """Return the buffer of the memory that holds `values`, without a copy.
 
-        Two wraps of the same memory give the same buffer, so that overwrites are seen through both.
+        Wrapping the same memory twice gives the same buffer, so that overwrites through either are detected.
         """
         owner = values
         while isinstance(owner.base, np.ndarray):
@@ -167,17 +172,17 @@ class Buffer:
         deleter: Callable[[int, int], object] | None = None,
         private: bool = False,
     ) -> Buffer:
-        """The buffer of a range of foreign memory given by its address.
+        """Return the buffer of a range of foreign memory given by its address.
 
-        Memory within that of another buffer is that buffer. Where the two overlap in part, each sees what the
-        other writes as it sees writes through NumPy.
+        If the range lies within a known buffer, that buffer is returned. If two ranges overlap in part,
+        writes through one are detected by the other like writes through NumPy.
 
         Args:
-            address: Of the first byte.
-            nbytes: How many.
-            owner: Kept alive as long as anything uses the memory.
-            deleter: Called with `address` and `nbytes` when nothing uses the memory any more.
-            private: A buffer of its own, with a gradient of its own, even of memory that has one.
+            address: Address of the first byte.
+            nbytes: Number of bytes.
+            owner: Object that is kept alive as long as the memory is used.
+            deleter: Called with `address` and `nbytes` when the memory is no longer used.
+            private: Return a separate buffer with a separate gradient, even if a known buffer has the memory.
         """
         met = _overlapping(address, nbytes)
         for known in met if not private else ():
@@ -195,7 +200,7 @@ class Buffer:
         return made
 
     def _keep(self, other: _Foreign) -> None:
-        """Keep the owner of memory alive where this buffer knows none itself."""
+        """Keep the owner of the memory alive if this buffer has none yet, and keep a deleter."""
         if other.deleter is not None:
             self.held.append(other)
         own = self.data.base
@@ -204,18 +209,18 @@ class Buffer:
 
     @property
     def unwritten(self) -> bool:
-        """Whether it is certain that nothing was ever written here."""
+        """True if it is certain that this memory was never written."""
         return self.undefined and not self.writes
 
     def gradient(self) -> Buffer:
-        """The adjoint memory; made of zeros when it is first asked for."""
+        """Return the adjoint memory; it is allocated with zeros on first use."""
         if self.adjoint is None:
             self.take_gradient(Buffer.allocate(self.nbytes, zeroed=True))
         assert self.adjoint is not None
         return self.adjoint
 
     def take_gradient(self, memory: Buffer) -> None:
-        """From now on this is the adjoint memory."""
+        """Use `memory` as the adjoint memory from now on."""
         self.adjoint = memory
         gradients.taken += 1
         if self.history is None:
@@ -230,16 +235,16 @@ class Buffer:
         return isinstance(self.data.base, _Foreign)
 
     def watchers(self) -> list[tuple[BufferVersions, Tracker]]:
-        """The ledgers of live tapes that use this buffer, with their trackers."""
+        """Return the ledgers of the live tapes that use this buffer, with their trackers."""
         trackers = [tracker for ref in self.watch if (tracker := ref()) is not None]
         return [(tracker.ledgers[self], tracker) for tracker in trackers]
 
     def copy_range(self, start: int, stop: int) -> Bytes:
-        """A private copy of the bytes `start … stop`."""
+        """Return a private copy of the bytes `start … stop`."""
         return self.data[start:stop].copy()
 
     def zero_range(self, start: int, stop: int) -> None:
-        """Set bytes to zero, and remember it where that is the whole buffer."""
+        """Set bytes to zero; set `fill` if they are the whole buffer and it has no windows."""
         parallel_memcpy.clear(self.data[start:stop])
         self.writes += 1
         if start == 0 and stop == self.nbytes and not self.windows:
@@ -247,7 +252,7 @@ class Buffer:
 
 
 class _LateBuffer(Buffer):
-    """A buffer whose memory is cleared when somebody asks for it, and then this is a `Buffer`."""
+    """A buffer whose memory is cleared on the first use of `data` or `address`; it then becomes a `Buffer`."""
 
     __slots__ = ()
 
@@ -259,13 +264,13 @@ class _LateBuffer(Buffer):
 
 
 class Window:
-    """What a NumPy view of a buffer has as its `base`: counts as long as any view derived from it lives.
+    """The `base` of a NumPy view of a buffer; it is counted as long as any view derived from it lives.
 
-    NumPy collapses chains of bases, but only up to an object that is not an array: this one.
+    NumPy collapses chains of bases, but stops at an object that is not an array, such as this one.
 
     Args:
         buffer: The buffer.
-        interface: The `__array_interface__` that NumPy makes a view of.
+        interface: The `__array_interface__` from which NumPy makes a view.
         start: The first byte that can be written through the view.
         stop: The byte after the last.
     """
@@ -279,7 +284,7 @@ class Window:
         self.__array_interface__ = interface
         buffer.windows += 1
         buffer.views += 1
-        # From now on somebody can write without telling; a known constant is known no more.
+        # From now on the memory can be written unnoticed, so its content is no longer a known constant.
         buffer.fill = None
         window_opened(buffer)
         buffer.undefined = False
@@ -294,7 +299,7 @@ class Window:
 
 
 class _Foreign:
-    """Keeps the owner of foreign memory alive behind a byte view of it."""
+    """The `base` of a byte view of foreign memory; it keeps the owner of the memory alive."""
 
     __slots__ = ("__array_interface__", "deleter", "owner")
 
@@ -319,7 +324,7 @@ _REGISTRY: weakref.WeakValueDictionary[tuple[int, int], Buffer] = weakref.WeakVa
 
 
 def _overlapping(address: int, nbytes: int) -> list[Buffer]:
-    """The buffers that share bytes with a range of memory."""
+    """Return the buffers that share bytes with a range of memory."""
     same = _REGISTRY.get((address, nbytes))
     if same is not None:
         return [same]

@@ -16,7 +16,7 @@ from tapedebug.runtime.memory.buffer import Buffer, byte_bounds
 
 
 def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
-    """An array of the values of `data`; without `copy`, in the memory of a NumPy array of the right dtype."""
+    """Return an array of the values of `data`; without `copy`, it shares the memory of a matching NumPy array."""
     if dtype is None:
         kept = data.dtype if isinstance(data, array) else convert.infer_dtype(data)
     else:
@@ -57,7 +57,7 @@ def _wrap(values: Values, dtype: Any, outer: Shape) -> array:
 
 
 def from_shape(shape: Any, dtype: Any) -> array:
-    """An array of undefined content."""
+    """Return an array of undefined content."""
     made = new(convert.shape_tuple(shape, "array"), convert.element_type(dtype))
     made.buffer.undefined = True
     return made
@@ -72,19 +72,19 @@ def from_pointer(
     deleter: Callable[[int, int], object] | None = None,
     owner: object = None,
 ) -> array:
-    """An array over the memory at `ptr`, which belongs to somebody else.
+    """Return an array over foreign memory at `ptr`.
 
     Args:
         ptr: Address of element (0, …).
         shape: Shape of the array.
         dtype: Element type.
         strides: Bytes between neighbours; by default those of a contiguous array.
-        capacity: Bytes of the memory from `ptr` on; by default what the elements occupy.
-        deleter: Called with the address and the size of the memory when nothing uses it any more.
-        owner: Kept alive as long as anything uses the memory.
+        capacity: Bytes of the memory from `ptr` on; by default the bytes that the elements occupy.
+        deleter: Called with the address and size of the memory when it is no longer used.
+        owner: Object that is kept alive as long as the memory is used.
 
     Raises:
-        ArrayError: They do not fit together.
+        ArrayError: The arguments do not fit together.
     """
     if shape is None:
         raise ArrayError("array: ptr= needs a shape", hint="pass shape=")
@@ -117,7 +117,7 @@ def _address(ptr: Any) -> int:
 
 
 def _steps(strides: Any, dims: Shape, dtype: Any) -> Shape:
-    """Byte strides, checked."""
+    """Return checked byte strides."""
     item = convert.item_bytes(dtype)
     if strides is None:
         return convert.contiguous_strides(dims, item)

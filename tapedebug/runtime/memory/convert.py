@@ -16,7 +16,11 @@ Shape = tuple[int, ...]
 
 
 def element_type(dtype: Any, what: str = "array") -> Any:
-    """The canonical element type, or an ArrayError that lists the supported ones."""
+    """Return the canonical element type.
+
+    Raises:
+        ArrayError: `dtype` is not an element type; the message lists the supported ones.
+    """
     try:
         return types.element_type(dtype)
     except TypeError as error:
@@ -32,7 +36,7 @@ def element_type(dtype: Any, what: str = "array") -> Any:
 
 
 def shape_tuple(shape: Any, what: str) -> Shape:
-    """A shape given as an int or a sequence of ints, checked."""
+    """Return a checked shape, given as an int or a sequence of ints."""
     try:
         dims: Shape = (operator.index(shape),)
     except TypeError:
@@ -55,7 +59,7 @@ def shape_tuple(shape: Any, what: str) -> Shape:
 
 
 def contiguous_strides(shape: Shape, itemsize: int) -> Shape:
-    """Byte strides of a C-contiguous array."""
+    """Return the byte strides of a C-contiguous array."""
     strides = []
     step = itemsize
     for n in reversed(shape):
@@ -65,12 +69,12 @@ def contiguous_strides(shape: Shape, itemsize: int) -> Shape:
 
 
 def item_bytes(dtype: Any) -> int:
-    """Bytes of one element (12 of a vec3)."""
+    """Return the bytes of one element (12 for a vec3)."""
     return int(types.numpy_dtype(dtype).itemsize * types.components(dtype))
 
 
 def infer_dtype(data: Any) -> Any:
-    """The element type of `data` where none was given: that of its NumPy form, as Warp does."""
+    """Return the element type of `data` if none was given: that of its NumPy form, as in Warp."""
     if isinstance(data, type):
         raise ArrayError(
             f"array: the data is the type {data.__name__}",
@@ -95,7 +99,7 @@ def infer_dtype(data: Any) -> Any:
 
 
 def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
-    """The values of `data` with the array's shape followed by the element's (`(n, 3)` of n vec3).
+    """Return the values of `data` in the array's shape followed by the element's (`(n, 3)` for n vec3).
 
     Raises:
         ArrayError: `data` is a scalar or ragged, or does not fit `dtype` or `shape`.
@@ -126,10 +130,11 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
 
 
 def _in_parts(data: Any, dtype: Any) -> Any:
-    """Complex NumPy numbers as pairs (real, imaginary), for elements of vec2.
+    """Convert complex NumPy numbers to pairs (real, imaginary), for elements of vec2.
 
     Raises:
-        ArrayError: Complex numbers for elements of another type: NumPy would drop the imaginary part.
+        ArrayError: The numbers are complex and the elements of another type: NumPy would drop the imaginary
+            part.
     """
     if not isinstance(data, np.ndarray) or data.dtype.kind != "c":
         return data
@@ -186,12 +191,12 @@ def _as_numpy(data: Any, dtype: np.dtype[Any] | None) -> Values:
 
 
 def element_bytes(value: Any, dtype: Any, what: Callable[[], str]) -> bytes:
-    """One element as bytes: a number, or for vectors a vector or a sequence of its length.
+    """Return the bytes of one element: of a number, or of a vector or a sequence of its length.
 
     Args:
-        value: The number or vector; 0 is one of any type.
-        dtype: Of the element.
-        what: Says what is done, for the error.
+        value: The number or vector; 0 is valid for any type.
+        dtype: Type of the element.
+        what: Returns the name of the operation, for the error message.
 
     Raises:
         ArrayError: `value` is not a value of `dtype`.

@@ -35,7 +35,7 @@ def _made(
 
 
 def _shape(shape: Any, n: int | None) -> Any:
-    """The shape by either name."""
+    """Return the shape, given as `shape` or as `n`."""
     if n is None:
         return shape
     if shape is not None:
@@ -52,19 +52,19 @@ def zeros(
     retain_grad: bool = False,
     n: int | None = None,
 ) -> array:
-    """An array of zeros.
+    """Return an array of zeros.
 
     Args:
-        shape: An int, or up to four.
+        shape: An int, or a sequence of up to four.
         dtype: Element type.
         device: Only `"cpu"` exists.
-        requires_grad: Whether it takes part in differentiation.
+        requires_grad: True if the array takes part in differentiation.
         pinned: Accepted and ignored on the CPU.
         retain_grad: Keep its `.grad` after `Tape.backward`.
-        n: The shape, in older programs.
+        n: The shape, under its name in older programs.
 
     Raises:
-        ArrayError: `shape` or `dtype` is not one.
+        ArrayError: `shape` or `dtype` is invalid.
     """
     return _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, True, "zeros")
 
@@ -78,7 +78,7 @@ def empty(
     retain_grad: bool = False,
     n: int | None = None,
 ) -> array:
-    """An array of undefined content; arguments as for `zeros`."""
+    """Return an array of undefined content; arguments as for `zeros`."""
     found = _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, False, "empty")
     found.buffer.undefined = True
     return found
@@ -93,7 +93,7 @@ def ones(
     retain_grad: bool = False,
     n: int | None = None,
 ) -> array:
-    """An array of ones; arguments as for `zeros`."""
+    """Return an array of ones; arguments as for `zeros`."""
     made = _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, False, "ones")
     fill_bytes(made, convert.element_bytes(1, made.dtype, lambda: "ones"))
     return made
@@ -109,9 +109,9 @@ def full(
     retain_grad: bool = False,
     n: int | None = None,
 ) -> array:
-    """An array with every element `value`; other arguments as for `zeros`.
+    """Return an array whose elements all equal `value`; other arguments as for `zeros`.
 
-    Without `dtype` the elements are float32 of a float, int32 of an int, bool of a bool, and vectors of a
+    Without `dtype` the elements are float32 for a float, int32 for an int, bool for a bool, and vectors for a
     vector.
     """
     made = _made(
@@ -143,7 +143,7 @@ def zeros_like(
     pinned: bool | None = None,
     retain_grad: bool = False,
 ) -> array:
-    """Zeros of the shape and dtype of `src`; `requires_grad` too, unless given."""
+    """Return zeros with the shape and dtype of `src`, and its `requires_grad` unless given."""
     return zeros(*_like(src, "zeros_like"), device, _grad(src, requires_grad), retain_grad=retain_grad)
 
 
@@ -154,7 +154,7 @@ def empty_like(
     pinned: bool | None = None,
     retain_grad: bool = False,
 ) -> array:
-    """Undefined content of the shape and dtype of `src`; `requires_grad` too, unless given."""
+    """Return undefined content with the shape and dtype of `src`, and its `requires_grad` unless given."""
     return empty(*_like(src, "empty_like"), device, _grad(src, requires_grad), retain_grad=retain_grad)
 
 
@@ -165,7 +165,7 @@ def ones_like(
     pinned: bool | None = None,
     retain_grad: bool = False,
 ) -> array:
-    """Ones of the shape and dtype of `src`; `requires_grad` too, unless given."""
+    """Return ones with the shape and dtype of `src`, and its `requires_grad` unless given."""
     return ones(*_like(src, "ones_like"), device, _grad(src, requires_grad), retain_grad=retain_grad)
 
 
@@ -177,7 +177,7 @@ def full_like(
     pinned: bool | None = None,
     retain_grad: bool = False,
 ) -> array:
-    """`value` in the shape and dtype of `src`; `requires_grad` too, unless given."""
+    """Return `value` repeated in the shape and dtype of `src`, with its `requires_grad` unless given."""
     shape, dtype = _like(src, "full_like")
     return full(shape, value, dtype, device, _grad(src, requires_grad), retain_grad=retain_grad)
 
@@ -200,15 +200,15 @@ def from_numpy(
     requires_grad: bool = False,
     retain_grad: bool = False,
 ) -> array:
-    """A copy of a NumPy array.
+    """Return an array with a copy of the values of a NumPy array.
 
     Args:
         arr: The values.
-        dtype: Element type. Without it (and without `shape`), rows of a two-dimensional array become vectors
-            and the matrices of a three-dimensional one matrices, of its own scalar type.
+        dtype: Element type. Without it (and without `shape`), the rows of a two-dimensional array become
+            vectors, and the slices of a three-dimensional one become matrices, of the same scalar type.
         shape: Shape of the array, without the dimensions of vectors and matrices.
         device: Only `"cpu"` exists.
-        requires_grad: Whether it takes part in differentiation.
+        requires_grad: True if the array takes part in differentiation.
         retain_grad: Keep its `.grad` after `Tape.backward`.
 
     Raises:
@@ -226,6 +226,6 @@ def from_numpy(
 
 
 def from_ptr(ptr: int, length: int, dtype: Any = None, shape: Any = None, device: Any = None) -> array:
-    """An array over `length` elements of memory at the address `ptr`; keep the owner of the memory alive."""
+    """Return an array over `length` elements at the address `ptr`; the caller keeps the memory alive."""
     get_device(device)
     return from_pointer(ptr, length if shape is None else shape, float if dtype is None else dtype)

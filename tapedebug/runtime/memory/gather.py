@@ -1,4 +1,4 @@
-"""Copies between indexed arrays and contiguous ones, by kernels: so that tapes record and reverse them."""
+"""Copies between indexed arrays and contiguous ones, as kernels, so that tapes record and reverse them."""
 # mypy: disable-error-code="valid-type, no-untyped-def, no-untyped-call, untyped-decorator, var-annotated"
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ tid = BUILTINS["tid"]
 
 
 def gather(source: indexedarray, dest: array) -> None:
-    """Copy chosen elements to a contiguous array."""
+    """Copy the selected elements to a contiguous array."""
     launch(_kernels(source.dtype, source.ndim)[0], source.shape, [source], [dest])
 
 
 def scatter(source: array, dest: indexedarray) -> None:
-    """Copy a contiguous array to chosen elements."""
+    """Copy a contiguous array to the selected elements."""
     launch(_kernels(dest.dtype, dest.ndim)[1], dest.shape, [source], [dest])
 
 

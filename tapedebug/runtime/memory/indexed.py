@@ -15,16 +15,16 @@ from tapedebug.runtime.memory.array import Shape, Values, array, new
 
 
 class indexedarray:
-    """Chosen elements of an array, in the array's own memory: reading and writing goes to `data`.
+    """A selection of elements of an array, in the array's own memory: reads and writes access `data`.
 
-    `indexedarray(dtype=float, ndim=2)` without data is an annotation of a kernel's parameter, and so are
+    `indexedarray(dtype=float, ndim=2)` without data is an annotation of a kernel parameter, and so are
     `indexedarray1d(dtype=float)` to `indexedarray4d`. In kernels `a[i, j]` is the element of `data` at
-    `indices[0][i]`, `indices[1][j]`; gradients go to `data`.
+    `indices[0][i]`, `indices[1][j]`; gradients accumulate in the gradient of `data`.
 
     Args:
         data: The array.
-        indices: For each axis of `data` a one-dimensional array of int32, or None for all of the axis; those
-            that are missing at the end are None. A single array of indices is that of the first axis.
+        indices: For each axis of `data` a one-dimensional array of int32, or None for the whole axis. Missing
+            trailing entries count as None. A single array of indices applies to the first axis.
         dtype: Element type of an annotation.
         ndim: Number of dimensions of an annotation.
 
@@ -33,7 +33,7 @@ class indexedarray:
         indices: For each axis the array of indices, or None.
 
     Raises:
-        ArrayError: `data` is no array, or an entry of `indices` cannot choose along its axis.
+        ArrayError: `data` is not an array, or an entry of `indices` is not valid for its axis.
     """
 
     __slots__ = ("__weakref__", "_tables", "data", "indices")
@@ -63,7 +63,7 @@ class indexedarray:
         return made
 
     def __class_getitem__(cls, params: Any) -> types.IndexedArrayType:
-        """`indexedarray[float]`: an annotation."""
+        """Return an annotation: `indexedarray[float]`."""
         return types.IndexedArrayType(params, cls._ndim_wanted or 1)
 
     # -- what it is -------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class indexedarray:
 
     @property
     def shape(self) -> Shape:
-        """Number of chosen elements along each axis."""
+        """Number of selected elements along each axis."""
         pairs = zip(self.indices, self.data.shape, strict=True)
         return tuple(n if chosen is None else chosen.shape[0] for chosen, n in pairs)
 
@@ -91,12 +91,12 @@ class indexedarray:
 
     @property
     def kernel_type(self) -> types.IndexedArrayType:
-        """The type of a kernel's parameter, or a struct's field, that takes this array."""
+        """The type of a kernel parameter, or of a struct field, that takes this array."""
         return types.IndexedArrayType(self.dtype, self.ndim)
 
     @property
     def tables(self) -> tuple[array, ...]:
-        """For each axis an array of indices: all of an axis in order, where none was given."""
+        """For each axis an array of indices; if none was given, all indices of the axis in order."""
         if self._tables is None:
             pairs = zip(self.indices, self.data.shape, strict=True)
             self._tables = tuple(_every(n) if chosen is None else chosen for chosen, n in pairs)
@@ -104,17 +104,17 @@ class indexedarray:
 
     @property
     def is_contiguous(self) -> bool:
-        """Never: elements lie where `data` has them."""
+        """False always: the elements are not contiguous in the memory of `data`."""
         return False
 
     @property
     def requires_grad(self) -> bool:
-        """Whether `data` takes part in differentiation."""
+        """True if `data` takes part in differentiation."""
         return self.data.requires_grad
 
     @property
     def grad(self) -> indexedarray | None:
-        """The same elements of the gradient of `data`, or None where that has none."""
+        """The same selection of the gradient of `data`, or None if it has none."""
         gradient = self.data.grad
         if gradient is None:
             return None
@@ -123,7 +123,7 @@ class indexedarray:
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
+        """The device that holds the memory."""
         return self.data.device
 
     def __len__(self) -> int:
@@ -148,7 +148,7 @@ class indexedarray:
     # -- values -----------------------------------------------------------------------------------------
 
     def numpy(self) -> Values:
-        """A copy of the elements as a NumPy array.
+        """Return a copy of the elements as a NumPy array.
 
         Raises:
             IndexError: An index lies outside the data.
@@ -157,15 +157,15 @@ class indexedarray:
         return found
 
     def list(self) -> list[Any]:
-        """All elements in a flat list."""
+        """Return all elements in a flat list."""
         copied: array = array(self.numpy(), dtype=self.dtype)
         return copied.list()
 
     def contiguous(self) -> array:
-        """A contiguous copy; differentiable on an active tape."""
+        """Return a contiguous copy; differentiable on an active tape."""
         from tapedebug.runtime.memory import gather
 
-        self.numpy()  # which refuses an index outside the data
+        self.numpy()  # raises IndexError for an index outside the data
         made = new(self.shape, self.dtype)
         made.requires_grad = self.requires_grad
         gather.gather(self, made)
@@ -197,7 +197,7 @@ class indexedarray:
         self.fill_(0)
 
     def to(self, device: Any) -> indexedarray:
-        """This array on `device`; there is one device."""
+        """Return this array: there is one device only."""
         get_device(device)
         return self
 
@@ -231,7 +231,7 @@ class indexedarray4d(indexedarray):
 
 
 def _checked(data: array, indices: Any) -> list[array | None]:
-    """The indices as one entry for each axis."""
+    """Return checked indices, one entry for each axis."""
     if is_index(indices):
         indices = [indices]
     given = list(indices) if isinstance(indices, Sequence) else [] if indices is None else [indices]
@@ -245,7 +245,7 @@ def _checked(data: array, indices: Any) -> list[array | None]:
 
 
 def is_index(given: Any) -> bool:
-    """Whether something chooses along one axis: an array of ours, or a sequence of integers."""
+    """True if `given` selects along one axis: a tapedebug array, or a sequence of integers."""
     if isinstance(given, array):
         return True
     if isinstance(given, np.ndarray):
@@ -254,7 +254,7 @@ def is_index(given: Any) -> bool:
 
 
 def _table(data: array, axis: int, given: Any) -> array | None:
-    """An array of indices along an axis."""
+    """Return a checked array of indices along an axis, or None for the whole axis."""
     if given is None:
         return None
     length = data.shape[axis]

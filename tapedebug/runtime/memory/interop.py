@@ -1,7 +1,7 @@
-"""Share memory with other libraries without copies: DLPack, PyTorch, JAX; and map their type names.
+"""Zero-copy exchange of memory with DLPack, PyTorch and JAX, and conversion of their dtypes and devices.
 
-A tensor and an array of the same memory see each other's writes. Tapes find writes through tensors as they
-find those through NumPy: memory that others can write is kept and compared.
+A write to a tensor is visible in an array of the same memory, and vice versa. Tapes detect writes through
+tensors as they detect those through NumPy: values in memory that others can write are copied and compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tapedebug.runtime.tape.imported_arrays import arrived
 
 
 class _Capsule:
-    """A bare DLPack capsule as an object of the protocol."""
+    """A wrapper that makes a bare DLPack capsule an object of the protocol."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -36,7 +36,7 @@ class _Capsule:
 
 
 def from_dlpack(source: Any, dtype: Any = None) -> array:
-    """An array over the memory of anything that has `__dlpack__` (or of a DLPack capsule), without a copy.
+    """Return an array over the memory of an object with `__dlpack__` or of a DLPack capsule, without a copy.
 
     Args:
         source: A tensor of another library, on the CPU.
@@ -66,18 +66,18 @@ def _from_dlpack(source: Any, dtype: Any) -> array:
 
 
 def _came_in(made: array, how: str, tensor: Any = None) -> array:
-    """Note on a recording tape where an array came in; returns the array."""
+    """Record on an active tape that an array was imported; return the array."""
     arrived(made, how, tensor=tensor)
     return made
 
 
 def to_dlpack(a: array) -> Any:
-    """A DLPack capsule of the memory of `a`; vector elements are a last dimension."""
+    """Return a DLPack capsule of the memory of `a`; vector elements are a last dimension."""
     return a.__dlpack__()
 
 
 def _shared(values: np.ndarray[Any, Any], dtype: Any, what: str, buffer: Buffer | None = None) -> array:
-    """An array over the memory of a NumPy view that another library gave, be it writable or not."""
+    """Return an array over the memory of another library's NumPy view, writable or not."""
     scalar: Any = types.from_numpy(values.dtype)
     if scalar is None:
         raise ArrayError(
@@ -123,19 +123,20 @@ def from_torch(
     return_ctype: bool = False,
     retain_grad: bool = False,
 ) -> array:
-    """An array over the memory of a PyTorch tensor on the CPU, without a copy.
+    """Return an array over the memory of a PyTorch tensor on the CPU, without a copy.
 
-    With `requires_grad` the gradients of a leaf are shared, too: what `Tape.backward` adds appears in
-    `t.grad` (which is made of zeros where the tensor has none). Inside a `torch.autograd.Function` and under
-    `torch.no_grad()` the array has a gradient of its own: there PyTorch itself adds what `backward` returns.
+    With `requires_grad`, the gradient of a leaf is shared too: the adjoints that `Tape.backward` adds appear
+    in `t.grad` (which is created with zeros if the tensor has none). Inside a `torch.autograd.Function` and
+    under `torch.no_grad()` the array has a separate gradient, because PyTorch itself adds the result of
+    `backward`.
 
     Args:
         t: The tensor.
         dtype: Element type; by default the tensor's. A vector or matrix type takes the last one or two
             dimensions.
-        requires_grad: By default as the tensor.
+        requires_grad: By default that of the tensor.
         grad: A tensor or array for the gradient, in place of `t.grad`.
-        return_ctype: Not supported; there is nothing that it would make faster.
+        return_ctype: Not supported; it would not make anything faster.
         retain_grad: Keep the gradient after `Tape.backward`.
 
     Raises:
@@ -166,7 +167,7 @@ def from_torch(
 
 
 def _over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
-    """The memory of a tensor as an array: within a buffer of its whole storage, as views of one array are."""
+    """Return an array over the memory of a tensor, in a buffer of its whole storage, as views of an array are."""
     try:
         values = t.detach().numpy()
     except (TypeError, RuntimeError) as error:
@@ -179,7 +180,7 @@ def _over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
 
 
 def _share_gradient(torch: Any, t: Any, made: array, dtype: Any) -> None:
-    """One gradient for both: the tensor's memory where it has the size of ours, else ours for the tensor."""
+    """Share one gradient: the tensor's memory if it matches the array's buffer, else the array's memory."""
     theirs = torch.zeros_like(t, requires_grad=False) if t.grad is None else t.grad
     gradient = _over_tensor(theirs, dtype)
     if made.buffer.adjoint is None or made.buffer.adjoint is gradient.buffer:
@@ -195,11 +196,11 @@ def _share_gradient(torch: Any, t: Any, made: array, dtype: Any) -> None:
 
 
 def to_torch(a: array, requires_grad: bool | None = None) -> Any:
-    """A PyTorch tensor over the memory of `a`, without a copy; vector elements are a last dimension.
+    """Return a PyTorch tensor over the memory of `a`, without a copy; vector elements are a last dimension.
 
     Args:
         a: The array.
-        requires_grad: By default as `a`. The tensor's `grad` shares the memory of the array's.
+        requires_grad: By default that of `a`. The tensor's `grad` shares the memory of the array's gradient.
 
     Raises:
         ArrayError: PyTorch is not installed, or `a` has a negative stride.
@@ -231,9 +232,9 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
 
 
 def from_jax(jax_array: Any, dtype: Any = None) -> array:
-    """An array over the memory of a JAX array on the CPU, without a copy.
+    """Return an array over the memory of a JAX array on the CPU, without a copy.
 
-    JAX takes its arrays to be constant: read it in kernels, and write to a `clone`.
+    JAX assumes that its arrays are constant: only read the array in kernels, and write to a `clone`.
 
     Args:
         jax_array: The array.
@@ -248,9 +249,9 @@ def from_jax(jax_array: Any, dtype: Any = None) -> array:
 
 
 def to_jax(a: array) -> Any:
-    """A JAX array over the memory of `a`, without a copy; vector elements are a last dimension.
+    """Return a JAX array over the memory of `a`, without a copy; vector elements are a last dimension.
 
-    JAX takes its arrays to be constant: do not change `a` while it is in use.
+    JAX assumes that its arrays are constant: do not change `a` while the JAX array is in use.
 
     Raises:
         ArrayError: JAX is not installed.
@@ -266,17 +267,17 @@ def to_jax(a: array) -> Any:
 
 
 def dtype_from_numpy(numpy_dtype: Any) -> Any:
-    """The scalar type of a NumPy dtype."""
+    """Return the scalar type of a NumPy dtype."""
     return _scalar(np.dtype(numpy_dtype), numpy_dtype)
 
 
 def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
-    """The NumPy dtype of a scalar type; of vectors, that of their components."""
+    """Return the NumPy dtype of a scalar type, or of the components of a vector type."""
     return types.numpy_dtype(convert.element_type(dtype, "dtype_to_numpy"))
 
 
 def dtype_from_torch(torch_dtype: Any) -> Any:
-    """The scalar type of a PyTorch dtype."""
+    """Return the scalar type of a PyTorch dtype."""
     torch = _library("torch", "dtype_from_torch")
     try:
         return _scalar(torch.empty(0, dtype=torch_dtype).numpy().dtype, torch_dtype)
@@ -285,7 +286,7 @@ def dtype_from_torch(torch_dtype: Any) -> Any:
 
 
 def dtype_to_torch(dtype: Any) -> Any:
-    """The PyTorch dtype of a scalar type; of vectors, that of their components."""
+    """Return the PyTorch dtype of a scalar type, or of the components of a vector type."""
     torch = _library("torch", "dtype_to_torch")
     return torch.from_numpy(
         np.empty(0, types.numpy_dtype(convert.element_type(dtype, "dtype_to_torch")))
@@ -293,33 +294,33 @@ def dtype_to_torch(dtype: Any) -> Any:
 
 
 def dtype_from_jax(jax_dtype: Any) -> Any:
-    """The scalar type of a JAX dtype."""
+    """Return the scalar type of a JAX dtype."""
     return _scalar(np.dtype(jax_dtype), jax_dtype)
 
 
 def dtype_to_jax(dtype: Any) -> Any:
-    """The JAX dtype of a scalar type; of vectors, that of their components."""
+    """Return the JAX dtype of a scalar type, or of the components of a vector type."""
     numpy = _library("jax.numpy", "dtype_to_jax")
     return getattr(numpy, types.numpy_dtype(convert.element_type(dtype, "dtype_to_jax")).name)
 
 
 def device_from_torch(torch_device: Any) -> Device:
-    """The device of a PyTorch device or its name."""
+    """Return the device that corresponds to a PyTorch device or its name."""
     return get_device(str(torch_device))
 
 
 def device_to_torch(device: Any) -> str:
-    """What PyTorch calls a device."""
+    """Return PyTorch's name of a device."""
     return get_device(device).alias
 
 
 def device_from_jax(jax_device: Any) -> Device:
-    """The device of a JAX device."""
+    """Return the device that corresponds to a JAX device."""
     return CPU if getattr(jax_device, "platform", "") == "cpu" else get_device(str(jax_device))
 
 
 def device_to_jax(device: Any) -> Any:
-    """The JAX device of a device."""
+    """Return the JAX device that corresponds to a device."""
     return _library("jax", "device_to_jax").devices(get_device(device).alias)[0]
 
 
@@ -336,7 +337,7 @@ def _no_type(asked: Any) -> ArrayError:
 
 
 def _library(name: str, what: str) -> Any:
-    """An optional library, imported when it is asked for."""
+    """Import an optional library on first use."""
     try:
         return importlib.import_module(name)
     except ImportError:

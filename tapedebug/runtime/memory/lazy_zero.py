@@ -1,8 +1,8 @@
-"""Zero memory lazily, when it is first read: mostly a launch overwrites all of it before.
+"""Lazy zeroing: memory is cleared on first use, because a launch usually overwrites all of it before that.
 
-The addresses of such a buffer and of its array are not there yet (their slots are empty): whatever asks for
-one has the memory cleared first. Only a launch that covers the whole array, and finds it by no other name,
-takes it as it is.
+The addresses of such a buffer and of its array are not set yet (their slots are empty): the first access to
+one clears the memory. Only a launch that overwrites the whole array, and has it as one argument only, uses
+the memory without clearing it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tapedebug.runtime.memory.buffer import Buffer
 
 LEAST = 96 * 1024
-"""Bytes of memory that is worth it."""
+"""Size in bytes from which lazy zeroing pays off."""
 
 
 class _Count:
-    """How many blocks are not cleared: where there is none, launches need not look.
+    """The number of blocks that are not cleared yet; launches skip the check for them if it is 0.
 
     Attributes:
-        blocks: Their number, or a little more.
+        blocks: The number, or an upper bound close to it.
     """
 
     __slots__ = ("blocks",)
@@ -39,7 +39,7 @@ _lock = threading.RLock()
 
 
 class DeferredZero:
-    """Memory of a buffer that should hold zeros."""
+    """Memory of a buffer that should hold zeros but is not cleared yet."""
 
     __slots__ = ("block", "count")
 
@@ -52,7 +52,7 @@ class DeferredZero:
 
 
 def settle(buffer: Buffer, *, clear: bool = True) -> None:
-    """Give a buffer its memory, with zeros in it unless it is overwritten at once."""
+    """Place a buffer's deferred memory, cleared unless it is about to be overwritten."""
     with _lock:
         deferred_zero = buffer.deferred_zero
         if deferred_zero is None:
@@ -64,7 +64,7 @@ def settle(buffer: Buffer, *, clear: bool = True) -> None:
 
 
 def covered(plan: LaunchPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
-    """Of the buffers that are not cleared, those that a launch overwrites wholly: they have memory now."""
+    """Place the uncleared buffers that a launch overwrites completely, and return them."""
     found = []
     for p in plan.covers:
         a = args[p]
@@ -79,7 +79,7 @@ def covered(plan: LaunchPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> 
 
 
 class overwriting:
-    """A launch that overwrites buffers wholly; where it does not come to that they hold zeros."""
+    """The context of a launch that overwrites uncleared buffers; clears them if the launch does not run."""
 
     __slots__ = ("before",)
 

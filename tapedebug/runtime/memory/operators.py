@@ -50,12 +50,12 @@ def _augmented(name: str, sign: str) -> Callable[[Any, Any], Any]:
 
 
 class Arithmetic:
-    """The operators of arrays. Comparisons compare identity, so that arrays can be keys."""
+    """The arithmetic operators of arrays. Comparison is by identity, so that arrays can be keys."""
 
     __slots__ = ()
 
     __array_priority__ = 1000.0
-    """NumPy leaves `number * array` to the array."""
+    """Priority that makes NumPy defer `number * array` to the array."""
 
     __add__ = _binary("add", "+")
     __radd__ = _binary("add", "+", reflected=True)
@@ -80,13 +80,13 @@ class Arithmetic:
     __ipow__ = _augmented("pow", "**")
 
     def __neg__(self: Any) -> Any:
-        """A new array of the negated elements."""
+        """Return a new array of the negated elements."""
         from tapedebug.runtime.launch.map import apply
 
         return apply("map_neg", None, "-{0}", (self,), what="-array")
 
     def __pos__(self: Any) -> Any:
-        """A new array of the same elements."""
+        """Return a new array of the same elements."""
         from tapedebug.runtime.launch.map import apply
 
         return apply("map_pos", None, "+{0}", (self,), what="+array")

@@ -1,4 +1,4 @@
-"""Arrays of structs: views of one field, and the flat views that launches, copies and tapes work with."""
+"""Arrays of structs: views of single fields, and the flat views that launches, copies and tapes use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Leaves = tuple[array, ...]
 
 
 def field(a: array, name: str) -> array:
-    """The view of one field of all elements; it shares memory and gradient with `a`.
+    """Return the view of one field of all elements; it shares memory and gradient with `a`.
 
     Raises:
-        ArrayError: The elements have no such field.
+        ArrayError: The struct has no such field.
     """
     kind = a.dtype
     if name not in kind.fields:
@@ -37,9 +37,9 @@ def field(a: array, name: str) -> array:
 
 
 def leaves(a: array) -> Leaves:
-    """The views of the numbers and compound values of all elements, at any depth; the same ones each time.
+    """Return the views of all scalar and compound fields, at any depth; the same objects on each call.
 
-    Of an array of numbers or compound values it is that array.
+    For an array of numbers or compound values, the result is that array.
     """
     found = a._fields
     if found is None:
@@ -59,10 +59,10 @@ def _leaf(a: array, leaf: Any) -> array:
 
 
 def by_field(given: Mapping[Any, Any], what: str) -> Iterator[tuple[Any, Any]]:
-    """Seeds or tangents by array; of arrays of structs, by float field.
+    """Yield seeds or tangents by array; for arrays of structs, by float field.
 
     Raises:
-        TapeError: What is given for an array of structs is no array of them.
+        TapeError: The value given for an array of structs is not an array of that struct.
     """
     for a, content in given.items():
         if not isinstance(a, array) or not types.is_struct(a.dtype):
@@ -83,10 +83,10 @@ def by_field(given: Mapping[Any, Any], what: str) -> Iterator[tuple[Any, Any]]:
 
 
 def element_values(data: Any, kind: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Data as structured values: instances, tuples of fields, or a structured NumPy array with the fields.
+    """Convert struct instances, tuples of fields or a structured NumPy array to structured values.
 
     Raises:
-        ArrayError: It is something else.
+        ArrayError: The data has another form or other fields.
     """
     if isinstance(data, np.ndarray) and data.dtype.names is not None:
         if data.dtype.names != dtype.names:

@@ -30,7 +30,7 @@ def copy(
     """Copy elements of `src` into `dest`; differentiable on an active tape.
 
     Args:
-        dest: Target, at least as large as what is copied.
+        dest: Target, at least as large as the copied range.
         src: Source of the same dtype.
         dest_offset: First element of `dest` to write.
         src_offset: First element of `src` to read.
@@ -38,7 +38,7 @@ def copy(
         stream: Accepted and ignored on the CPU.
 
     Raises:
-        ArrayError: Not arrays, different dtypes, or a range that is out of bounds.
+        ArrayError: An argument is not an array, the dtypes differ, or a range is out of bounds.
     """
     try:
         target, source = _copy_views(dest, src, dest_offset, src_offset, count)
@@ -62,7 +62,7 @@ def copy(
 
 
 def assign(dest: array, src: Any) -> None:
-    """`dest.assign(src)`: a copy from an array, or from data that becomes a constant on an active tape.
+    """Execute `dest.assign(src)`: copy an array, or data that becomes a constant on an active tape.
 
     Raises:
         ArrayError: The sizes differ or the data does not fit the dtype.
@@ -98,12 +98,12 @@ def clone(
     pinned: bool | None = None,
     retain_grad: bool = False,
 ) -> array:
-    """A contiguous copy of `src`; differentiable on an active tape.
+    """Return a contiguous copy of `src`; differentiable on an active tape.
 
     Args:
-        src: What to copy.
+        src: The array to copy.
         device: Only `"cpu"` exists.
-        requires_grad: By default as `src`; False detaches the copy.
+        requires_grad: By default that of `src`; False detaches the copy.
         pinned: Accepted and ignored on the CPU.
         retain_grad: Keep the copy's `.grad` after `Tape.backward`.
     """
@@ -118,7 +118,7 @@ def clone(
 
 
 def fill(dest: array, value: Any) -> None:
-    """`dest.fill_(value)`; on an active tape it cuts the gradient of what was there."""
+    """Execute `dest.fill_(value)`; on an active tape the gradient of the overwritten values becomes 0."""
     item = convert.element_bytes(value, dest.dtype, lambda: f"fill_ of an array{dest._facts()}")
     if dest.size == 0:
         return
@@ -139,7 +139,7 @@ def _fill(dest: array, item: bytes) -> None:
 
 
 def fill_bytes(dest: array, item: bytes) -> None:
-    """Set every element to the value with these bytes, and remember it where that is the whole buffer."""
+    """Set every element to the value with these bytes; set the buffer's `fill` if it is filled completely."""
     buffer, whole, zero = dest.buffer, dest.is_contiguous, not any(item)
     if zero:
         parallel_memcpy.clear(buffer.data[dest.start : dest.stop] if whole else dest._look())
@@ -151,7 +151,7 @@ def fill_bytes(dest: array, item: bytes) -> None:
 
 
 def mark(a: array, *, writes: bool) -> None:
-    """`mark_read`, `mark_write`: what code outside of kernels does."""
+    """Announce a read or write by code outside kernels: `mark_read`, `mark_write`."""
     tape = state.tape
     if writes:
         if tape is not None:
@@ -165,7 +165,7 @@ def mark(a: array, *, writes: bool) -> None:
 
 
 def _begin(plan: LaunchPlan, args: tuple[array, ...], how: str, written: array) -> Record | None:
-    """Announce a write; the record that is to be committed after it, on an active tape."""
+    """Announce a write; on an active tape, return the record for `_finish` to append."""
     tape = state.tape
     if tape is None:
         before_write(written, _site_for(written, 4), how)
@@ -176,7 +176,7 @@ def _begin(plan: LaunchPlan, args: tuple[array, ...], how: str, written: array) 
 
 
 def _site_for(a: array, depth: int) -> Site | None:
-    """Where it is called, if anybody wants to know who writes this array."""
+    """Return the call site if a tape or a gradient history notes writes to this array; else None."""
     return call_site(depth) if a.buffer.watch or a.buffer.history is not None else None
 
 
@@ -191,7 +191,7 @@ def _finish(record: Record | None, written: array, start: float) -> None:
 
 
 def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: int) -> tuple[array, array]:
-    """The two ranges of a copy as arrays of one shape."""
+    """Return the two ranges of a copy as arrays of one shape."""
     for name, a in (("dest", dest), ("src", src)):
         if not isinstance(a, array):
             raise ArrayError(
