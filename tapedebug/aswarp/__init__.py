@@ -1,4 +1,4 @@
-"""Run programs that say `import warp as wp` on this engine: `with as_warp(): import my_simulation`."""
+"""Run programs with `import warp as wp` on this engine: `with as_warp(): import my_simulation`."""
 
 from __future__ import annotations
 

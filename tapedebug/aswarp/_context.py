@@ -18,7 +18,7 @@ from tapedebug.runtime.state import state
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `warp` and its modules before anybody else does."""
+    """A finder and loader that takes precedence over all others for `warp` and its modules."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -34,17 +34,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self.world.module(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """It is complete."""
+        """Do nothing: the module is already complete."""
 
 
 class as_warp:
-    """A block in which `import warp as wp`, also in modules imported there, imports this engine.
+    """A context manager in which `import warp as wp` imports this engine, also in modules imported there.
 
-    `with as_warp(): import my_simulation` serves notebooks and tests; `tapedebug run --as-warp` runs a whole
-    script so. Whether Warp is installed, or even imported already, does not matter. At the end everything in
-    `sys.modules`, `sys.meta_path` and `config` is as before: modules of the user that were imported in the
-    block, which refer to this engine, are imported again when they are asked for next, with Warp then. Blocks
-    nest.
+    `with as_warp(): import my_simulation` is for notebooks and tests; `tapedebug run --as-warp` runs a whole
+    script in such a block. Warp may be installed, or even imported already, but need not be. The end of the
+    block restores `sys.modules`, `sys.meta_path` and `config`. User modules that were imported in the block
+    refer to this engine; the next import after it loads them again, with Warp. Blocks nest.
     """
 
     def __init__(self) -> None:
@@ -77,9 +76,10 @@ class as_warp:
 
 
 def _bound_to_warp(before: dict[str, ModuleType] | None = None) -> list[str]:
-    """`warp` and, by whole packages, the modules that have something of it; of what is new also the user's.
+    """Return the names of the modules to remove: `warp`, and whole packages that refer to it.
 
-    A package that was imported with one engine must not serve the other.
+    For modules imported since `before`, this includes packages that refer to tapedebug, and the user's files.
+    A package that was imported with one engine must not be used with the other.
     """
     new = {name for name in sys.modules if before is not None and name not in before}
     tops = {"warp"}
@@ -97,14 +97,14 @@ _OURS = ("tapedebug", "__main__")
 
 
 def _refers_to(module: Any, engines: Sequence[str]) -> bool:
-    """Whether a module has an engine, or something of it, among its names."""
+    """True if a name in a module refers to one of the engines or to an object of it."""
     return any(_origin(value) in engines for value in list(getattr(module, "__dict__", {}).values()))
 
 
 def _origin(value: Any) -> str:
-    """The package that a value is from.
+    """Return the package that a value comes from.
 
-    Nothing is asked of the value itself, as `isinstance` would: a deprecated name may warn when it is.
+    No attribute of the value itself is read, as `isinstance` would: reading a deprecated name may warn.
     """
     kind = type(value)
     if issubclass(kind, ModuleType):
@@ -115,7 +115,7 @@ def _origin(value: Any) -> str:
 
 
 def _is_the_users(module: Any) -> bool:
-    """Whether a module is a file that is neither Python's own nor installed."""
+    """True if a module is a source file that is neither in the standard library nor installed."""
     file = getattr(module, "__file__", None)
     return isinstance(file, str) and file.endswith(".py") and not file.startswith(_INSTALLED)
 

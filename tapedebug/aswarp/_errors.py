@@ -14,11 +14,11 @@ _PASSING = ("importlib._bootstrap", "importlib._bootstrap_external", "importlib"
 
 
 class WarpImportError(TapedebugError, ModuleNotFoundError):
-    """A program imports a module or a name of Warp that this engine does not have."""
+    """The error for importing a module or a name of Warp that this engine does not have."""
 
 
 class WarpNameError(TapedebugError, AttributeError):
-    """A program uses a name of Warp that this engine does not have."""
+    """The error for using a name of Warp that this engine does not have."""
 
 
 PARTS = {
@@ -31,11 +31,11 @@ PARTS = {
     "sparse": "sparse matrices of blocks are not part of this engine",
     "tests": "these are the tests of Warp",
 }
-"""Modules of Warp that there is no counterpart of, and why."""
+"""Modules of Warp without a counterpart, and the reasons."""
 
 
 def no_module(name: str) -> WarpImportError:
-    """The error for `import warp.…`."""
+    """Return the error for `import warp.…`."""
     part = name.split(".")[1]
     reason = PARTS.get(part, "it is not part of recording and debugging gradients")
     hint = f"import {name} only where it is used (`try: … except ImportError: …`), or debug the part without"
@@ -52,11 +52,11 @@ def no_module(name: str) -> WarpImportError:
 GRAPHS = frozenset(
     {"ScopedCapture", "capture_begin", "capture_end", "capture_if", "capture_launch", "capture_while"}
 )
-"""Names for graphs of launches."""
+"""Names of Warp's API for graphs of launches."""
 
 
 def no_name(module: str, name: str, why: str) -> WarpImportError | WarpNameError:
-    """The error for `wp.name`, or for `from warp import name`."""
+    """Return the error for `wp.name` or `from warp import name`."""
     frame = _caller()
     hint = "leave it out, or debug the part of the program that does without it"
     if name in GRAPHS:
@@ -76,7 +76,7 @@ _RUNNING = "this program runs on tapedebug in place of Warp (--as-warp)"
 
 
 def _caller() -> FrameType | None:
-    """The first frame that is neither ours nor the import system's."""
+    """Return the first frame that belongs neither to tapedebug nor to the import system."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
@@ -87,7 +87,7 @@ def _caller() -> FrameType | None:
 
 
 def _imports(frame: FrameType) -> bool:
-    """Whether a frame is at `from … import name`, which takes an AttributeError for something else."""
+    """True if a frame is at `from … import name`, which does not propagate an AttributeError."""
     code = frame.f_code.co_code
     return dis.opname[code[frame.f_lasti]] == "IMPORT_FROM"
 

@@ -1,4 +1,4 @@
-"""`warp.examples`: where the files of Warp's examples are, for programs that read one."""
+"""`warp.examples`: the locations of the files of Warp's examples, for programs that read them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tapedebug.aswarp._errors import WarpImportError
 
 
 def examples() -> ModuleType:
-    """A new module `warp.examples`."""
+    """Return a new module `warp.examples`."""
     module = ModuleType("warp.examples", "The folders of Warp's examples.")
     module.__dict__.update(
         get_source_directory=lambda: str(_folder()),
@@ -21,7 +21,7 @@ def examples() -> ModuleType:
 
 
 def _folder() -> Path:
-    """Where the examples of the Warp that is installed are; it is looked for, not imported."""
+    """Return the folder of the examples of the installed Warp, which is located without importing it."""
     spec = PathFinder.find_spec("warp", sys.path)
     if spec is None or spec.origin is None:
         raise WarpImportError(

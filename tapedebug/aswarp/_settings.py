@@ -1,4 +1,4 @@
-"""`wp.config` for programs written for Warp: settings map to ours if we have them."""
+"""`wp.config` for programs written for Warp: settings map to those of `tapedebug.config` that exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tapedebug._config import DEFAULTS, config
 
 VERSION = "1.19.0"
-"""The version of Warp whose names and arguments this engine follows; programs ask for it."""
+"""The version of Warp whose names and arguments this engine follows; programs may read it."""
 
 THEIRS: dict[str, Any] = {
     "cache_kernels": True,
@@ -23,11 +23,11 @@ THEIRS: dict[str, Any] = {
     "verbose_warnings": False,
     "verify_cuda": False,
 }
-"""Settings of Warp that change nothing here, with their defaults."""
+"""Settings of Warp that have no effect here, with their defaults."""
 
 
 class Settings(ModuleType):
-    """A module, as in Warp, where any name can be set. Ours are set in `tapedebug.config`, others kept."""
+    """A module in which, as in Warp, any name can be set; tapedebug's settings go to `tapedebug.config`."""
 
     def __init__(self) -> None:
         super().__init__("warp.config", "Settings, as Warp has them.")

@@ -1,4 +1,4 @@
-"""Stand-ins for Warp's modules, which pass on names of ours."""
+"""Stand-ins for Warp's modules, which forward names to tapedebug."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ COUNTERPARTS = {
     "warp.types": "tapedebug.lang.types",
     "warp.utils": "tapedebug",
 }
-"""Which module of ours has the names of which module of Warp."""
+"""Modules of Warp, with the modules of tapedebug that have their names."""
 
 HOLLOW = ("warp.render",)
-"""Modules that programs import at the top and use where they draw, if they do: here they have no names."""
+"""Modules that programs import at the top but use only for drawing; their stand-ins have no names."""
 
 EXTRA: dict[str, Any] = {
     "DeviceLike": Any,
@@ -38,22 +38,22 @@ EXTRA: dict[str, Any] = {
     "LOG_WARNING": logging.WARNING,
     "__version__": VERSION,
 }
-"""Names that only programs for Warp ask for."""
+"""Names that only programs written for Warp use."""
 
 
 def exists(name: str) -> bool:
-    """Whether there is a counterpart of a module of Warp."""
+    """True if a module of Warp has a counterpart."""
     return name in COUNTERPARTS or name in HOLLOW or name in ("warp.config", "warp.examples")
 
 
 class World:
-    """The stand-ins of one block, made when they are first asked for, from `sys.modules` or not."""
+    """The stand-ins of one block, created on first use by an import or by attribute access."""
 
     def __init__(self) -> None:
         self.modules: dict[str, ModuleType] = {}
 
     def module(self, name: str) -> ModuleType:
-        """The module that stands in for the module `name` of Warp."""
+        """Return the stand-in for the module `name` of Warp."""
         if name not in self.modules:
             own = {"warp.config": Settings, "warp.examples": examples}
             self.modules[name] = own[name]() if name in own else self._stand_in(name)
@@ -70,7 +70,7 @@ class World:
         return module
 
     def _look_up(self, name: str, ours: ModuleType) -> Callable[[str], Any]:
-        """`__getattr__` of a module: what ours has under that name."""
+        """Return the `__getattr__` of a stand-in, which looks up names in the module `ours`."""
 
         def look_up(wanted: str) -> Any:
             part = f"{name}.{wanted}"
@@ -96,7 +96,7 @@ def _listing(name: str, ours: ModuleType) -> Callable[[], list[str]]:
 
 
 def _is_starred(name: str) -> bool:
-    """Whether `from warp import *` brings a name: none that hides one of Python's, or that Warp has not."""
+    """True if `from warp import *` imports a name: no builtin's name, and no name that Warp does not have."""
     return not hasattr(builtins, name) and name not in ("TapeDebugger", "load_ipython_extension", "notebook")
 
 

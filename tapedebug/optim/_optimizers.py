@@ -1,7 +1,7 @@
 """Gradient descent with momentum, and Adam.
 
-A step writes the parameters as `assign` does. It belongs outside `with tape:`; live tapes keep what they
-still need of the values before it.
+A step writes the parameters like `assign`. It belongs outside `with tape:`; live tapes preserve the previous
+values that they still need.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Values = np.ndarray[Any, Any]
 
 
 class _Optimizer:
-    """What optimisers have in common: parameters, and a count of steps.
+    """The base class of optimisers: parameters and a count of steps.
 
     Attributes:
         params: The arrays that `step` changes, or None until they are set.
-        t: How many steps were taken.
+        t: Number of steps taken.
     """
 
     params: list[array] | None
@@ -36,10 +36,10 @@ class _Optimizer:
         self.set_params(params)
 
     def set_params(self, params: Sequence[array] | None) -> None:
-        """Set the arrays to change, and forget the state of earlier ones.
+        """Set the arrays to change, and discard the state of earlier ones.
 
         Raises:
-            ArrayError: They are not a list of arrays of floats.
+            ArrayError: `params` is not a list of arrays of floats.
         """
         if params is not None:
             if isinstance(params, array) or not all(isinstance(p, array) for p in params):
@@ -63,14 +63,14 @@ class _Optimizer:
         self.reset_internal_state()
 
     def reset_internal_state(self) -> None:
-        """Forget all steps that were taken."""
+        """Reset the count of steps."""
         self.t = 0
 
     def step(self, grad: Sequence[array]) -> None:
-        """Change the parameters.
+        """Update the parameters.
 
         Args:
-            grad: For each parameter its gradient, of the same shape and dtype.
+            grad: The gradient of each parameter, of the same shape and dtype.
 
         Raises:
             ArrayError: There are no parameters, or the gradients do not fit them.
@@ -101,7 +101,7 @@ class _Optimizer:
         self.t += 1
 
     def _stepped(self, number: int, values: Values, gradient: Values) -> Values:
-        """The values of a parameter after a step."""
+        """Return the values of a parameter after a step."""
         raise NotImplementedError
 
 
@@ -111,10 +111,10 @@ class SGD(_Optimizer):
     Args:
         params: The arrays to change; they can be set later.
         lr: The learning rate.
-        momentum: How much of the last step's direction is kept.
-        dampening: How much less than the gradient goes into the direction.
-        weight_decay: What is added to the gradient, in multiples of the parameter.
-        nesterov: Look ahead along the direction.
+        momentum: Factor of the previous step's direction.
+        dampening: Fraction by which the gradient is reduced before it is added to the direction.
+        weight_decay: Multiple of the parameter that is added to the gradient.
+        nesterov: Use Nesterov momentum.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class SGD(_Optimizer):
         super().__init__(params)
 
     def reset_internal_state(self) -> None:
-        """Forget all directions."""
+        """Reset the count of steps and all directions."""
         super().reset_internal_state()
         self.b = {}
 
@@ -151,12 +151,12 @@ class SGD(_Optimizer):
 
 
 class Adam(_Optimizer):
-    """Adam: steps of a size that adapts to each number (Kingma and Ba, arXiv:1412.6980).
+    """Adam: step sizes that adapt to each number (Kingma and Ba, arXiv:1412.6980).
 
     Args:
         params: The arrays to change; they can be set later.
         lr: The learning rate.
-        betas: How much is kept of the means of the gradient and of its square.
+        betas: Decay factors of the running means of the gradient and of its square.
         eps: Added to the root of the mean square.
     """
 
@@ -175,7 +175,7 @@ class Adam(_Optimizer):
         super().__init__(params)
 
     def reset_internal_state(self) -> None:
-        """Forget all means."""
+        """Reset the count of steps and all running means."""
         super().reset_internal_state()
         self.m, self.v = {}, {}
 

@@ -1,4 +1,4 @@
-"""Memory of access tags, and facts about a launch's accesses that need no run (`compiler.access_tags`)."""
+"""Memory of access tags, and static facts about a launch's accesses (`compiler.access_tags`)."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 
 WRITES, READS = 0, 1
 BEFORE = 1
-"""The epoch of what happened before the tape."""
+"""The epoch of accesses before the tape."""
 FIRST = 2
 """The epoch of record 0."""
 LAST = EPOCHS - FIRST
-"""How many records can be tracked."""
+"""Maximum number of records that can be tracked."""
 WHOLE = SITES - 1
 """The site of a copy, a fill or a native function."""
 OUTSIDE = tag_of(0, SITES, THREAD)
-"""What stamps of writes that are not on the tape have beside their epoch: larger than all others of it."""
+"""The tag, without epoch, of writes that are not on the tape: larger than all other tags of an epoch."""
 
 
 class AccessTags:
-    """The stamps of one buffer's memory, for scalars of one size: of each its last write and its last read.
+    """The tags of one buffer's memory: for each scalar of a given size, its last write and its last read.
 
     Args:
-        nbytes: The size of the buffer.
-        itemsize: The size of its scalars.
-        width: How many words there are for each scalar.
+        nbytes: Size of the buffer in bytes.
+        itemsize: Size of its scalars in bytes.
+        width: Number of words for each scalar.
     """
 
     __slots__ = ("address", "itemsize", "settled", "step", "words")
@@ -46,14 +46,14 @@ class AccessTags:
         self.words: Words = np.zeros((-(-nbytes // itemsize), width), np.int64)
         self.address: int = self.words.ctypes.data
         self.settled = 0
-        """How many records' accesses in bulk are in it."""
+        """Number of records whose bulk accesses have been merged."""
 
     def pointer(self, a: array) -> int:
-        """The address of the stamps of the first scalar of an array."""
+        """Return the address of the tags of the first scalar of an array."""
         return self.address + (a.ptr - a.buffer.address) // self.itemsize * self.step
 
     def view(self, a: array, which: int) -> Words:
-        """The stamps of an array's scalars: its shape, and one axis of components."""
+        """Return a view of the tags of an array's scalars: its shape plus one axis of components."""
         offset = (a.ptr - a.buffer.address) // self.itemsize * self.step + 8 * which
         strides = (*(s // self.itemsize * self.step for s in a.strides), self.step)
         shape = (*a.shape, types.components(a.dtype))
@@ -65,8 +65,8 @@ class Variant:
     """A tracked variant of a kernel.
 
     Attributes:
-        entry: What runs.
-        sites: By number, the access and its place in the source; None for what else it may say.
+        entry: The compiled entry.
+        sites: By number, the access and its place in the source; None for diagnostics of other kinds.
     """
 
     entry: Any
@@ -74,24 +74,24 @@ class Variant:
 
     @classmethod
     def of(cls, entry: Any) -> Variant:
-        """The variant of an entry."""
+        """Return the variant of an entry."""
         found = [(site_of(diagnostic), diagnostic.span) for diagnostic in entry.diagnostics]
         return cls(entry, tuple(None if site is None else (site, span) for site, span in found))
 
     def bulk(self) -> Iterator[tuple[int, Site]]:
-        """The accesses of every thread at its own index, with their numbers: the code does not stamp them."""
+        """Yield the accesses of every thread at its own index, with numbers; the code does not tag them."""
         for number, found in enumerate(self.sites):
             if found is not None and found[0].bulk:
                 yield number, found[0]
 
 
 def surroundings(plan: Any, args: Sequence[Any], fresh: set[Any]) -> tuple[frozenset[int], frozenset[int]]:
-    """The parameters through which threads may meet, and those of memory that may be unwritten.
+    """Return the parameters on which threads may race, and those whose memory may be unwritten.
 
     Args:
-        plan: Of a launch of a kernel.
+        plan: The plan of a kernel launch.
         args: Its arguments.
-        fresh: The buffers that may hold what nothing wrote.
+        fresh: The buffers that may hold memory that was never written.
     """
     groups: dict[Any, list[int]] = {}
     for p in plan.touched:
@@ -103,7 +103,7 @@ def surroundings(plan: Any, args: Sequence[Any], fresh: set[Any]) -> tuple[froze
 
 
 def _may_race(plan: Any, args: Sequence[Any], params: list[int]) -> bool:
-    """Whether threads may meet in memory that these parameters share."""
+    """True if threads may race on memory that these parameters share."""
     analysis, own = plan.kernel.analysis, frozenset(params)
     if not own & plan.writes:
         return False
@@ -115,7 +115,7 @@ def _may_race(plan: Any, args: Sequence[Any], params: list[int]) -> bool:
     first = args[params[0]]
     steps = [abs(s) for n, s in zip(first.shape, first.strides, strict=True) if n > 1]
     step = min(steps, default=0)
-    # Fields of one struct lie beside each other, in any order; else threads may meet.
+    # The fields of one struct are adjacent, in any order; in other layouts threads may race.
     others = [args[p] for p in params]
     low, high = min(a.ptr for a in others), max(a.ptr + a.item_size for a in others)
     apart = high - low > step and (bool(steps) or any(a.ptr != first.ptr for a in others))
@@ -124,7 +124,7 @@ def _may_race(plan: Any, args: Sequence[Any], params: list[int]) -> bool:
 
 
 def _only_atomic(analysis: Any) -> frozenset[int]:
-    """The parameters that are accessed by atomics alone: some of these read."""
+    """Return the parameters that are accessed by atomics only; some atomics also read."""
     kinds: dict[int, set[str]] = {}
     for access in analysis.accesses:
         kinds.setdefault(access.param, set()).add(access.kind)
@@ -132,7 +132,7 @@ def _only_atomic(analysis: Any) -> frozenset[int]:
 
 
 def thread_grid(record: Record, axes: int) -> tuple[int, ...]:
-    """How many threads a launch has along each axis that its kernel asks for."""
+    """Return the number of threads of a launch along each axis that its kernel uses."""
     if axes == 1:
         return (record.threads,)
     rest = (*record.dim, *(1,) * 4)[1:axes]
@@ -140,7 +140,7 @@ def thread_grid(record: Record, axes: int) -> tuple[int, ...]:
 
 
 def surely_inside(record: Record) -> bool:
-    """Whether no index of a launch can be outside its array: threads and constants, all within the shapes."""
+    """True if all indices of a launch are thread indices or constants, and within the shapes."""
     kernel: Any = record.plan.kernel
     if kernel.analysis.native:
         return False
@@ -156,7 +156,7 @@ def surely_inside(record: Record) -> bool:
 
 
 def merge_bulk(stamps: AccessTags, record: Record, param: int, site: Site, number: int) -> None:
-    """Stamp what every thread of a launch did at its own index."""
+    """Tag an access that every thread of a launch made at its own index."""
     which = READS if site.kind == "read" else WRITES
     view = stamps.view(record.args[param], which)[..., site.component]
     region = view[tuple(slice(n) for n in thread_grid(record, view.ndim))]
@@ -165,16 +165,16 @@ def merge_bulk(stamps: AccessTags, record: Record, param: int, site: Site, numbe
 
 
 def merge_whole(stamps: AccessTags, a: array, which: int, stamp: int) -> None:
-    """Stamp all of an array: a copy, a fill, a write from outside."""
+    """Tag a whole array, for a copy, a fill or a write from outside."""
     view = stamps.view(a, which)
     np.maximum(view, stamp, out=view)
 
 
 def epoch_of(stamps: Words) -> Words:
-    """The indices of the records that left stamps; negative where none did."""
+    """Return the indices of the records that set the tags; negative where no record did."""
     return (stamps >> EPOCH_SHIFT) - FIRST
 
 
 def shifted(index: int) -> int:
-    """The epoch of a record, as stamps have it."""
+    """Return the epoch of a record, shifted to its position in a tag."""
     return (index + FIRST) << EPOCH_SHIFT

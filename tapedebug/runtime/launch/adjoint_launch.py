@@ -25,32 +25,32 @@ from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 
 class _Given(LiveSpace):
-    """Values where they are, those from before the launch; adjoints where the caller has them."""
+    """An address space of the live values, which are those before the launch, and the caller's adjoints."""
 
     def __init__(self, adjoints: dict[array, array]) -> None:
         super().__init__("ignore")
         self.adjoints = adjoints
 
     def adjoint(self, a: array) -> int:
-        """Address of the adjoint."""
+        """Return the address of the adjoint."""
         return self.adjoints[a].ptr
 
     def adjoint_view(self, a: array) -> Values:
-        """The adjoint as a NumPy view."""
+        """Return the adjoint as a NumPy view."""
         return self.adjoints[a]._look()
 
     def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
-        """The values that the launch would start from, which its adjoint takes further in a copy."""
+        """Return the values before the launch; the adjoint re-executes stores on a copy of them."""
         memory: Bytes = record.args[scratch.params[0]].buffer.data
         return memory[scratch.start : scratch.stop]
 
     def in_memory(self, record: Record) -> frozenset[int]:
-        """None: memory holds nothing that the launch wrote."""
+        """Return no parameters: memory does not hold the results of the launch."""
         return NOTHING
 
 
 _ANYWHERE = LiveSpace("ignore")
-"""What decides which adjoint runs."""
+"""The space that selects the adjoint entry; no memory is read through it."""
 
 
 def run(
@@ -62,9 +62,9 @@ def run(
         kernel: The kernel.
         dim: The launch dimensions.
         inputs: The first arguments.
-        outputs: The arguments after those.
-        adjoints: An array for each argument, or None for an array's own gradient; of a struct, an instance
-            that holds such arrays. What stands for numbers is ignored. Missing ones at the end count as None.
+        outputs: The remaining arguments.
+        adjoints: An array for each argument, or None for an array's own gradient; for a struct, an instance
+            that holds such arrays. Entries for numbers are ignored. Missing trailing entries count as None.
 
     Raises:
         LaunchError: The arguments do not fit the kernel, an adjoint does not fit its array, or the kernel has
@@ -90,7 +90,7 @@ def run(
     if not apart:
         Tracker("ignore", dry=True).before(record)
     keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
-    once = NOTHING if record.scratch else plan.info.once  # what does stores again uses all adjoints up
+    once = NOTHING if record.scratch else plan.info.once  # re-executing stores consumes all adjoints
     copied = plan.info.changes - once
     used = {p: _in_place(args[p], gradient, keeps[p] and p in copied) for p, gradient in given.items()}
     kept = {p: used[p].ptr for p in once if keeps.get(p)}
@@ -112,17 +112,17 @@ def run(
 
 
 Prepared = tuple[Runner, int, Any]
-"""What runs an adjoint, the address of its packed arguments, and what must live meanwhile."""
+"""The runner of an adjoint, the address of its packed arguments, and an object to keep alive meanwhile."""
 
 
 def _is_apart(plan: KernelPlan, args: tuple[Any, ...]) -> bool:
-    """Whether no values from before the launch have to be kept for its adjoint: mostly none have to."""
+    """True if the adjoint needs no saved pre-launch values, which is the usual case."""
     touched = plan.touched
     return plan.plain and len({args[p].buffer for p in touched}) == len(touched)
 
 
 def _call_apart(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
-    """The adjoint of such a launch: what the launch packs, with adjoints in their slots."""
+    """Prepare the adjoint of such a launch: its packed arguments, with the adjoints in their slots."""
     plan, words = record.plan, Words("Q", record.packed)
     for p, slot in plan.adjoint_slots:
         words[slot] = used[p].ptr
@@ -130,14 +130,14 @@ def _call_apart(record: Record, used: dict[int, array], kept: dict[int, int]) ->
 
 
 def _call(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
-    """The adjoint of any launch: what it overwrites of its own needs it writes again, in a copy."""
+    """Prepare the adjoint of any launch; needed values that it overwrites are recomputed in a copy."""
     table = ArgumentTable([record], _Given({record.args[p]: g for p, g in used.items()}))
     ((call,), _, (address,)) = table.steps([record])[1:]
     return table.leaving(record, kept) or call, address, table
 
 
 def plan_for(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozenset[int]) -> KernelPlan:
-    """The plan for arguments of which these have an adjoint, made once."""
+    """Return the cached plan for arguments of which those in `active` have an adjoint."""
     if active == plan.active:
         return plan
     key = ("adjoint", plan, active)
@@ -148,7 +148,7 @@ def plan_for(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: froze
 
 
 def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
-    """One adjoint for each flat parameter: those of a struct are in a struct like it."""
+    """Return one adjoint for each flat parameter; adjoints of a struct's fields come from a like struct."""
     if len(adjoints) > len(kernel.signature):
         raise LaunchError(
             f"launch of {kernel.key}: it has {len(kernel.signature)} arguments and {len(adjoints)} adjoints",
@@ -158,7 +158,7 @@ def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _given(plan: KernelPlan, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
-    """The adjoint of each argument that has one."""
+    """Return the adjoint of each argument that has one."""
     found: dict[int, array] = {}
     for p in plan.floats:
         a = args[p]
@@ -181,10 +181,10 @@ def _check(kernel: Any, p: int, a: array, gradient: Any) -> None:
 
 
 def _keeps(plan: Any, p: int, a: array, gradient: array) -> bool:
-    """Whether the incoming adjoint of what the launch only writes stays as it is.
+    """True if the incoming adjoint of an array that the launch only writes is left unchanged.
 
-    In a reverse pass it is used up. The caller's own array is not, nor is memory of another library, which
-    may use it again.
+    A reverse pass consumes it. An array of the caller is preserved, and so is memory of another library,
+    which may use it again.
     """
     written = p in plan.writes and p not in plan.reads
     own = a.requires_grad and gradient.buffer is a.buffer.adjoint and not gradient.buffer.windows
@@ -192,7 +192,7 @@ def _keeps(plan: Any, p: int, a: array, gradient: array) -> bool:
 
 
 def _in_place(a: array, gradient: array, copied: bool) -> array:
-    """An adjoint that has the strides of its array, which the compiled code expects, and may be changed."""
+    """Return an adjoint that may be changed and has its array's strides, which compiled code expects."""
     if not copied and gradient.strides == a.strides:
         return gradient
     memory = new((a.stop - a.start,), types.uint8, zeroed=True).buffer

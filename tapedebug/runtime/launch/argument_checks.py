@@ -19,7 +19,7 @@ _LIMITS = {scalar: np.iinfo(scalar.numpy) for scalar in types.INTEGERS}
 
 
 def not_a_kernel(thing: Any) -> LaunchError:
-    """The error of a launch of something else."""
+    """Return the error for a launch whose first argument is not a kernel."""
     name = getattr(thing, "__name__", None)
     told = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
     return LaunchError(
@@ -31,7 +31,7 @@ def not_a_kernel(thing: Any) -> LaunchError:
 
 
 def in_lists(kernel: Any, inputs: Any, outputs: Any, error: Exception) -> Exception:
-    """The error of a launch that failed with `error`: that of `inputs=x` for `inputs=[x]`, if it is one."""
+    """Return the error of a failed launch: a specific one for `inputs=x` in place of `inputs=[x]`."""
     if not hasattr(kernel, "key"):
         return error
     for name, given in (("inputs", inputs), ("outputs", outputs)):
@@ -51,7 +51,7 @@ def in_lists(kernel: Any, inputs: Any, outputs: Any, error: Exception) -> Except
 
 
 def check_device(kernel: Any, device: Any) -> None:
-    """Refuse a device that does not exist.
+    """Reject a device that does not exist.
 
     Raises:
         DeviceError: There is no such device.
@@ -66,7 +66,7 @@ def check_device(kernel: Any, device: Any) -> None:
 
 
 def bad_dim(kernel: Any, dim: Any) -> LaunchError:
-    """The error of a `dim` that is not one to four integers."""
+    """Return the error for a `dim` that is not one to four integers."""
     return LaunchError(
         f"launch of {kernel.key}: dim is an int or a tuple of 1 to 4 ints; got {dim!r}",
         span=_span(kernel, None),
@@ -75,10 +75,10 @@ def bad_dim(kernel: Any, dim: Any) -> LaunchError:
 
 
 def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
-    """Refuse negative sizes.
+    """Reject negative sizes.
 
     Raises:
-        LaunchError: One is negative.
+        LaunchError: A size is negative.
     """
     if min(sizes) < 0:
         shown = sizes[0] if len(sizes) == 1 else sizes
@@ -90,10 +90,10 @@ def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
 
 
 def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with NumPy arrays wrapped where an array is expected.
+    """Return the checked arguments, with NumPy arrays wrapped where an array is expected.
 
     Raises:
-        LaunchError: Their number is wrong, or one does not fit its parameter.
+        LaunchError: The number of arguments is wrong, or one does not fit its parameter.
     """
     params = kernel.params
     if kernel.flat:
@@ -109,10 +109,10 @@ def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
-    """Refuse arrays with gaps where native functions see pointers.
+    """Reject arrays with gaps that are passed to native functions, which receive pointers.
 
     Raises:
-        LaunchError: One is not contiguous.
+        LaunchError: Such an array is not contiguous.
     """
     for p, function in kernel.analysis.native.items():
         if not args[p].is_contiguous:
@@ -125,10 +125,10 @@ def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
 
 
 def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
-    """Refuse too few and too many arguments.
+    """Reject too few or too many arguments.
 
     Raises:
-        LaunchError: There are as many parameters as declared, and no others.
+        LaunchError: The number of arguments differs from the number of declared parameters.
     """
     params = kernel.signature
     if len(args) == len(params):
@@ -196,7 +196,7 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
 
 
 def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:
-    """A NumPy array as an array that shares its memory, so that what the kernel writes arrives."""
+    """Wrap a NumPy array in an array that shares its memory, so that the kernel's writes reach it."""
     wanted: types.ArrayType = param.type
     name = types.type_name(wanted.dtype)
     if value.dtype != types.numpy_dtype(wanted.dtype):
@@ -220,7 +220,7 @@ def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:
 
 
 def packer(kernel: Any, param: Any) -> Packer | None:
-    """What checks a value for `param` and turns it into slots; None for arrays."""
+    """Return the function that checks a value for `param` and packs it into slots; None for arrays."""
     kind = param.type
     if isinstance(kind, types.ArrayType):
         return None
@@ -260,7 +260,7 @@ def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
     if scalar in types.FLOATS:
         if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
             raise misfit(kernel, param, f"got {told(value)}", "pass a number")
-        # Rounded here, so that the float64 twin of a kernel sees the number that the kernel saw.
+        # Rounded here, so that the float64 twin of a kernel gets the same number as the kernel.
         if scalar is types.float16:
             with np.errstate(over="ignore"):
                 return float(np.float16(value))
@@ -296,7 +296,7 @@ def _mend_range(scalar: Any) -> str:
 
 
 def misfit(kernel: Any, param: Any, got: str, hint: str) -> LaunchError:
-    """The error of an argument that does not fit its parameter."""
+    """Return the error for an argument that does not fit its parameter."""
     return LaunchError(
         f"launch of {kernel.key}: argument {param.name!r} (number {param.declared + 1}) must be "
         f"{types.type_name(param.type)}; {got}",
@@ -306,7 +306,7 @@ def misfit(kernel: Any, param: Any, got: str, hint: str) -> LaunchError:
 
 
 def _span(kernel: Any, param: Any) -> Any:
-    """Where the parameter (or the kernel) is declared, if the kernel knows."""
+    """Return the place where the parameter (or the kernel) is declared, if known."""
     from tapedebug.runtime.messages import declaration
 
     return declaration(kernel, param)
@@ -317,6 +317,6 @@ def _dimensions(count: int) -> str:
 
 
 def told(value: Any) -> str:
-    """What a message says that an argument is."""
+    """Return the description of an argument for a message: its value, shortened, and its type."""
     shown = repr(value)
     return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

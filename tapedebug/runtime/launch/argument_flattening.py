@@ -1,4 +1,4 @@
-"""Flatten launch arguments as kernels are compiled: structs and indexed arrays become parts."""
+"""Flatten launch arguments to match compiled kernels: structs and indexed arrays are split into parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tapedebug.runtime.memory import struct_fields
 from tapedebug.runtime.memory.array import array, new
 
 Taker = Callable[[Any, Any, list[Any]], None]
-"""Adds the flat arguments of one value to a list; its first argument is the kernel."""
+"""A function (kernel, value, list) that appends the flat arguments of a value to a list."""
 
 _TAKERS: weakref.WeakKeyDictionary[Any, tuple[Taker, ...]] = weakref.WeakKeyDictionary()
-"""How the arguments of each kernel are taken apart, worked out once."""
+"""Cached functions that flatten the arguments of each kernel."""
 
 
 def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """One value for each flat parameter.
+    """Return one value for each flat parameter.
 
     Raises:
         LaunchError: An argument does not fit its parameter, or an array that the kernel uses is None.
@@ -36,7 +36,7 @@ def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _taker(param: Any, name: str, kind: Any) -> Taker:
-    """How a value of a type is taken apart; misfits are told of `param`."""
+    """Return the function that flattens a value of a type; its errors name `param`."""
     if types.is_struct(kind):
         return _struct_taker(param, name, kind)
     flat = parts_of(kind) is None
@@ -74,7 +74,7 @@ def _struct_taker(param: Any, name: str, kind: Any) -> Taker:
 
 
 def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) -> None:
-    """Stand-ins for an array that is None, which the kernel must not use."""
+    """Append empty arrays in place of an array that is None, which the kernel must not use."""
     for part in kernel.params[len(found) :]:
         if part.owner != param.index or not (part.name + ".").startswith((f"{name}.", f"{name}[")):
             break
@@ -124,17 +124,17 @@ def _span(kernel: Any, param: Any) -> Any:
 
 
 def check_and_flatten(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a kernel, one for each flat parameter.
+    """Return the arguments of a kernel, one for each flat parameter.
 
     Raises:
-        LaunchError: There are too many or too few, or one does not fit.
+        LaunchError: There are too many or too few arguments, or one does not fit.
     """
     argument_checks.check_number(kernel, args)
     return flattened(kernel, args)
 
 
 def adjoints(kernel: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The adjoints of declared arguments (None for an argument's own), one for each flat parameter."""
+    """Return one adjoint for each flat parameter, from those of the declared arguments (None: its own)."""
     if kernel.flat:
         return given
     found: list[Any] = []
@@ -148,7 +148,7 @@ def adjoints(kernel: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
-    """A value with its name, or the arrays and numbers in it where it is a struct or consists of them."""
+    """Return a value with its name, or the arrays and numbers in it if it consists of structs."""
     if isinstance(value, types.Struct):
         held = ((f"{name}.{label}", inner) for label, inner in value.__dict__.items())
         return [part for label, inner in held for part in named_parts(label, inner)]

@@ -1,7 +1,8 @@
 """Pack launch arguments into slots, with small functions that are generated once per kernel.
 
-A loop over arguments, with a question for each, costs more than what it does. So a kernel of three arrays
-and a number gets functions of four arguments, as `dataclasses` and `namedtuple` write theirs.
+A loop over the arguments with a type test for each costs more than the packing itself. Therefore a kernel of
+three arrays and a number gets generated functions of four arguments, like those of `dataclasses` and
+`namedtuple`.
 """
 
 from __future__ import annotations
@@ -14,41 +15,42 @@ from types import CodeType
 from typing import Any
 
 Packer = Callable[[Any], bytes]
-"""Checks a number or vector, and gives its slots."""
+"""A function that checks a number or vector and returns its slots."""
 
 WRITTEN = f"{__file__} (written)"
-"""Where functions stand that are written here: among our own frames, in a file that there is not."""
+"""File name of the generated functions: their frames count as tapedebug's, and the file does not exist."""
 
 _PROBE = b"tapedebug"
 HEADER = bytes.__basicsize__ - 1
-"""Offset of the content of a bytes object in CPython: arguments are passed there, without a copy."""
+"""Offset of the content of a bytes object in CPython: arguments are passed by its address, without a copy."""
 
 if ctypes.string_at(id(_PROBE) + HEADER, len(_PROBE)) != _PROBE:  # pragma: no cover - another Python
     raise ImportError("tapedebug needs CPython: bytes objects are not laid out as expected")
 
 
 def address_of(packed: bytes) -> int:
-    """The address of the content of a bytes object, valid while it lives."""
+    """Return the address of the content of a bytes object, valid while it lives."""
     return id(packed) + HEADER
 
 
 KNOWN: dict[Any, tuple[tuple[int, ...], int, bytes]] = {}
-"""What `dims` has made, by sizes; where there is one size also by that."""
+"""Cached results of `dims` by the tuple of sizes; a single size is also a key by itself."""
 
 _FOUR = Struct("=4q")
 _MOST = 4096
 _REMEMBERED = 256
-"""How many numbers of one parameter."""
+"""Maximum number of cached values of one parameter."""
 _WHOLE = {count: (int,) * count for count in range(1, 5)}
 
 
 def kinds_of(params: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """A function of the arguments of a kernel: what plans are kept under.
+    """Return a function that maps the arguments of a kernel to the key of its plan.
 
-    It raises AttributeError or TypeError where they do not fit the kernel; not wherever they do not.
+    It may raise AttributeError or TypeError if arguments do not fit the kernel, but does not detect all
+    misfits.
 
     Args:
-        params: The kernel's parameters, flat.
+        params: The kernel's flat parameters.
     """
     names = _names(params)
     kinds = [f"{a}._kind" if p.is_array else f"{a}.__class__" for a, p in zip(names, params, strict=True)]
@@ -63,11 +65,11 @@ def _function(text: str) -> Callable[..., tuple[Any, ...]]:
 
 
 class Remembering:
-    """A packer that looks up what it has packed before: to check and round a number takes longer.
+    """A packer that caches the slots of numbers, because checking and rounding a number takes longer.
 
     Args:
-        pack: Checks a number, and gives its slots.
-        usual: The class of the numbers that are kept.
+        pack: The function that checks a number and returns its slots.
+        usual: The class of the numbers that are cached.
     """
 
     __slots__ = ("_pack", "known", "usual")
@@ -77,12 +79,12 @@ class Remembering:
         self._pack, self.usual = pack, usual
 
     def __call__(self, value: Any) -> bytes:
-        """The slots of a number."""
+        """Return the slots of a number."""
         usual, known = value.__class__ is self.usual, self.known
         found = known.get(value) if usual else None
         if found is None:
             found = self._pack(value)
-            if usual and (value or self.usual is int):  # 0.0 and -0.0 are equal, and not the same
+            if usual and (value or self.usual is int):  # 0.0 and -0.0 are equal but have different bits
                 if len(known) >= _REMEMBERED:
                     known.clear()
                 known[value] = found
@@ -92,15 +94,15 @@ class Remembering:
 def packing(
     packers: Sequence[Packer | None], args: Sequence[Any], tail: bytes
 ) -> tuple[Callable[..., bytes], Callable[..., bytes | None]]:
-    """Two functions of the packed sizes of a launch and its arguments, which give their slots.
+    """Return two functions that map the packed sizes of a launch and its arguments to the slots.
 
-    The second gives None where the arguments are not of the kinds of these, or raises AttributeError or
-    TypeError where they do not fit the kernel.
+    The second returns None if the arguments are of other kinds than `args`. It may raise AttributeError or
+    TypeError if they do not fit the kernel.
 
     Args:
-        packers: For each argument None, where it is an array, or what packs it.
-        args: Arguments of the kinds that the first is called with.
-        tail: What comes last.
+        packers: For each argument its packer, or None for an array.
+        args: Arguments of the kinds that the first function is called with.
+        tail: The bytes after the arguments.
     """
     names = _names(packers)
     given: dict[str, Any] = {"__name__": __name__, "join": b"".join, "tail": tail}
@@ -133,19 +135,19 @@ def _names(params: Sequence[Any]) -> list[str]:
 
 
 def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:
-    """What `dims` made of the same sizes earlier."""
+    """Return the cached result of `dims` for these sizes, or None."""
     try:
         found = KNOWN.get(dim)
     except TypeError:  # a list, perhaps
         return None
-    # What equals an integer need not be one: 2.0 must be refused.
+    # A value that equals an integer need not be one: 2.0 must be rejected.
     if found is None or dim.__class__ is int:
         return found
     return found if dim.__class__ is tuple and (*map(type, dim),) == _WHOLE[len(dim)] else None
 
 
 def dims(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int, bytes]:
-    """Sizes of a launch, none of them negative: they, their product, and their slots."""
+    """Return the non-negative sizes of a launch, their product and their slots; cache the result."""
     threads = 1
     for n in sizes:
         threads *= n

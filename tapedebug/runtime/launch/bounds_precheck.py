@@ -1,8 +1,8 @@
-"""Prove before a launch that no index is outside its array, so that it runs unchecked.
+"""Prove before a launch that no index is outside its array, so that the launch runs unchecked.
 
-Ranges of indices are compared with shapes once for each launch (`compiler.bounds`). Indices of which no range
-is known are tested by a probe, a variant that reads what leads to them and writes nothing. Where neither can
-be, or something is outside, the checked variant runs: one thread after the other, each index before its use.
+Ranges of indices are compared with shapes once for each launch (`compiler.bounds`). Indices without a known
+range are tested by a probe: a variant that computes them and writes nothing. If neither is possible, or an
+index is outside, the checked variant runs: one thread after the other, each index tested before its use.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
 
 REMEMBERED = 256
-"""Launches of which is kept whether their ranges are inside."""
+"""Number of launches for which the result of the range test is cached."""
 
 
 NEAR = MARGIN // 4
-"""Bytes around a buffer that replays may read and write by mistake; in float64 they are twice as many."""
+"""Bytes around a buffer that replays may access out of bounds without harm; float64 doubles the distance."""
 
 
 def are_confined(records: Sequence[Record]) -> bool:
-    """True if no launch of a tape that was not checked reaches out of the memory that replays have.
+    """True if no unchecked launch of a tape can access memory outside the private copy of a replay.
 
-    As far as is known before it runs: an index that was read from memory may be anything.
+    The test uses static ranges only; an index that is read from memory can have any value.
     """
     tests: dict[Any, BoundsPrecheck] = {}
     for record in records:
@@ -61,16 +61,17 @@ def are_confined(records: Sequence[Record]) -> bool:
 
 
 class BoundsPrecheck:
-    """Runs threads of which no index is outside; else nothing is read or written there, and it raises.
+    """A runner that uses the unchecked variant if no index is outside, else the checked one.
 
     Args:
         kernel: The kernel.
-        variant: What runs, without tests.
-        plain: It, compiled.
-        otherwise: The same with tests, which says what is outside, or which holds it inside.
+        variant: The variant without tests.
+        plain: The runner of that variant.
+        otherwise: The runner of the variant with tests, which reports an index outside, or of the one that
+            keeps indices inside.
 
     Attributes:
-        plain: As given.
+        plain: The runner of the unchecked variant.
     """
 
     def __init__(self, kernel: Any, variant: Variant, plain: Runner, otherwise: Runner) -> None:
@@ -89,9 +90,9 @@ class BoundsPrecheck:
         (self.plain if self.is_inside(hi, args) else self.otherwise)(lo, hi, args)
 
     def packing(self, packed: Callable[..., bytes | None], written: Sequence[int]) -> Callable[..., Any]:
-        """Return the function that packs a launch, and raises if an index would be outside.
+        """Return a function that packs a launch, and raises if an index would be outside.
 
-        Nothing of a launch that raises is left.
+        A launch that raises leaves memory unchanged.
         """
 
         def tested(sizes: bytes, *args: Any) -> bytes | None:
@@ -114,12 +115,12 @@ class BoundsPrecheck:
             before.restore()
 
     def is_shown(self, threads: int, address: int) -> bool:
-        """True if ranges show that no index can be outside: whatever memory holds."""
+        """True if ranges prove that no index can be outside, independent of the content of memory."""
         found, known, _ = self._looked_up(threads, address)
         return known and not found.unknown
 
     def is_inside(self, threads: int, address: int) -> bool:
-        """True if no index of a launch can be outside; False where one is, or where it cannot be shown."""
+        """True if no index of a launch can be outside; False if one is, or if that cannot be proved."""
         found, known, raw = self._looked_up(threads, address)
         if known and not found.unknown:
             return True
@@ -128,12 +129,12 @@ class BoundsPrecheck:
         return read is not None and not self._meet(found, read, raw) and self._probed(kind, threads, address)
 
     def is_confined(self, threads: int, address: int, room: Mapping[int, tuple[int, int]]) -> bool:
-        """True if each index has a range that is inside its array, or that ends within some room around it.
+        """True if each index has a range that stays inside its array or within the given room around it.
 
         Args:
-            threads: How many.
-            address: Of the packed slots.
-            room: For each array parameter, how many bytes there are before its first element and from there.
+            threads: Number of threads.
+            address: Address of the packed slots.
+            room: For each array parameter, the accessible bytes before its first element and from there on.
         """
         found, known, raw = self._looked_up(threads, address)
         if found.unknown:
@@ -141,7 +142,7 @@ class BoundsPrecheck:
         return known or self._are_near(found, threads, raw, room)
 
     def _looked_up(self, threads: int, address: int) -> tuple[Reaches, bool, bytes]:
-        """Facts about indices, whether the ranges are inside in this launch, and its slots."""
+        """Return facts about the indices, True if their ranges are inside in this launch, and its slots."""
         found = self._reaches
         if found is None:
             found = self._reaches = self.kernel.reaches(self.variant)
@@ -174,7 +175,7 @@ class BoundsPrecheck:
                 return int(words[layout.shape(a, b)])
             return (
                 int(words[a]) if a else -(-threads // rest)
-            )  # a kernel may ask for fewer axes than there are
+            )  # a kernel may use fewer axes than the launch has
 
         return look
 
@@ -211,7 +212,7 @@ class BoundsPrecheck:
         return True
 
     def _selected(self, found: Reaches) -> Struct:
-        """Takes those words out of the slots on which it depends whether ranges are inside."""
+        """Return a format that selects the words of the slots on which the range test depends."""
         layout, wanted = self.kernel.layout, {*range(1, DIMS)}
 
         def add(bound: Bound) -> None:
@@ -232,7 +233,7 @@ class BoundsPrecheck:
         return Struct("=" + "".join("q" if slot in wanted else "8x" for slot in slots))
 
     def _meet(self, found: Reaches, read: Sequence[int], raw: bytes) -> bool:
-        """True if the function may write to what its probe reads: arrays may share memory."""
+        """True if the function may write to memory that its probe reads, because arrays may share memory."""
         if not read or not found.written:
             return False
         words = memoryview(raw).cast("q")
@@ -241,7 +242,7 @@ class BoundsPrecheck:
         return any(a[0] < b[1] and b[0] < a[1] for a in spans if not a[2] for b in spans if b[2])
 
     def _span(self, place: Place, words: memoryview) -> tuple[int, int]:
-        """The addresses of the first byte of an array's memory and of the byte after the last."""
+        """Return the addresses of the first byte of an array's memory and of the byte after the last."""
         side, param = place
         layout = self.kernel.layout
         slot = (layout.values if side == "value" else layout.adjoints)[param]
@@ -250,7 +251,7 @@ class BoundsPrecheck:
         return found.start, found.stop
 
     def _form(self, place: Place, words: memoryview) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """Shape and strides of an array, and the bytes of an element."""
+        """Return the shape and byte strides of an array, and the bytes of an element."""
         param = place[1]
         layout, kind = self.kernel.layout, self.kernel.params[param].type
         of: Any = types.scalar_of(kind)

@@ -1,4 +1,4 @@
-"""Lists of calls in order: runs of compiled ones in one pass over a table, others one by one."""
+"""Ordered lists of calls: consecutive compiled calls run in one pass over a table, others one by one."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
 
 MOST = 1 << 22
-"""Threads of several rows that run before somebody may interrupt."""
+"""Maximum number of threads, over several rows, that run between two interruption points."""
 
 LONG = 0.01
-"""Seconds that compiled calls take together, as far as is known, before somebody may interrupt."""
+"""Estimated seconds that compiled calls run between two interruption points."""
 
 FEW = 4
-"""Fewer compiled calls in a row are called one by one: to load the compiled loop would cost more."""
+"""Number of consecutive compiled calls from which the compiled loop is used; loading it has a cost."""
 
 BACK = 4
-"""So many times as long as the launch, at most, its adjoint takes: a guess."""
+"""Estimated upper bound on the run time of an adjoint, in multiples of that of its launch."""
 
 Pulse = Callable[[], None] | None
 Call = tuple[Runner, int, int | None]
-"""What runs, its threads, and the address of its arguments; None of what works on all rows."""
+"""A runner, its number of threads, and the address of its arguments; None if it handles all rows itself."""
 Words = np.ndarray[Any, np.dtype[np.int64]]
 Seconds = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class CallList:
-    """Calls one after the other; each for all rows before the next.
+    """A sequence of calls; each runs for all rows before the next one.
 
-    A call can be replaced, as an item of a list, until the next run.
+    A call can be replaced between runs, like an item of a list.
 
     Args:
-        runs: What runs.
-        threads: How many threads of each.
-        addresses: Where their arguments are; None of what works on all rows.
+        runs: The runners.
+        threads: Number of threads of each call.
+        addresses: Addresses of their arguments; None for a call that handles all rows.
         stride: Bytes from the arguments of one row to those of the next.
-        seconds: How long each call takes, about, if that is known.
-        held: What must live as long.
+        seconds: Estimated seconds of each call, if known.
+        held: An object that must live as long as the list.
 
     Attributes:
-        done: How far `run` came when it ran last.
+        done: Number of the call at which the last `run` stopped.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class CallList:
         self._stride = stride
         self._seconds = seconds
         self._held = held
-        self._starts: list[int] = []  # of the parts that run at once, and where the last one ends
+        self._starts: list[int] = []  # first calls of the parts that run at once, then the end of the last
         self.done = 0
         self._table: Words = np.empty((0, 4), np.int64)
 
@@ -86,11 +86,11 @@ class CallList:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its table."""
+        """Bytes of the table."""
         return self._table.nbytes
 
     def _prepare(self) -> None:
-        """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
+        """Write the table, and divide the calls into parts: several compiled calls, or one of any kind."""
         calls = len(self._runs)
         for number, (run, threads, at) in enumerate(self):
             if type(run) is BoundsPrecheck and at is not None and run.is_shown(threads, at):
@@ -99,7 +99,7 @@ class CallList:
             self._resolved(number, run) if type(run) is ParallelEntry else run
             for number, run in enumerate(self._runs)
         ]
-        if calls < FEW:  # each is a part, whatever it is
+        if calls < FEW:  # each call is a part
             self._starts = [*range(calls + 1)]
             return
         table = self._table = np.empty((calls, 4), np.int64)
@@ -123,7 +123,10 @@ class CallList:
             start = other + 1
 
     def _resolved(self, number: int, run: ParallelEntry) -> Runner:
-        """What a call does: of a launch of many threads that follows from its arguments, packed by now."""
+        """Return the runner of a call: its entry if that runs all threads, else the parallel entry.
+
+        For many threads, this depends on the arguments, which are packed by now.
+        """
         threads, at = self._threads[number], self._addresses[number]
         if threads < run.least:
             return run.entry.settled()  # type: ignore[no-any-return]
@@ -137,9 +140,9 @@ class CallList:
         """Run calls `first … last-1`.
 
         Args:
-            first: By default the first of all.
-            last: By default all are run.
-            rows: For how many rows.
+            first: By default 0.
+            last: By default the number of calls.
+            rows: Number of rows.
             pulse: Called every few milliseconds; may raise to cancel.
         """
         if not self._starts:
@@ -161,15 +164,15 @@ class CallList:
             self.done = stop
 
     def run_timed(self, times: Times) -> None:
-        """Run all calls, and note in `times` how long each takes."""
+        """Run all calls, and store the time of each in `times`."""
         if not self._starts:
             self._prepare()
         starts = self._starts
         if times.stamps.size != len(self._runs) + len(starts):
-            # Of each part one more than it has calls: when it begins, and when each of them is done.
+            # For each part, one stamp more than it has calls: its start, and the end of each call.
             times.stamps = np.zeros(len(self._runs) + len(starts), np.int64)
         took: list[float] = []
-        # NumPy takes as long to say where they are as a launch does; passes of one launch count none.
+        # NumPy takes as long to return the address as a launch does; passes of single launches skip it.
         stamps = times.stamps.ctypes.data if len(starts) <= len(self._runs) else 0
         before = perf_counter()
         for part, start in enumerate(starts[:-1]):
@@ -200,18 +203,18 @@ class CallList:
 
 
 class Times:
-    """How long each record took in the last pass, worked out when somebody asks.
+    """Seconds of each record in the last pass, computed on first use.
 
-    It refers to no record: records refer to it, and a tape that is dropped should go away at once.
+    It does not refer to records: records refer to it, and a dropped tape should be freed at once.
 
     Args:
-        indices: Of the records, in the order of the calls.
+        indices: Indices of the records, in the order of the calls.
 
     Attributes:
         indices: The same.
-        starts: The first call of each part that ran at once, and how many calls there are.
+        starts: The first call of each part that ran at once, then the number of calls.
         took: Seconds of each part.
-        stamps: What the processor counted when a part began and when each of its calls was done.
+        stamps: Processor counts at the start of a part and at the end of each of its calls.
     """
 
     def __init__(self, indices: list[int]) -> None:
@@ -223,11 +226,11 @@ class Times:
 
     @property
     def nbytes(self) -> int:
-        """Memory of what was counted."""
+        """Bytes of the stamps."""
         return self.stamps.nbytes
 
     def of(self, record: Record) -> float | None:
-        """Seconds of a record; None where no pass is over."""
+        """Return the seconds of a record; None if no pass has finished."""
         took, known = self._known
         if took is not self.took:
             known = dict(zip(self.indices, self._seconds().tolist(), strict=True))

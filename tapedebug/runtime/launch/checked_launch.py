@@ -1,6 +1,6 @@
-"""Launches with prints and bounds checks; a failing launch leaves memory as it was.
+"""Launches with prints and bounds checks; a launch that fails leaves memory unchanged.
 
-Kept out of `launch`, so that all other launches stay as fast as they are.
+Separate from `launch`, so that all other launches stay fast.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 
 class Memory:
-    """The memory of arrays as it is now; it can be put back."""
+    """A snapshot of the memory of arrays, which can be restored."""
 
     def __init__(self, arrays: list[array]) -> None:
         ranges: dict[Buffer, tuple[int, int]] = {}
@@ -37,18 +37,18 @@ class Memory:
         ]
 
     def restore(self) -> None:
-        """Put it back."""
+        """Restore the memory."""
         for buffer, start, stop, copy in self.ranges:
             buffer.data[start:stop] = copy
 
 
 def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bool) -> None:
-    """As `tapedebug.launch`, once arguments are checked.
+    """Run a launch whose arguments have been checked, like `tapedebug.launch`.
 
     Raises:
         KernelAssertionError: An assertion failed.
         BoundsError: An index was outside its array.
-        NonFiniteError: With `config.verify_fp`, something was written that is not finite.
+        NonFiniteError: With `config.verify_fp`, a non-finite value was written.
         OverwriteError: As for `launch`.
     """
     from tapedebug.runtime.launch.launch import address_of, launch_dims
@@ -93,7 +93,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     if tape is None and not any(a.buffer.watch for a in written):
         _noted(written, lambda: None, tape, record)
         return
-    # It has not failed, so that it counts: whoever keeps what it overwrote sees memory as it was before.
+    # The launch succeeded. Tapes that preserve overwritten values must see memory as it was before.
     after = Memory(written)
     before.restore()
     _noted(written, after.restore, tape, record)
@@ -102,7 +102,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
 
 
 def _noted(written: list[array], run: Callable[[], None], tape: Any, record: Record | None) -> None:
-    """Run a launch, announced to all tapes and recorded on its own."""
+    """Run a launch: announce its writes to all tapes, and record it on the active one."""
     if record is None:
         site = call_site(3)
         for a in written:

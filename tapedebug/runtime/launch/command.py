@@ -12,16 +12,16 @@ from tapedebug.runtime.state import here, state
 
 
 class Launch:
-    """What `launch(…, record_cmd=True)` returns: a kernel with its arguments, which can be changed.
+    """A kernel with changeable arguments; the result of `launch(…, record_cmd=True)`.
 
-    Arguments are checked when they are set. Each `launch()` is like one with `wp.launch`: an active tape
-    records it.
+    Arguments are checked when they are set. Each `launch()` behaves like `wp.launch`: an active tape records
+    it.
 
     Attributes:
         kernel: The kernel.
         dim: The launch dimensions.
         params: The arguments, in order.
-        adjoint: Whether it runs the kernel's adjoint.
+        adjoint: True if it runs the kernel's adjoint.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Launch:
         return f"<launch of {self.kernel.key}, dim {self.dim}>"
 
     def _fill(self, values: Sequence[Any]) -> None:
-        """Set all arguments, once they are known to fit."""
+        """Set all arguments after checking that they fit."""
         try:
             resolve(self.kernel, tuple(values))
         except TapedebugError as error:
@@ -57,7 +57,7 @@ class Launch:
         """Set the launch dimensions.
 
         Raises:
-            LaunchError: They are not one to four sizes of 0 or more.
+            LaunchError: The dimensions are not one to four sizes of 0 or more.
         """
         self.dim = launch_dims(self.kernel, dim)[0]
 
@@ -65,7 +65,7 @@ class Launch:
         """Set all arguments.
 
         Raises:
-            LaunchError: They do not fit the kernel; the command keeps those it has.
+            LaunchError: The arguments do not fit the kernel; the command keeps its previous ones.
         """
         self._fill(values)
 
@@ -104,7 +104,7 @@ class Launch:
         self.set_param_at_index(names.index(name), value, adjoint)
 
     def launch(self, stream: Any = None) -> None:
-        """Run it. An active tape records it, which Warp's tape does not do.
+        """Run the command. An active tape records it; Warp's tape does not.
 
         Args:
             stream: Accepted and ignored on the CPU.

@@ -1,4 +1,4 @@
-"""`config.verify_fp`: name the first launch or adjoint that made a non-finite number."""
+"""`config.verify_fp`: report the first launch or adjoint that produces a non-finite number."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Arguments = tuple[Any, ...]
 
 
 class FiniteCheck:
-    """Looks at what a launch writes (or its adjoint), before and after it.
+    """A comparison of the values that a launch or its adjoint writes, before and after it.
 
     Args:
-        look: The values of an array, or its adjoint, as a NumPy view.
+        look: Returns the values of an array, or its adjoint, as a NumPy view.
     """
 
     def __init__(self, look: Callable[[array], Values]) -> None:
@@ -29,15 +29,15 @@ class FiniteCheck:
         self.fine: dict[int, Values | None] = {}
 
     def before(self, plan: LaunchPlan, args: Arguments) -> None:
-        """Remember what is finite now; None where all of it is."""
+        """Store which values are finite before the launch; None for an array if all are."""
         chosen = plan.active if self.back else plan.written
         self.fine = {p: self._where(args[p]) for p in chosen if types.is_float(args[p].dtype)}
 
     def after(self, plan: LaunchPlan, args: Arguments) -> None:
-        """Refuse numbers that were finite and are not.
+        """Reject numbers that were finite before the launch and no longer are.
 
         Raises:
-            NonFiniteError: There is one; it names the array, the element and how many there are.
+            NonFiniteError: There is such a number; the message names the array, the element and the count.
         """
         for p, fine in self.fine.items():
             now = self._where(args[p])
@@ -72,7 +72,7 @@ class FiniteCheck:
         )
 
     def _read(self, plan: LaunchPlan, args: Arguments, param: int) -> list[str]:
-        """Whether what the launch reads is finite: else the cause lies before it."""
+        """Return notes on whether the launch's inputs are finite; if not, the cause is earlier."""
         notes = []
         for p in sorted(plan.reads - {param}):
             a = args[p]
@@ -88,6 +88,6 @@ def _name(plan: LaunchPlan) -> str:
 
 
 def _span(kernel: Any, param: int, *, back: bool) -> Any:
-    """The first place that accesses a parameter so."""
+    """Return the first source span that writes a parameter, or with `back` reads it."""
     kinds = ("read", "atomic") if back else ("write", "atomic")
     return next((a.span for a in kernel.analysis.accesses if a.param == param and a.kind in kinds), None)

@@ -1,4 +1,4 @@
-"""The source of a recorded launch (a `KernelSource`), and of the call of any record: `CallArguments`."""
+"""The source of a recorded launch (`KernelSource`), and the arguments of any record (`CallArguments`)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class KernelText:
 
     @property
     def functions(self) -> Sequence[SourceText]:
-        """The functions that it calls, and those that they call."""
+        """The functions that the kernel calls, directly or indirectly."""
         return [_text(function.name, function.origin) for function in self._kernel.functions]
 
     @property
@@ -55,7 +55,7 @@ class KernelText:
 
     @property
     def accesses(self) -> Sequence[SourceAccess]:
-        """The places that access arrays."""
+        """The source spans that access arrays."""
         found = self._kernel.analysis.accesses
         return [SourceAccess(access.param, access.kind, access.span) for access in found]
 
@@ -71,16 +71,16 @@ class KernelText:
 
     @property
     def enable_backward(self) -> bool:
-        """True if the kernel has an adjoint at all."""
+        """True if the kernel has an adjoint."""
         return bool(self._kernel.enable_backward)
 
     def adjoint_text(self) -> str | None:
-        """Return the Python source of the adjoint; None if nothing has a gradient."""
+        """Return the Python source of the adjoint; None if no argument has a gradient."""
         return None if self._info is None else str(self._kernel.source("adjoint"))
 
 
 class RecordArguments:
-    """The arguments of a record as they stand in the source of its call."""
+    """The arguments of a record as they appear in the source of its call."""
 
     __slots__ = ("_record",)
 
@@ -88,7 +88,7 @@ class RecordArguments:
         self._record = record
 
     def written_as(self, param: int, /) -> tuple[int, str]:
-        """Return the position of an argument, and the end of its name: `.q` for a field of a struct."""
+        """Return the position of an argument, and the suffix of its name: `.q` for a field of a struct."""
         kernel = self._record.kernel
         if kernel is None:
             return param, getattr(self._record.args[param], "part", "")

@@ -1,4 +1,4 @@
-"""`launch`: run a kernel over a grid of threads, and record it where a tape is active."""
+"""`launch`: run a kernel over a grid of threads, and record it if a tape is active."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def launch(
         kernel: A function decorated with `@kernel`.
         dim: Number of threads, or up to four sizes. A size of 0 runs (and records) nothing.
         inputs: Arguments for the first parameters.
-        outputs: Arguments for the parameters after those; where the line is drawn makes no difference.
+        outputs: Arguments for the remaining parameters; the division into inputs and outputs has no effect.
         adj_inputs: With `adjoint`, the adjoints of `inputs`: arrays, or None for an array's own gradient.
         adj_outputs: The adjoints of `outputs`, likewise.
         device: Only `"cpu"` exists.
         stream: Accepted and ignored on the CPU.
-        adjoint: Run the kernel's adjoint instead, with the values that memory holds now: adjoints of what
-            the kernel reads are added to, and those of what it overwrites are used up. Not recorded.
-        record_tape: False leaves the launch off the active tape; what the tape needs of overwritten memory
-            is kept.
+        adjoint: Run the kernel's adjoint instead, with the current values in memory: it adds to the adjoints
+            of arrays that the kernel reads, and consumes those of arrays that it overwrites. Not recorded.
+        record_tape: False leaves the launch off the active tape; values that the tape needs are still
+            preserved before they are overwritten.
         record_cmd: Run nothing, and return a `Launch` that can be launched many times.
         max_blocks: Accepted and ignored on the CPU.
         block_dim: Accepted and ignored on the CPU.
@@ -68,9 +68,10 @@ def launch(
         With `record_cmd` the command, else None.
 
     Raises:
-        LaunchError: The arguments do not fit the kernel: their number, types, shapes; or `dim` is negative.
+        LaunchError: The number, types or shapes of the arguments do not fit the kernel, or `dim` is negative.
         DeviceError: There is no such device.
-        OverwriteError: The active tape has `on_overwrite="error"` and needs what the launch would overwrite.
+        OverwriteError: The active tape has `on_overwrite="error"`, and the launch would overwrite values that
+            it needs.
     """
     if device is not None:
         argument_checks.check_device(kernel, device)
@@ -156,7 +157,7 @@ def launch(
 
 
 def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
-    """The buffers without their zeros that a launch overwrites wholly; none where somebody looks closely."""
+    """Return the uncleared buffers that a launch overwrites completely; none with `as_warp` or tracking."""
     tape = here.thread.tape
     if state.as_warp or (tape is not None and tape.tracking is not None):
         return []
@@ -164,7 +165,7 @@ def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]
 
 
 def _is_users(frame: FrameType) -> bool:
-    """Whether code is not of this package; the last one that is not is asked for again, mostly."""
+    """True if a frame is outside this package; its code is cached, because it usually launches again."""
     if frame.f_globals.get("__name__", "").startswith("tapedebug"):
         return False
     state.caller = frame.f_code
@@ -172,7 +173,7 @@ def _is_users(frame: FrameType) -> bool:
 
 
 def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
-    """The plan of a launch, which is the first that the next one tries, and the flat arguments."""
+    """Return the plan of a launch and the flat arguments; the next launch tries this plan first."""
     try:
         plan = kernel.plans.get(kernel.kinds(*args))
     except (AttributeError, TypeError):  # something does not fit, or fits after it has been converted
@@ -193,7 +194,7 @@ def _otherwise(
     record_cmd: bool,
     record_tape: bool,
 ) -> Launch | None:
-    """A launch that is not simply run: a command, or the adjoint alone."""
+    """Return a command for the launch, or run its adjoint."""
     if record_cmd:
         from tapedebug.runtime.launch.command import Launch
 
@@ -210,12 +211,12 @@ def _adjoint_launch() -> Callable[..., None]:
 
 
 def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:
-    """Check the arguments and make (or find) the plan for their kinds.
+    """Check the arguments, and find or create the plan for their kinds.
 
     Args:
         kernel: The kernel.
-        args: As given to `launch`; with `flat`, one for each flat parameter, as records have them.
-        flat: Whether structs were taken apart already.
+        args: The arguments of `launch`; with `flat`, one for each flat parameter, as in records.
+        flat: True if structs are flattened already.
 
     Returns:
         The plan, and the flat arguments, with NumPy arrays wrapped.
@@ -241,23 +242,26 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
 
 
 def _kinds_function(kernel: Any, generic: Any) -> Callable[..., Any]:
-    """What gives the key of a kernel's plans, or of those of a generic one."""
+    """Return the function that computes the keys of a kernel's plans, or of a generic kernel's plans."""
     if generic is not kernel:
         return _any_kinds
     return kinds_of(kernel.params) if kernel.flat else _no_kinds
 
 
 def _any_kinds(*args: Any) -> tuple[Any, ...]:
-    """What plans are kept under, whatever the parameters are."""
+    """Return the key of a plan from the kinds of its arguments, for any parameters."""
     return tuple([a._kind if isinstance(a, array) else a.__class__ for a in args])
 
 
 def _no_kinds(*args: Any) -> None:
-    """Of kernels whose arguments must be taken apart first."""
+    """Return None: the arguments of this kernel must be flattened first."""
 
 
 def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
-    """The plan for flat arguments; of taken-apart ones the key begins with None, which no argument has."""
+    """Return the plan for flat arguments and the checked arguments.
+
+    If the kernel's own parameters are not flat, the key begins with None, which is no kind of an argument.
+    """
     lead = () if kernel.flat else (None,)
     key = (*lead, *_any_kinds(*args))
     plan = kernel.plans.get(key) or kernel.watched.get(key)
@@ -275,10 +279,10 @@ def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any,
 
 
 def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, bytes]:
-    """`dim` as a tuple, its product, and its slots.
+    """Return `dim` as a tuple, its product, and its slots.
 
     Raises:
-        LaunchError: It is not one to four sizes of 0 or more.
+        LaunchError: `dim` is not one to four sizes of 0 or more.
     """
     try:
         sizes: tuple[int, ...] = (operator.index(dim),)

@@ -28,25 +28,26 @@ def launch_python(
 ) -> None:
     """Run Python functions of NumPy arrays as one operation; differentiable on an active tape.
 
-    It runs at once. A tape records it like a launch: a torch module, a linear solver or a table look-up
-    between two launches is reversed by `Tape.backward`, replayed, checked and diagnosed.
+    The operation runs immediately. A tape records it like a launch: a torch module, a linear solver or a
+    table look-up between two launches is reversed by `Tape.backward`, replayed, checked and diagnosed.
 
     Args:
         forward: `forward(*values of reads)` returns the values of `writes`: an array, or a tuple of arrays if
-            there are several. It must depend on its arguments alone, and must not change them.
+            there are several. It must depend on its arguments only, and must not change them.
         backward: `backward(values of reads, adjoints of writes)`, two tuples, returns the adjoints of
-            `reads`: an array, or a tuple of as many as there are; None for no gradient.
-        reads: The arrays that it reads.
-        writes: The arrays that it overwrites, wholly. One that is also among `reads` is changed in place.
+            `reads`: an array, or a tuple with one for each of them; None for no gradient.
+        reads: The arrays that the operation reads.
+        writes: The arrays that it overwrites completely. An array that is also among `reads` is changed in
+            place.
         jvp: `jvp(values of reads, tangents of reads)`, two tuples, returns the tangents of `writes`.
-        name: What messages and diagrams call it; by default the name of `forward`.
+        name: Name of the operation in messages and diagrams; by default the name of `forward`.
 
     Values have the shape of their array, plus that of its elements: (n, 3) for n vec3. Replays in float64
     call the functions with float64.
 
     Raises:
-        LaunchError: An argument does not fit, or `forward` returns what does not fit `writes`. Then, and if
-            `forward` raises, no array has changed and nothing is recorded.
+        LaunchError: An argument does not fit, or the result of `forward` does not fit `writes`. In this case,
+            and if `forward` raises, no array has changed and nothing is recorded.
     """
     try:
         operation = _operation(forward, backward, reads, writes, jvp, name)
@@ -63,7 +64,7 @@ def run_operation(operation: PythonOperation, site: Site) -> None:
     """Run a Python operation, and record it on the active tape.
 
     Raises:
-        LaunchError: What it returns does not fit. Then, and if it raises, nothing has changed.
+        LaunchError: The result does not fit. In this case, and if the operation raises, nothing has changed.
     """
     args = operation.args
     start = perf_counter()
@@ -92,10 +93,10 @@ def run_operation(operation: PythonOperation, site: Site) -> None:
 def _operation(
     forward: Any, backward: Any, reads: Any, writes: Any, jvp: Any, name: str | None
 ) -> PythonOperation:
-    """The operation, with its arguments checked.
+    """Return the operation after checking its arguments.
 
     Raises:
-        LaunchError: One does not fit.
+        LaunchError: An argument does not fit.
     """
     key = name or getattr(forward, "__name__", None) or type(forward).__name__
     for label, function in (("forward", forward), ("backward", backward), ("jvp", jvp)):

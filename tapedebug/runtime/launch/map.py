@@ -1,7 +1,7 @@
 """`map`: apply a function to the elements of arrays; array arithmetic uses it.
 
-Kernels are made once for each function and kind of arguments. Launches are those of any kernel: recorded on
-an active tape, and differentiable.
+Kernels are created once for each function and kind of arguments. They are launched like any kernel: recorded
+on an active tape, and differentiable.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ def map(
 ) -> Any:
     """Apply a function to the elements of arrays.
 
-    Arrays are broadcast as in NumPy; numbers, vectors and matrices are the same for all elements. A number of
-    Python takes the type of the function's parameter if that is declared, else that of the arrays' floats.
+    Arrays are broadcast as in NumPy; numbers, vectors and matrices are the same for all elements. A Python
+    number takes the type of the function's parameter if that is declared, else that of the arrays' floats.
 
     Args:
         func: A function decorated with `@func`, one of the kernel language (`wp.sin`), a type, or a plain
-            Python function or lambda, which is read as one of the kernel language.
+            Python function or lambda, which is compiled as one of the kernel language.
         inputs: Its arguments, at least one of them an array.
-        out: An array for the result (or a list, of several results); by default new ones, which require a
+        out: An array for the result (or a list, for several results); by default new arrays, which require a
             gradient if one of the inputs does.
         return_kernel: Launch nothing, and return the kernel; its parameters are the inputs, then the outputs.
         block_dim: Accepted and ignored on the CPU.
         device: Only `"cpu"` exists.
 
     Returns:
-        The array of results; of a function with several results a list of arrays.
+        The array of results; for a function with several results, a list of arrays.
 
     Raises:
         ArrayError: No input is an array, shapes do not broadcast, or `out` does not fit.
-        TapedebugError: Of the kernel language, at the line of this call, or in the function.
+        TapedebugError: The function cannot be compiled; the error is located at this call or in the function.
     """
     get_device(device)
     name, function = _function(func)
@@ -79,7 +79,7 @@ _TAKEN = {
     *"ijkl",
     *(f"{stem}{n}" for stem in ("x", "out", "result") for n in range(16)),
 }
-"""Names that the kernels use themselves."""
+"""Names that the generated kernels use themselves."""
 
 
 def apply(
@@ -123,7 +123,7 @@ def apply(
 
 
 def _function(func: Any) -> tuple[str, Any]:
-    """A kernel's name for `func`, and `func` as kernels can call it."""
+    """Return the name of `func`, and `func` in a form that kernels can call."""
     from tapedebug.compiler.elementwise import function_of
     from tapedebug.compiler.function import Function
     from tapedebug.lang.builtins import Builtin
@@ -156,7 +156,7 @@ def _parameters(function: Any) -> list[str]:
 
 
 def _argument(value: Any, what: str) -> Any:
-    """An input: NumPy arrays become arrays that share their memory."""
+    """Return a checked input; NumPy arrays become arrays that share their memory."""
     if isinstance(value, np.ndarray) and value.ndim:
         return array(value, copy=not value.flags.writeable)
     if isinstance(value, array | indexedarray | bool | int | float | np.generic | types.Compound):
@@ -188,7 +188,7 @@ def _kernel(
     shape: Shape,
     in_place: bool,
 ) -> ElementwiseKernel:
-    """The kernel for arguments of these kinds, made when it is first asked for."""
+    """Return the cached kernel for arguments of these kinds."""
     from tapedebug.compiler.elementwise import Operand, elementwise_kernel
 
     dtypes = [a.dtype for a in args if isinstance(a, array | indexedarray)]
@@ -217,7 +217,7 @@ def _kernel(
 
 
 def _value_type(value: Any, declared: Any, scalars: set[Any], operator: bool) -> Any:
-    """The type of a parameter for one value: a Python number is of the type that it is used with."""
+    """Return the type of a parameter for one value; a Python number takes the type of the other operands."""
     if isinstance(value, types.Compound):
         return type(value)
     if isinstance(value, np.generic):
@@ -233,7 +233,7 @@ def _value_type(value: Any, declared: Any, scalars: set[Any], operator: bool) ->
 
 
 def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Sequence[Arrays]) -> list[array]:
-    """The arrays for the results: new ones, or those given, which must fit."""
+    """Return the arrays for the results: new ones, or the given ones, which must fit."""
     if not given:
         requires = any(a.requires_grad for a in inputs)
         made = [new(shape, kind) for kind in results]
@@ -255,7 +255,7 @@ def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Seq
 
 
 def _input_before_writes(value: Any, written: Sequence[array], itself: bool) -> Any:
-    """An input that no thread overwrites before another reads it: a copy, where memory overlaps."""
+    """Return an input that no thread overwrites before another reads it: a copy if memory overlaps."""
     if itself or not isinstance(value, array | indexedarray):
         return value
     source = value.data if isinstance(value, indexedarray) else value

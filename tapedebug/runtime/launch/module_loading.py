@@ -1,4 +1,4 @@
-"""Settings of Python modules, and compiling their kernels before they are launched."""
+"""Options of Python modules, and compilation of their kernels before the first launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapedebug.compiler.modules import get_module as get_module
 
 
 def _named(module: Any, depth: int = 2) -> Module:
-    """The module that is meant: the caller's, where none is given."""
+    """Return the module of a name or module object; by default the caller's."""
     if isinstance(module, Module):
         return module
     if module is None:
@@ -23,16 +23,16 @@ def _named(module: Any, depth: int = 2) -> Module:
 
 
 def set_module_options(options: dict[str, Any], module: Any = None) -> None:
-    """Make settings for all kernels of a Python module; they outweigh those of `config`.
+    """Set options for all kernels of a Python module; they take precedence over `config`.
 
     Args:
-        options: Any of `check_bounds`, `enable_backward`, `max_unroll` and `mode`. Options of the documents
-            that mean nothing on the CPU (`fast_math`, `lineinfo`, `block_dim`, …) are accepted.
+        options: Any of `check_bounds`, `enable_backward`, `max_unroll` and `mode`. Options of Warp that have
+            no effect on the CPU (`fast_math`, `lineinfo`, `block_dim`, …) are accepted.
         module: A module or its name; by default the caller's.
 
     Raises:
         AttributeError: There is no such option.
-        ValueError: An option has a value that it cannot have.
+        ValueError: The value of an option is not allowed.
     """
     found = _named(module)
     found.options.update(modules.checked_options(options, f"module `{found.name}`"))
@@ -40,7 +40,7 @@ def set_module_options(options: dict[str, Any], module: Any = None) -> None:
 
 
 def get_module_options(module: Any = None) -> dict[str, Any]:
-    """The settings of a Python module: its own, and those of `config` for the others.
+    """Return the options of a Python module: its own, and for the rest those of `config`.
 
     Args:
         module: A module or its name; by default the caller's.
@@ -56,12 +56,12 @@ def load_module(
     block_dim: int | None = None,
     max_workers: int | None = None,
 ) -> None:
-    """Compile the kernels of a Python module, with their adjoints, where that was not done.
+    """Compile the kernels of a Python module and their adjoints, unless they are compiled already.
 
     Args:
         module: A module or its name; by default the caller's.
-        device: Accepted and ignored: there is one.
-        recursive: Also the modules inside it.
+        device: Accepted and ignored: there is one device only.
+        recursive: Include its submodules.
         block_dim: Accepted and ignored.
         max_workers: Accepted and ignored.
 
@@ -86,11 +86,11 @@ def force_load(
     block_dim: int | None = None,
     max_workers: int | None = None,
 ) -> None:
-    """Compile the kernels of several modules, by default of all that were imported.
+    """Compile the kernels of several modules, by default of all imported ones.
 
     Args:
-        device: Accepted and ignored: there is one.
-        modules: Modules, or their names.
+        device: Accepted and ignored: there is one device only.
+        modules: Modules or their names.
         block_dim: Accepted and ignored.
         max_workers: Accepted and ignored.
 
@@ -107,5 +107,5 @@ def _all() -> list[Module]:
 
 
 def clear_kernel_cache() -> None:
-    """Remove the compiled kernels of this and all earlier processes from the cache; what is loaded stays."""
+    """Remove the compiled kernels of this and all earlier processes from the cache; loaded code stays."""
     objects.clear()

@@ -1,4 +1,4 @@
-"""Launches of generic kernels: choose the version of the kernel by its arguments."""
+"""Launches of generic kernels: select the instance of the kernel by its arguments."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tapedebug.runtime.memory.array import array
 
 
 def concrete(kernel: Any, args: tuple[Any, ...]) -> Any:
-    """The kernel, or the version of a generic one for the types of these arguments.
+    """Return the kernel, or the instance of a generic one for the types of these arguments.
 
     Numbers have the type that they have in kernels: a Python float is float32, `np.float64(…)` float64.
 
     Raises:
-        LaunchError: Their number is wrong, or one has no type that fits its parameter.
+        LaunchError: The number of arguments is wrong, or the type of one does not fit its parameter.
     """
     if not kernel.is_generic:
         return kernel
@@ -34,7 +34,7 @@ def concrete(kernel: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _type_of(value: Any, declared: Any) -> Any:
-    """The type of an argument; None where it has none."""
+    """Return the type of an argument; None if it has none."""
     if isinstance(value, array):
         return types.ArrayType(value.dtype, value.ndim)
     if isinstance(value, np.ndarray) and value.ndim:

@@ -1,6 +1,6 @@
-"""Launch plans: everything that launches of one kernel with arguments of the same kinds share.
+"""Launch plans: the data shared by all launches of one kernel with arguments of the same kinds.
 
-A plan says which parameters are arrays, which are read, written and needed by the adjoint, how scalars are
+A plan holds which parameters are arrays, which are read, written and needed by the adjoint, how scalars are
 packed, and which compiled entries run. Copies, fills and custom functions have plans too, so that a tape
 treats all its records alike.
 """
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
 
 Runner = Callable[[int, int, int], None]
-"""Runs threads `lo … hi-1` with the packed arguments at an address."""
+"""A function that runs threads `lo … hi-1` with the packed arguments at an address."""
 
 AccessRow = tuple[int, str, bool, bool, tuple[bool, ...]]
-"""Parameter, name, whether it is read, whether it is in `fresh`, and the other flags of an `Access`."""
+"""Parameter, name, the flags "is read" and "is in `fresh`", and the other flags of an `Access`."""
 
 Slots = tuple[tuple[int, int], ...]
 """(Parameter, number of the slot of its pointer)."""
@@ -42,11 +42,11 @@ Slots = tuple[tuple[int, int], ...]
 NOTHING: frozenset[int] = frozenset()
 NOTHING_SAID: frozenset[str] = frozenset()
 CHECKED = frozenset({BOUNDS})
-"""What also counts in checks and other private runs: memory that is not an array's must not be touched."""
+"""Diagnostics of checks and other private runs: they must not access memory outside arrays."""
 
 
 def has_gradient(a: array) -> bool:
-    """Whether an array takes part in differentiation."""
+    """True if an array takes part in differentiation."""
     return a.requires_grad and types.is_float(a.dtype)
 
 
@@ -58,25 +58,26 @@ class LaunchPlan:
         names: Parameter names.
         reads, writes, atomic, covers: Array parameters by access, as in the kernel's analysis.
         active: Array parameters that have a gradient.
-        info: The kernel's AdjointInfo, or None where nothing has a gradient or the kernel has no adjoint.
-        touched: Array parameters that are accessed at all.
-        fresh: Those of the written ones of which each thread loads only its own element, after its store.
-        found: Those whose present content matters, unless the launch covers it.
-        needed: Those whose values the adjoint reads.
-        gradients: Those read ones that are gradients of other arrays.
-        early, late: Those of them whose values before the launch it reads, and those whose values after it.
-        written: Those that are written.
-        exposed: Pairs of a written one and another, both with a gradient: where they share memory, threads
-            see what others wrote. The third says whether that is so even if both are the same view.
+        info: The kernel's AdjointInfo, or None if no argument has a gradient or the kernel has no adjoint.
+        touched: Array parameters that are accessed.
+        fresh: Written array parameters of which each thread loads only its own element, after its store.
+        found: The parameters of `touched`, ordered so that those the launch covers come last.
+        needed: Array parameters whose values the adjoint reads.
+        gradients: Array parameters that are read and are gradients of other arrays.
+        early, late: The parameters of `needed` whose values before, or after, the launch the adjoint reads.
+        written: Array parameters that are written.
+        exposed: Pairs of a written and another accessed parameter, both with a gradient: if they share
+            memory, threads may read values that others wrote. The third item is True if that holds even if
+            both are the same view.
         arrays: All array parameters of a kernel.
-        idle: Those of them that it never accesses.
-        diagnostics_back: The kinds of diagnostics that the reverse pass makes.
-        value_slots: Where the pointers of the arrays are packed.
-        adjoint_slots: Where those of the active ones' adjoints are.
-        needed_slots: Where those of the needed ones are.
-        opening: What a tape does before a record of this kind runs, once one has.
-        access_rows: The accesses of such a record without its arrays, once a debugger has asked for them.
-        source: The source of the kernel, likewise.
+        idle: Array parameters that the kernel never accesses.
+        diagnostics_back: The kinds of diagnostics that the reverse pass emits.
+        value_slots: Slots of the pointers of the arrays.
+        adjoint_slots: Slots of the pointers of the active arrays' adjoints.
+        needed_slots: Slots of the pointers of the needed arrays.
+        opening: The specialized function that a tape runs before a record of this kind, after the first one.
+        access_rows: The accesses of such a record without its arrays, computed on first use.
+        source: The source of the kernel, computed on first use.
     """
 
     __slots__ = (
@@ -139,7 +140,7 @@ class LaunchPlan:
         self.adjoint_slots: Slots = ()
         self.needed_slots: Slots = ()
         self.touched = tuple(sorted(reads | writes | atomic))
-        # Reads first: what one parameter covers, another may read through the same memory.
+        # Reads first: another parameter may read, through the same memory, what one parameter covers.
         self.found = tuple(sorted(self.touched, key=lambda p: p in covers))
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))
@@ -151,7 +152,7 @@ class LaunchPlan:
         self.source: KernelSource | None = None
 
     def accesses(self, record: Record) -> tuple[Access, ...]:
-        """Return the use that a record makes of each of its arrays."""
+        """Return the accesses of a record to each of its arrays."""
         rows, args, dim = self.access_rows, record.args, record.dim
         if rows is None:
             rows = self.access_rows = self._access_rows()
@@ -176,15 +177,15 @@ class LaunchPlan:
         )
 
     def fresh_in(self, record: Record, param: int) -> bool:
-        """Whether each thread of a launch reads of an array only the element that it has just written."""
+        """True if each thread of a launch reads only the element of an array that it has just written."""
         return param in self.fresh and record.args[param].shape == record.dim
 
     def forward_run(self, f64: bool) -> Runner:
-        """The forward entry; only kernels have one."""
+        """Return the forward entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
     def asserted_run(self) -> Runner:
-        """The forward entry with its assertions; only kernels have one."""
+        """Return the forward entry with its assertions; only kernels have one."""
         raise NotImplementedError(self.kind)
 
     def adjoint_run(
@@ -198,42 +199,42 @@ class LaunchPlan:
         kept: frozenset[int] = NOTHING,
         shared: bool = False,
     ) -> Runner:
-        """The adjoint entry; only kernels have one."""
+        """Return the adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
     def warp_run(self, retained: frozenset[int]) -> Runner | None:
-        """What Warp makes of the adjoint; only kernels have one."""
+        """Return the adjoint as Warp computes it; only kernels have one."""
         raise NotImplementedError(self.kind)
 
     def dotted(self, detached: bool) -> Slots:
-        """Where the pointers of tangents are packed; only kernels have them."""
+        """Return the slots of the pointers of tangents; only kernels have them."""
         raise NotImplementedError(self.kind)
 
     def tangent_run(self, f64: bool, detached: bool) -> Runner:
-        """The tangent entry; only kernels have one."""
+        """Return the tangent entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
     def adjoint_tangent_run(self, replay: frozenset[int], f64: bool, shared: bool = False) -> Runner:
-        """The tangent of the adjoint entry; only kernels have one."""
+        """Return the tangent of the adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
 
 class KernelPlan(LaunchPlan):
-    """A plan that can run: packs arguments and knows the compiled entry.
+    """A plan that can run: it packs arguments and holds the compiled entries.
 
     Attributes:
-        plain: It overwrites nothing that its own adjoint needs, and none of its arrays is a gradient.
+        plain: True if no launch overwrites values that its own adjoint needs, and no array is a gradient.
         run: The forward entry.
-        large: What runs it over many threads.
-        least: From how many threads on that is worth it.
-        floats: Its array parameters of floats, which can have adjoints.
-        packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
-        packed: Gives the slots of a launch, from those of its sizes and its arguments.
-        tested: The same; raises where bounds are checked and an index of the launch would be outside.
-        fitted: The same as that, and None where arguments are of other kinds.
+        large: The runner for many threads.
+        least: Number of threads from which `large` is used.
+        floats: Array parameters of floats, which can have adjoints.
+        packers: For each parameter its packer, or None for an array.
+        packed: Returns the slots of a launch, from its packed sizes and its arguments.
+        tested: Like `packed`, but raises if bounds are checked and an index of the launch would be outside.
+        fitted: Like `tested`, but returns None if arguments are of other kinds.
         tail: Zeros for the adjoint pointers, and the address of the print buffer.
-        diagnostics: The kinds of diagnostics that launches make.
-        watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
+        diagnostics: The kinds of diagnostics that launches emit.
+        watched: True if launches need more than a run: they may print, fail, or be checked afterwards.
     """
 
     __slots__ = (
@@ -319,14 +320,14 @@ class KernelPlan(LaunchPlan):
             self.fitted = tests.packing(self.fitted, self.written)
         self.run = (
             self.large.entry if type(self.large) is ParallelEntry else self.large
-        )  # compiled when it is called
+        )  # compiled on the first call
         self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
-        """The forward entry, or its float64 twin (compiled when first asked for); both print nothing."""
+        """Return the forward entry, or its float64 twin (compiled on first use); neither prints."""
         diagnostics, holds = self._checks
         if not (f64 or diagnostics or self.diagnostics):
             return self.large
@@ -338,9 +339,9 @@ class KernelPlan(LaunchPlan):
 
     @property
     def _checks(self) -> tuple[frozenset[str], bool]:
-        """The checks of private runs, and whether they hold indices inside of arrays.
+        """The checks of private runs, and True if these keep indices inside arrays instead of raising.
 
-        They do so where the launch itself was inside: other values lead to others, which nobody asked for.
+        They do so if the launch itself was in bounds: a replay on other values may compute other indices.
         """
         if self.kernel.demands_bounds:
             return CHECKED, False
@@ -349,7 +350,7 @@ class KernelPlan(LaunchPlan):
         return (CHECKED, is_shown()) if self.kernel.check_bounds else (NOTHING_SAID, False)
 
     def asserted_run(self) -> Runner:
-        """The forward entry with the assertions of a launch, which prints nothing."""
+        """Return the forward entry with the assertions of a launch; it does not print."""
         diagnostics = self.diagnostics & FATAL
         return runner(
             self.kernel.forward(strided=self.strided, diagnostics=diagnostics), self.kernel, diagnostics
@@ -366,12 +367,11 @@ class KernelPlan(LaunchPlan):
         kept: frozenset[int] = NOTHING,
         shared: bool = False,
     ) -> Runner:
-        """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
+        """Return the adjoint entry that re-executes the stores of `replay` (compiled on first use).
 
-        Only where it is the user's own pass, `live`, it prints. Where it is guarded no index can be outside.
-        Stores of `memory` are not re-executed: what they wrote is read as memory holds it. The incoming
-        adjoints of `kept` stay as they are. With `shared`, the parameters of `replay` are different views
-        that overlap.
+        It prints only in the user's own reverse pass (`live`). If `guarded`, no index can be outside.
+        Stores of `memory` are not re-executed: their results are read from memory. The incoming adjoints of
+        `kept` are left unchanged. With `shared`, the parameters of `replay` are different views that overlap.
         """
         diagnostics, holds = self._checks if not live and not guarded else (NOTHING_SAID, False)
         if live:
@@ -409,9 +409,9 @@ class KernelPlan(LaunchPlan):
         return found
 
     def warp_run(self, retained: frozenset[int]) -> Runner | None:
-        """What Warp makes of the adjoint, where that may be something else, and is known.
+        """Return the adjoint as Warp computes it, if it may differ and can be emulated; else None.
 
-        The arrays of `retained` keep the adjoints of what they lost.
+        The arrays of `retained` keep the adjoints of overwritten values.
         """
         from tapedebug.compiler.kernel_queries import warp_adjoint, warp_divergences_of
         from tapedebug.compiler.passes.warp_forward import NotEmulated
@@ -426,17 +426,17 @@ class KernelPlan(LaunchPlan):
         return self.warps[key]
 
     def dotted(self, detached: bool) -> Slots:
-        """Where the pointers of the tangents are packed: of the active arrays, or of all that can have one.
+        """Return the slots of the pointers of tangents: of active arrays, or of all that can have one.
 
         Args:
-            detached: A tangent stops where a gradient does: at arrays without `requires_grad`.
+            detached: Tangents stop where gradients do: at arrays without `requires_grad`.
         """
         slots, params = self.kernel.layout.adjoints, self.kernel.params
         floats = (p for p in self.touched if types.is_float(params[p].type.dtype))
         return tuple((p, slots[p]) for p in floats if not detached or p in self.active)
 
     def tangent_run(self, f64: bool, detached: bool) -> Runner:
-        """The tangent entry (compiled when first asked for)."""
+        """Return the tangent entry (compiled on first use)."""
         diagnostics, holds = self._checks
         key = (f64, detached, config.strong_zero, config.interpreted, diagnostics, holds)
         found = self.tangents.get(key)
@@ -454,7 +454,7 @@ class KernelPlan(LaunchPlan):
         return found
 
     def adjoint_tangent_run(self, replay: frozenset[int], f64: bool, shared: bool = False) -> Runner:
-        """The tangent of the adjoint entry (compiled when first asked for)."""
+        """Return the tangent of the adjoint entry (compiled on first use)."""
         key = ("adjoint", replay, f64, shared, config.strong_zero, config.interpreted)
         found = self.tangents.get(key)
         if found is None:
@@ -473,17 +473,17 @@ class KernelPlan(LaunchPlan):
 def runner(
     entry: Any, kernel: Any, diagnostics: frozenset[str] = NOTHING_SAID, of: str = "", *, holds: bool = False
 ) -> Runner:
-    """How an entry runs over its threads: many of them on several processors.
+    """Return the runner of an entry over its threads; many threads run on several processors.
 
-    A kernel with diagnostics runs in the order of its threads, and what it does without saying it is
-    the same to the last bit.
+    A kernel with diagnostics runs in the order of its threads, also when it is compiled without them, so that
+    both variants give bitwise the same results.
 
     Args:
         entry: Compiled code.
         kernel: Its kernel.
-        diagnostics: The kinds that it emits: output is shown when it has run, failures raise.
-        of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
-        holds: An index that is outside raises nothing: it is held inside.
+        diagnostics: The kinds that it emits: output is shown after the run, failures raise.
+        of: `"adjoint"` or `"tangent"` for an adjoint or tangent entry; empty for the kernel itself.
+        holds: Keep an index that would be outside inside its array instead of raising.
     """
     if diagnostics - {PAUSE}:
         listener = Listener(kernel, entry, of)

@@ -1,7 +1,7 @@
-"""The print buffer: show what kernels print after they ran, and raise their errors.
+"""The print buffer: show the output of kernels after they ran, and raise their errors.
 
-Compiled code writes into memory whose address stands in the argument slots, and only where a kernel says
-something. It is bounded: what does not fit is counted.
+Compiled code writes its output into memory whose address is in the argument slots. The buffer is bounded:
+lines that do not fit are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tapedebug.compiler.layout import DIMS
 from tapedebug.runtime.config import config
 
 WORDS_A_LINE = 16
-"""Room for a line, on average."""
+"""Average number of words reserved for a line."""
 
 ADDRESS, CAPACITY, USED, LINES, LIMIT, DROPPED, FAILED, THREAD = range(8)
 
@@ -33,26 +33,26 @@ class PrintBuffer:
     """A print buffer; `PRINT_BUFFER` is that of launches, checks may have their own.
 
     Attributes:
-        address: Of its header, which never moves.
-        lock: Held while a kernel writes, and until what it wrote is read.
+        address: Address of its header, which never moves.
+        lock: Held while a kernel writes, and until its output has been read.
     """
 
     def __init__(self) -> None:
         self.header: Words = np.zeros(8, np.int64)
         self.address: int = self.header.ctypes.data
-        self.lock = threading.RLock()  # at a breakpoint somebody may launch something else
+        self.lock = threading.RLock()  # reentrant: a breakpoint may launch another kernel
         self.words: Words = np.empty(0, np.int64)
 
     def open(self, limit: int | None = None) -> None:
-        """Empty it, with room for so many lines: by default as many as settings say."""
+        """Empty the buffer, with room for `limit` lines, by default `config.print_lines`."""
         lines = config.print_lines if limit is None else limit
         capacity = WORDS_A_LINE * lines
         if self.header[CAPACITY] != capacity or not self.header[ADDRESS]:
-            self.words = np.empty(capacity + MOST + 3, np.int64)  # what does not fit goes behind the capacity
+            self.words = np.empty(capacity + MOST + 3, np.int64)  # an entry that does not fit goes here
         self.header[:] = (self.words.ctypes.data, capacity, 0, 0, lines, 0, 0, 0)
 
     def entries(self) -> list[tuple[int, int, Words]]:
-        """What was said: the number of the diagnostic, the thread, the values."""
+        """Return the entries: for each the number of the diagnostic, the thread and the values."""
         found, at, used = [], 0, int(self.header[USED])
         while at < used:
             number, thread, count = (int(word) for word in self.words[at : at + 3])
@@ -61,7 +61,7 @@ class PrintBuffer:
         return found
 
     def failure(self) -> tuple[int, int, Words] | None:
-        """What ended the launch, likewise."""
+        """Return the entry of the failure that ended the launch, or None."""
         if not self.header[FAILED]:
             return None
         start = int(self.header[CAPACITY]) + 3
@@ -72,12 +72,12 @@ PRINT_BUFFER = PrintBuffer()
 
 
 class Listener:
-    """Runs an entry that may say something: shows what it said and raises what failed in it.
+    """A runner of an entry with diagnostics: it shows the output and raises failures.
 
     Args:
         kernel: The kernel.
         entry: A variant of it.
-        of: `"adjoint"` or `"tangent"`, where that is what it is.
+        of: `"adjoint"` or `"tangent"` for an adjoint or tangent entry; empty for the kernel itself.
     """
 
     __slots__ = ("entry", "kernel", "of")
@@ -103,7 +103,7 @@ class Listener:
         diagnostics: tuple[Diagnostic, ...] = self.entry.diagnostics
         grid = ctypes.cast(args, ctypes.POINTER(ctypes.c_int64))[:DIMS]
         inner = grid[1 : self.kernel.axes]
-        dims = (-(-hi // max(1, math.prod(inner))), *inner)  # a launch may have more axes than are asked for
+        dims = (-(-hi // max(1, math.prod(inner))), *inner)  # a launch may have more axes than its kernel
         text = "".join(
             self._line(diagnostics[number], thread, words, dims) for number, thread, words in entries
         )
@@ -172,9 +172,9 @@ class Listener:
 
 
 def _exception(address: int) -> str:
-    """Describe an exception that Numba's code raised, whose pickled class and message are at an address.
+    """Describe an exception raised by Numba's code; its pickled class and message are at an address.
 
-    A message that is made of values is not there.
+    A message that is formatted from values is not available there.
     """
     if not address:
         return "an exception"
@@ -187,7 +187,7 @@ def _exception(address: int) -> str:
 
 
 class _Exception(ctypes.Structure):
-    """What Numba's code refers to when it raises: `excinfo_t` of its calling convention."""
+    """The exception data of Numba's calling convention, `excinfo_t`."""
 
     _fields_ = (
         ("pickled", ctypes.c_void_p),
@@ -199,7 +199,7 @@ class _Exception(ctypes.Structure):
 
 
 def _fitting(diagnostic: Diagnostic, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:
-    """Hint for an index that is outside: if it is the thread's own, the launch is too large."""
+    """Return the hint for an index outside; if it is the thread's own index, the launch is too large."""
     array = re.fullmatch(r"axis \d of (`.*`)", diagnostic.text)
     own = [axis for axis, place in enumerate(thread) if place == index and grid[axis] > length]
     if array is None or len(own) != 1 or not length or any(size > 1 for size in grid[len(thread) :]):
@@ -213,13 +213,13 @@ def _fitting(diagnostic: Diagnostic, index: int, length: int, thread: Sequence[A
 
 
 def _dim(grid: list[int]) -> int | tuple[int, ...]:
-    """The sizes of a launch as they are passed."""
+    """Return the sizes of a launch in the form in which they are passed."""
     axes = max((axis for axis, size in enumerate(grid, start=1) if size != 1), default=1)
     return grid[0] if axes == 1 else tuple(grid[:axes])
 
 
 def thread_name(thread: int, dims: tuple[int, ...]) -> str:
-    """A thread's index on each axis, as messages show it."""
+    """Return a thread's index on each axis, formatted for messages."""
     if len(dims) == 1:
         return str(thread)
     return str(tuple(int(k) for k in np.unravel_index(thread, dims)))

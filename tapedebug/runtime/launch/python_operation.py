@@ -1,4 +1,4 @@
-"""Python operations: functions of NumPy arrays that tapes record, reverse and replay as they do launches."""
+"""Python operations: functions of NumPy arrays that tapes record, reverse and replay like launches."""
 
 from __future__ import annotations
 
@@ -36,24 +36,23 @@ class Parameter:
 
 
 class PythonOperation:
-    """Functions of NumPy arrays: values to values, adjoints to adjoints, perhaps tangents to tangents.
+    """Functions of NumPy arrays for values and adjoints, optionally also for tangents.
 
     Args:
         forward: Takes the values of the arrays that are read; returns those of the arrays that are written.
-        backward: Takes the values that were read and the adjoints of what was written, as two tuples; returns
-            the adjoints of what was read, None for none.
-        jvp: Takes values and tangents of what is read, as two tuples; returns the tangents of what is
-            written.
-        name: What messages call it.
+        backward: Takes the values of the reads and the adjoints of the writes, as two tuples; returns the
+            adjoints of the reads, None for no gradient.
+        jvp: Takes values and tangents of the reads, as two tuples; returns the tangents of the writes.
+        name: Name of the operation in messages.
         reads: The arrays that are read.
         writes: The arrays that are written; they may be among those that are read.
 
     Attributes:
         args: The arrays, each once: those that are read, then those that are only written.
         params: Their names.
-        sources: The numbers of those that are read.
-        targets: The numbers of those that are written, in the order of `writes`.
-        narrow: Why it does not compute in float64 where it is given float64; empty if it does, None if that
+        sources: The numbers of the arrays that are read.
+        targets: The numbers of the arrays that are written, in the order of `writes`.
+        narrow: The reason why float64 arguments are not computed in float64; empty if they are, None if that
             is not known yet.
     """
 
@@ -86,14 +85,14 @@ class PythonOperation:
     # -- calls of the user's functions ------------------------------------------------------------------
 
     def run(self, given: Group, kinds: Sequence[np.dtype[Any]]) -> list[Values]:
-        """Return what it writes, for copies of the values that it reads.
+        """Return the values of the writes for the values of the reads; `forward` gets copies.
 
         Args:
-            given: The values; they are not changed.
-            kinds: What the arrays that are written hold here.
+            given: The values of the reads; they are not changed.
+            kinds: The dtypes of the memory that is written.
 
         Raises:
-            LaunchError: It wrote what it was given, or returned what does not fit.
+            LaunchError: `forward` changed an argument, or its result does not fit.
         """
         copies = [values.copy() for values in given]
         found = self._called("forward", (self.sources, copies))
@@ -115,9 +114,9 @@ class PythonOperation:
         return results
 
     def measured(self) -> str:
-        """Return why it does not compute in float64 if it is given float64; empty if it does.
+        """Return the reason why float64 arguments are not computed in float64; empty if they are.
 
-        If that is not known yet, `forward` runs once on the values that its arrays hold now.
+        If that is not known yet, `forward` runs once on the current values of its arrays.
         """
         if self.narrow is None:
             kinds = [_float64_type(a.scalar_dtype) for a in self.args]
@@ -126,7 +125,7 @@ class PythonOperation:
         return self.narrow or ""
 
     def pull(self, given: Group, adjoints: Group) -> list[Values | None]:
-        """Return the adjoints of what it reads, None where there is none."""
+        """Return the adjoints of the reads, None for one without a gradient."""
         found = self._called("backward", (self.sources, given), (self.targets, adjoints))
         if found is None:
             return [None] * len(self.sources)
@@ -137,7 +136,7 @@ class PythonOperation:
         ]
 
     def push(self, given: Group, tangents: Group) -> list[Values]:
-        """Return the tangents of what it writes; there is a `jvp`."""
+        """Return the tangents of the writes; requires a `jvp`."""
         assert self.jvp is not None
         found = self._called("jvp", (self.sources, given), (self.sources, tangents))
         several = self._listed(found, len(self.targets), "jvp", "writes")
@@ -147,7 +146,7 @@ class PythonOperation:
         ]
 
     def _called(self, which: str, *groups: tuple[Sequence[int], Group]) -> Any:
-        """Call a function of the user; if it takes no float64, with the types that the arrays have."""
+        """Call a user function; if it does not accept float64, with the dtypes of the arrays."""
         function: Callable[..., Any] = getattr(self, which)
         spread = which == "forward"
 
@@ -180,7 +179,7 @@ class PythonOperation:
     # -- what they return -------------------------------------------------------------------------------
 
     def _listed(self, found: Any, count: int, which: str, what: str) -> list[Any]:
-        """One result for each array."""
+        """Return the results as a list with one for each array."""
         if count == 1 and not isinstance(found, (tuple, list)):
             return [found]
         if not isinstance(found, (tuple, list)) or len(found) != count:
@@ -217,7 +216,7 @@ class PythonOperation:
 
 @contextmanager
 def _not_recording() -> Iterator[None]:
-    """Launches of the user's functions are part of the operation: no tape records them."""
+    """Suspend recording: launches in the user's functions are part of the operation."""
     thread = here.thread
     tape, thread.tape = thread.tape, None
     try:
@@ -227,7 +226,7 @@ def _not_recording() -> Iterator[None]:
 
 
 def _float64_type(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that a replay in float64 has for a type of the program."""
+    """Return the dtype that a float64 replay uses for a dtype of the program."""
     return np.dtype(np.float64) if kind in (np.dtype(np.float16), np.dtype(np.float32)) else kind
 
 
@@ -236,7 +235,7 @@ def _same(one: Values, other: Values) -> bool:
 
 
 def _names(function: Callable[..., Any], count: int) -> list[str]:
-    """The names of a function's first parameters."""
+    """Return the names of a function's first parameters."""
     try:
         parameters = [*inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):
@@ -249,7 +248,7 @@ class PythonPlan(LaunchPlan):
     """The plan of the record of one Python operation.
 
     Attributes:
-        operation: It.
+        operation: The Python operation.
     """
 
     __slots__ = ("operation",)
@@ -282,7 +281,7 @@ def operation_of(record: Record) -> PythonOperation:
 
 
 def forward_python(record: Record, view: Callable[[array], Values]) -> Runner:
-    """Return what runs a Python operation, on the values that `view` shows."""
+    """Return the runner of a Python operation on the values that `view` returns."""
     operation = operation_of(record)
 
     def run(lo: int, hi: int, where: int) -> None:
@@ -297,7 +296,7 @@ def forward_python(record: Record, view: Callable[[array], Values]) -> Runner:
 def tangent_python(
     record: Record, space: ShadowSpace, lost: Callable[[Record], None], detached: bool
 ) -> Runner:
-    """Return what runs a Python operation with its tangents; without a `jvp` they are lost."""
+    """Return the runner of a Python operation with its tangents; without a `jvp` they are lost."""
     operation, values = operation_of(record), forward_python(record, space.value_view)
 
     def moves(a: array, p: int) -> bool:
@@ -348,7 +347,7 @@ def reverse_python(record: Record, space: AddressSpace) -> Runner:
 
 
 def _read_values(record: Record, space: AddressSpace, p: int) -> Callable[[], Values]:
-    """What shows the values that a Python operation read: a copy, or memory if it still has them."""
+    """Return a function for the values that a Python operation read: a copy, or memory if still unchanged."""
     a, need = record.args[p], record.needs[p]
     saved = space.kept(record, need) if need.copy is not None or need.clobber is not None else None
     if saved is None:

@@ -19,7 +19,7 @@ from tapedebug.runtime.tape.record import Record
 class PythonText:
     """The source of the `forward` of a Python operation.
 
-    Parameters are read where its first line names them, and written where it returns last.
+    Reads are located at the parameter's name in the first line, writes at the last `return`.
     """
 
     __slots__ = ("_adjoint", "_record", "text")
@@ -31,17 +31,17 @@ class PythonText:
 
     @property
     def kernel(self) -> Hashable:
-        """The place of the source, and the names of the parameters."""
+        """The location of the source, and the names of the parameters."""
         return self.text.name, self.text.file, self.text.first_line, tuple(p.name for p in self.parameters)
 
     @property
     def functions(self) -> Sequence[SourceText]:
-        """None: they are not known."""
+        """An empty list: the called functions are not known."""
         return []
 
     @property
     def parameters(self) -> Sequence[Parameter]:
-        """The arrays."""
+        """The arrays of the operation."""
         return [
             Parameter(access.name, f"array(dtype={access.array.dtype_name})", True)
             for access in self._record.accesses
@@ -49,7 +49,7 @@ class PythonText:
 
     @property
     def accesses(self) -> Sequence[SourceAccess]:
-        """The places that read and write arrays."""
+        """The source spans that read and write arrays."""
         last = [row for row, line in enumerate(self.text.lines) if re.match(r"\s*return\b", line)]
         found = []
         for access in self._record.accesses:
@@ -62,7 +62,7 @@ class PythonText:
     def _access(
         self, param: int, kind: Literal["read", "write", "atomic"], row: int, word: str
     ) -> SourceAccess:
-        """An access at a word of a line, or at the whole line if the word is not there."""
+        """Return an access at a word of a line, or at the whole line if the word does not occur."""
         line = self.text.lines[row]
         at = re.search(rf"\b{re.escape(word)}\b", line)
         start, end = at.span() if at else (len(line) - len(line.lstrip()), len(line))
@@ -73,7 +73,7 @@ class PythonText:
 
     @property
     def needed(self) -> Mapping[int, Sequence[Span]]:
-        """For each parameter that is read, the place that names it: `backward` is given its values."""
+        """For each parameter that is read, the span of its name: `backward` receives its values."""
         found: dict[int, Sequence[Any]] = {}
         for access in self.accesses:
             if access.kind == "read":
@@ -82,16 +82,16 @@ class PythonText:
 
     @property
     def needed_key(self) -> Hashable:
-        """Equal for all operations with this source."""
+        """A constant: it is equal for all operations with this source."""
         return "read"
 
     @property
     def enable_backward(self) -> bool:
-        """True: there is a `backward`."""
+        """True always: a Python operation has a `backward`."""
         return True
 
     def adjoint_text(self) -> str | None:
-        """Return the source of `backward`; None if there is none to show."""
+        """Return the source of `backward`; None if it is not available."""
         return None if self._adjoint is None else "\n".join(self._adjoint.lines)
 
 
@@ -105,7 +105,7 @@ class Backward:
 
 
 def source_text(function: Callable[..., Any]) -> SourceText | None:
-    """Return the source of a function of the user; None of a built-in one, or one typed at a prompt."""
+    """Return the source of a user function; None for a built-in one, or one typed at a prompt."""
     inner: Any = inspect.unwrap(function)
     call: Any = vars(type(inner)).get("__call__")
     for found in (getattr(inner, "__func__", inner), call):
@@ -120,7 +120,7 @@ def source_text(function: Callable[..., Any]) -> SourceText | None:
 
 
 def _source_of(record: Record) -> KernelSource | None:
-    """The source of a launch or a Python operation."""
+    """Return the source of a launch or a Python operation."""
     plan = record.plan
     if plan.kind != "python":
         if plan.source is None and plan.kernel is not None:

@@ -15,7 +15,7 @@ class AliasSpan:
     """The memory span of one array: of an argument, or of its adjoint or tangent.
 
     Attributes:
-        place: The array's place among the packed arguments.
+        place: The side (`"value"`, `"adjoint"`, …) and the parameter.
         first: Address of the first element.
         start: Address of the first byte.
         stop: Address of the byte after the last.

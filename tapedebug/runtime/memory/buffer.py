@@ -252,7 +252,7 @@ class Buffer:
 
 
 class _LateBuffer(Buffer):
-    """A buffer whose memory is cleared on the first use of `data` or `address`; it then becomes a `Buffer`."""
+    """A buffer whose memory is cleared on first use of `data` or `address`; it then becomes a `Buffer`."""
 
     __slots__ = ()
 

@@ -16,7 +16,7 @@ from tapedebug.runtime.memory.buffer import Buffer, byte_bounds
 
 
 def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
-    """Return an array of the values of `data`; without `copy`, it shares the memory of a matching NumPy array."""
+    """Return an array of the values of `data`; without `copy`, in the memory of a matching NumPy array."""
     if dtype is None:
         kept = data.dtype if isinstance(data, array) else convert.infer_dtype(data)
     else:

@@ -167,7 +167,7 @@ def from_torch(
 
 
 def _over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
-    """Return an array over the memory of a tensor, in a buffer of its whole storage, as views of an array are."""
+    """Return an array over the memory of a tensor; its buffer spans the tensor's whole storage."""
     try:
         values = t.detach().numpy()
     except (TypeError, RuntimeError) as error:

@@ -1,26 +1,26 @@
-"""Decide from measured times whether the next launch uses other threads."""
+"""A cost model that decides from measured times whether the next launch uses helper threads."""
 
 from __future__ import annotations
 
 from time import perf_counter
 
 BREAK_EVEN = 150e-6
-"""Seconds from which a launch is worth waking others."""
+"""Seconds of a launch from which waking helpers pays off."""
 AWAKE_EVEN = 40e-6
-"""Seconds from which it is worth sharing with others that are awake."""
+"""Seconds of a launch from which sharing it with awake helpers pays off."""
 SOON = 40e-6
-"""Seconds after a launch within which another one is one of many: it wakes others for those that follow."""
+"""Seconds after a launch within which the next counts as part of a series and wakes helpers for the rest."""
 AWAKE = 80e-6
-"""Seconds after a launch together for which others are surely awake: they look for the next one
+"""Seconds after a parallel launch during which helpers are certainly awake: they poll for the next job
 (`compiler.work_queue`)."""
 SURE = 0.01
-"""Seconds after which the first launch is not tried again: what it took was not all memory that was new."""
+"""Seconds from which a single sequential run suffices: page faults on new memory do not explain its time."""
 PATIENCE = 64
-"""Most launches that run alone after others gained nothing."""
+"""Maximum number of sequential launches after a parallel one that was not faster."""
 
 
 class _Last:
-    """When the last launch was done, and the last one together."""
+    """End times of the last launch and of the last parallel launch."""
 
     __slots__ = ("done", "together")
 
@@ -32,7 +32,7 @@ _last = _Last()
 
 
 class CostModel:
-    """How long launches of one size take, alone and together: which is tried next."""
+    """Measured times of launches of one size, from which it chooses sequential or parallel execution."""
 
     __slots__ = ("alone", "patience", "runs", "waits", "wakes")
 
@@ -44,7 +44,7 @@ class CostModel:
         self.patience = 1
 
     def together(self) -> bool:
-        """Whether the next launch should wake others."""
+        """True if the next launch should run in parallel."""
         if self.runs < 2 and self.alone < SURE:
             return False
         now = perf_counter()
@@ -57,7 +57,7 @@ class CostModel:
         return True
 
     def ran_alone(self, seconds: float) -> None:
-        """Note a launch on one thread: the shortest, which slowly gives way to what is usual now."""
+        """Record a sequential launch: keep the shortest time, which slowly adapts to longer recent ones."""
         _last.done = perf_counter()
         self.runs += 1
         if self.runs == 1 or seconds < self.alone:
@@ -66,9 +66,9 @@ class CostModel:
             self.alone += (min(seconds, 2 * self.alone) - self.alone) / 16
 
     def ran_together(self, seconds: float) -> None:
-        """Note a launch with others; where that gained nothing more and more of the next run alone.
+        """Record a parallel launch; if it was not faster, an increasing number of launches run sequentially.
 
-        One that woke them has to gain less: the next one, for which they are awake, has something of it.
+        A launch that woke the helpers need not gain as much: the next one benefits, since they are awake.
         """
         _last.done = _last.together = perf_counter()
         if seconds < (1.0 if self.wakes else 0.9) * self.alone:

@@ -1,4 +1,4 @@
-"""Run the entry of a kernel over its threads: one by one, in lockstep, on several processors."""
+"""Runners of a kernel's entry over its threads: one by one, in lockstep, or on several processors."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ if TYPE_CHECKING:
     from tapedebug.runtime.parallel.schedule import LaunchSchedule, Scheduler
 
 LARGE = 256
-"""Threads from which a launch is looked at more closely."""
+"""Number of threads from which a launch is scheduled."""
 LOOPING = 32
-"""The same of kernels whose threads run loops: each does more."""
+"""The same for kernels with loops, whose threads do more work."""
 
 
 def least_of(kernel: Any) -> int:
-    """From how many threads on the launches of a kernel are looked at more closely."""
+    """Return the number of threads from which launches of a kernel are scheduled."""
     return LOOPING if kernel.analysis.loops else LARGE
 
 
 class ParallelEntry:
-    """Runs threads `lo … hi-1` with the packed arguments at an address, as an entry does.
+    """A runner with the interface of an entry; it schedules launches of many threads.
 
     Attributes:
         entry: The entry.
-        least: From how many threads on it is looked at more closely.
+        least: Number of threads from which a launch is scheduled.
     """
 
     __slots__ = ("_last", "entry", "kernel", "least", "survey")
@@ -36,11 +36,11 @@ class ParallelEntry:
 
     @property
     def address(self) -> int:
-        """Where the entry's machine code starts."""
+        """Address of the entry's machine code."""
         return int(self.entry.address)
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
-        """Run threads."""
+        """Run threads `lo … hi-1`; `args` is the address of the packed arguments."""
         if hi < self.least or lo:
             self.entry(lo, hi, args)
             return
@@ -58,12 +58,12 @@ class ParallelEntry:
         course.run(args, raw)
 
     def alone(self, threads: int, args: int, seconds: float) -> Any:
-        """The entry that runs so many threads with these arguments; None where they should run in chunks.
+        """Return the entry that can run all threads with these arguments; None if they should run in chunks.
 
         Args:
-            threads: How many.
-            args: The address of the packed arguments.
-            seconds: How long it may take, where that is not known better.
+            threads: Number of threads.
+            args: Address of the packed arguments.
+            seconds: Estimated seconds, used if no measurement exists.
         """
         survey = None if threads < self.least else self.survey or self._survey()
         if survey is None:
@@ -72,8 +72,8 @@ class ParallelEntry:
         return course.entry.settled() if course.is_short(seconds) else None
 
     def _survey(self) -> Scheduler | None:
-        """What is known of the entry; None where the kernel was compiled anew, and is another now."""
-        from tapedebug.runtime.parallel.schedule import Scheduler  # small programs do without
+        """Return the scheduler of the entry; None if the kernel has been recompiled since."""
+        from tapedebug.runtime.parallel.schedule import Scheduler  # small programs skip it
 
         variant = self.kernel.variant_of(self.entry)
         if variant is not None:
@@ -82,10 +82,10 @@ class ParallelEntry:
 
 
 def entry_of(run: Any) -> Any:
-    """What runs the same over few threads."""
+    """Return the entry of a parallel runner, for few threads; other runners are returned unchanged."""
     return run.entry.settled() if type(run) is ParallelEntry else run
 
 
 def sized(run: Any, threads: int) -> Any:
-    """What runs the same over so many threads: over few, the entry itself."""
+    """Return the runner for this number of threads: for few threads, the entry itself."""
     return run.entry.settled() if type(run) is ParallelEntry and threads < run.least else run

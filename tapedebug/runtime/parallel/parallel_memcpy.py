@@ -1,4 +1,4 @@
-"""Copy and zero large stretches of memory with several threads."""
+"""Copy and zero large ranges of memory with several threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapedebug.runtime.parallel.cost_model import CostModel
 if TYPE_CHECKING:
     from tapedebug.compiler import work_queue
     from tapedebug.runtime.parallel import thread_pool
-else:  # small programs do without
+else:  # imported late: small programs do not need them
     work_queue, thread_pool = (
         lazy_module("tapedebug.compiler.work_queue"),
         lazy_module("tapedebug.runtime.parallel.thread_pool"),
@@ -23,17 +23,17 @@ else:  # small programs do without
 Values = np.ndarray[Any, Any]
 
 LARGE = 1 << 21
-"""Bytes from which others may help."""
+"""Bytes from which helper threads may be used."""
 PART = 1 << 18
-"""Bytes that one of them takes at a time, at least."""
+"""Minimum bytes of a part, which one thread processes at a time."""
 MOST = 64
-"""Parts."""
+"""Maximum number of parts."""
 
 _paces: dict[tuple[bool, int], CostModel] = {}
 
 
 def copy(into: Values, values: Values) -> None:
-    """`into[...] = values`."""
+    """Execute `into[...] = values`."""
     whole = (
         into.nbytes >= LARGE
         and into.dtype == values.dtype
@@ -49,7 +49,7 @@ def copy(into: Values, values: Values) -> None:
 
 
 def clear(memory: Values) -> None:
-    """`memory[...] = 0`."""
+    """Execute `memory[...] = 0`."""
     if memory.nbytes < LARGE or not memory.flags.c_contiguous:
         memory[...] = 0
         return
@@ -57,7 +57,7 @@ def clear(memory: Values) -> None:
 
 
 def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> None:
-    """Copy from the second place to the first, or zero what is at the only one."""
+    """Copy from the second address to the first, or zero the memory at a single address."""
     copies = len(places) == 2
     pace = _paces.setdefault((copies, nbytes.bit_length()), CostModel())
     helpers = thread_pool.available() if pace.together() else 1
@@ -74,7 +74,7 @@ def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> N
 
 
 def _job(entry: int, nbytes: int, count: int, places: int) -> Values:
-    """A job of `compiler.work_queue`: parts of whole lines of memory."""
+    """Return a job of `compiler.work_queue`, divided into parts of whole cache lines."""
     job = np.zeros(work_queue.HEAD + count * work_queue.CALL, np.int64)
     job[1], job[2] = count, places
     edges = np.linspace(0, nbytes, count + 1).astype(np.int64) // 64 * 64

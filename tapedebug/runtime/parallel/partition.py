@@ -1,4 +1,4 @@
-"""Cut a launch into chunks by sizes alone, so that results do not depend on the thread pool."""
+"""Partition of a launch into chunks by sizes only, so that results do not depend on the thread pool."""
 
 from __future__ import annotations
 
@@ -21,45 +21,46 @@ if TYPE_CHECKING:
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
 MOST = 64
-"""Chunks of a launch: the last one, which others wait for, should be short."""
+"""Maximum number of chunks: the last one, for which the other threads wait, should be short."""
 LEAST = 64
-"""Threads of a chunk that adds nothing to what others add to: chunks begin at multiples of this."""
+"""Minimum threads of a chunk that does not add to shared memory; chunks begin at multiples of this."""
 WORK = 4096
-"""What one that does has to do at least, in small threads without loops, for private copies and for waiting;
-and what a launch has to do at least to be cut at all."""
+"""Minimum work of a chunk that adds to shared memory, in small threads without loops, to pay for private
+copies and waiting; also the minimum work of a launch that is partitioned."""
 NUMBERS = (32, 24, 16, 12, 8, 6, 4, 2)
-"""How many there may be of these: most numbers of threads share them evenly."""
+"""Allowed numbers of such chunks: most thread counts share them evenly."""
 NEAREST = 4
-"""Fewer even and odd chunks run no two at once."""
+"""Minimum number of even and odd chunks: with fewer, no two run at once."""
 COPIES = 512 * 1024
-"""Bytes of private copies that are always allowed; otherwise they take a tenth of the launch's arrays."""
+"""Bytes of private copies that are always allowed; the limit is this or a tenth of the launch's arrays."""
 KEPT = 64 * 1024
-"""Bytes of private copies that are kept for the next launch."""
+"""Maximum bytes of private copies that are cached for the next launch."""
 PAID = 2
-"""Bytes of a private copy for each small thread of a chunk: to clear them and to add them up takes a fifth of
-the time of the chunk. With longer copies all threads run in one chunk sooner than in two."""
+"""Maximum bytes of a private copy for each small thread of a chunk: clearing and adding them takes a fifth of
+the chunk's time. With larger copies, one chunk is faster than two."""
 PIECE = 65536
-"""Elements of a copy that are added up in one call."""
+"""Elements of the copies that one call adds up."""
 ADDED = SUMMED + 2 * 4
-"""Words of what adds up the copies of one memory: arrays have up to four axes."""
+"""Words of the arguments for adding up the copies of one array, which has up to four axes."""
 
 
 @dataclass
 class Jobs:
-    """Jobs (`compiler.work_queue`) for launches with arguments of the same sizes that lie alike.
+    """Jobs (`compiler.work_queue`) for launches whose arguments have the same sizes and arrangement.
 
-    Private copies of the memory to which chunks add are made for all chunks but the first.
+    All chunks but the first get private copies of the memory to which chunks add.
 
     Attributes:
-        table: The job, but for what is new each time.
-        count: How many calls it has.
-        ordered: Whether the launch must run in these chunks.
+        table: The template of a job, without the entries that differ between launches.
+        count: Number of calls.
+        ordered: True if the launch must run in these chunks.
         chunks: The rows of the calls with private copies, in order.
-        sums: The rows that add up the copies, each with the number of the memory.
+        sums: The rows that add up the copies, each with the number of the copied array.
         size: Bytes of the copies of one chunk.
-        parts: Of each memory: the slot of its pointer, how many bytes after that the part that is copied
-            begins (negative: before it), where its copy is, and how its numbers lie (`crew.SUM`).
-        spare: Memory of jobs that have run.
+        parts: For each copied array: the slot of its pointer, the byte offset of the copied part from that
+            pointer (possibly negative), the offset of its copy, and the layout of its numbers
+            (`work_queue.SUM`).
+        spare: Memory of finished jobs, for reuse.
     """
 
     table: Table
@@ -72,7 +73,7 @@ class Jobs:
     spare: list[_Made] = field(default_factory=list)
 
     def job(self, args: int, raw: bytes) -> tuple[Table, Any]:
-        """A job for arguments that are packed at an address, and what must be kept alive: `give_back` it."""
+        """Return a job for packed arguments at an address, and its memory, to be passed to `give_back`."""
         if not self.parts:
             job = self.table.copy()
             job[2] = args
@@ -88,12 +89,12 @@ class Jobs:
         return made.job, made
 
     def give_back(self, made: Any) -> None:
-        """A job has run: its memory is used again, where there is not too much of it to keep."""
+        """Take back the memory of a finished job for reuse, unless it is too large."""
         if made is not None and len(made.private) <= KEPT:
             self.spare.append(made)
 
     def _fill(self, made: _Made, raw: bytes) -> None:
-        """Write what follows from the arguments into a job."""
+        """Write the entries that depend on the arguments into a job."""
         number, words, packed = len(self.chunks), len(raw) // 8, made.packed
         each = packed[: number * words].reshape(number, words)
         each[:] = given = np.frombuffer(raw, dtype=np.int64)
@@ -111,14 +112,15 @@ class Jobs:
 
 
 class _Made:
-    """A job's memory.
+    """The memory of a job.
 
     Attributes:
-        raw: The packed arguments that it is filled for.
-        calls: The job as it begins, but for where these arguments are.
+        raw: The packed arguments for which it is filled.
+        calls: The initial state of the job, without the address of these arguments.
         job: The job that runs.
         private: The private copies, at the address `base`.
-        packed: Arguments for the chunks that have them, and for what adds them up, at the address `where`.
+        packed: Arguments of the chunks with private copies and of the calls that add them up, at the address
+            `where`.
     """
 
     __slots__ = ("base", "calls", "job", "packed", "private", "raw", "where")
@@ -134,22 +136,22 @@ class _Made:
 def partition(
     survey: Scheduler, words: memoryview, memories: list[AliasSpan], entry: Any, threads: int, axis: int = 0
 ) -> Jobs | None:
-    """The chunks of a launch; None where it runs in one.
+    """Return the chunks of a launch; None if it runs in one.
 
     Args:
-        survey: What is known of the entry.
+        survey: The scheduler of the entry.
         words: The packed arguments.
-        memories: Where its memory cells are.
-        entry: What runs a chunk.
-        threads: How many threads there are.
-        axis: The thread axis that is cut: there is one row on those before.
+        memories: The memory spans of the arguments.
+        entry: The entry that runs a chunk.
+        threads: Number of threads.
+        axis: The thread axis that is divided; the launch has size 1 on all axes before it.
     """
     return _Partitioner(survey, words, memories, threads, axis).run(entry)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What is copied of a memory: bytes before it, how it lies, and its bytes with what pads them."""
+    """The copied part of an array: its byte offset, its layout, and its size in bytes with padding."""
 
     share: Share
     before: int
@@ -196,7 +198,7 @@ class _Partitioner:
         return self.words[layout.shape(a, b) if kind == "extent" else layout.values[a] + b]
 
     def _reach(self) -> int | None:
-        """How many rows away threads add; None where they may add elsewhere, too.
+        """Return the maximum distance in rows at which threads add; None if they may also add elsewhere.
 
         The first rows may add to the last: the first chunk is even, and the last one odd.
         """
@@ -210,7 +212,7 @@ class _Partitioner:
         return far
 
     def _number(self, far: int, copied: int) -> int:
-        """How many chunks."""
+        """Return the number of chunks."""
         threads = self.threads
         number = min(MOST, self.rows, threads // LEAST)
         worth = threads * min(WORK, self._work()) // WORK
@@ -225,29 +227,29 @@ class _Partitioner:
         return self._allowed(number)
 
     def _allowed(self, most: int) -> int:
-        """The largest number of chunks up to one."""
+        """Return the largest allowed number of chunks up to `most`."""
         least = NEAREST if self.near else 2
         return next((n for n in NUMBERS if least <= n <= most), 1)
 
     def _work(self) -> int:
-        """How much a thread does, about."""
+        """Return the estimated work of a thread."""
         try:
             return max(1, evaluated(self.division.work, self._look))
         except OverflowError:
             return WORK
 
     def _counts(self, place: Place) -> bool:
-        """Whether a memory has a say in the number of chunks: tangents none, so that values are the same."""
+        """True if an array counts for the number of chunks; tangents do not, so that values stay the same."""
         return self.survey.variant.kind != "tangent" or place[0] == "value"
 
     def _bounds(self, number: int) -> list[int]:
-        """Where chunks begin, and the end."""
+        """Return the first thread of each chunk, and the number of threads."""
         if self.axis < self.division.axes - 1:
             return [k * self.rows // number * self.inner for k in range(number + 1)]
         return [k * self.threads // number // LEAST * LEAST for k in range(number)] + [self.threads]
 
     def _part(self, share: Share) -> _Part:
-        """What is copied of a memory: the rows to which threads add, as far as that is known."""
+        """Return the part of an array to copy: the rows to which threads add, or all if these are unknown."""
         memory = self.memories[share.place]
         rows = memory.shape[0]
         low, high = 0, rows - 1
@@ -260,7 +262,7 @@ class _Partitioner:
         return _Part(share, low * memory.strides[0] + lie.low, lie, -(-lie.span // 64) * 64)
 
     def _written(self, entry: Any, chunks: list[tuple[int, int]], parts: list[_Part]) -> Jobs:
-        """The calls: chunks, then what adds up the copies, memory after memory."""
+        """Return the jobs: calls for the chunks, then calls that add up the copies, array by array."""
         calls: list[list[int]] = []
         rows: dict[int, int] = {}
         evens = [*range(0, len(chunks), 2 if self.near else 1)]
@@ -293,7 +295,7 @@ class _Partitioner:
         )
 
     def _kind(self, param: int) -> str:
-        """The type of LLVM's of an array's numbers."""
+        """Return the LLVM type of an array's numbers."""
         size = self.survey.scalar(param)
         if types.is_float(self.survey.kernel.params[param].type.dtype):
             return "double" if size == 8 else "float"

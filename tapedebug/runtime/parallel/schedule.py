@@ -1,7 +1,7 @@
 """The schedule of a launch with many threads: its entry, its chunks, sequential or parallel.
 
-All that results depend on follows from the sizes and places of its arguments: the chunks, the order in which
-what they add is added up. How many threads work at them, and whether at once, is a matter of time alone.
+Everything that results depend on follows from the sizes and addresses of the arguments: the chunks, and the
+order of additions. The number of threads that run them, and concurrency, affect only the time.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from tapedebug.runtime.parallel.cost_model import BREAK_EVEN, CostModel
 from tapedebug.runtime.parallel.partition import Jobs, partition
 
 NARROW = 8
-"""Shorter rows of threads do not run in lanes: most of these would be empty."""
+"""Minimum length of a row of threads that runs in vector lanes; in shorter ones, most would be empty."""
 REMEMBERED = 256
-"""Launches of one entry, and sizes of launches, of which is kept how they go."""
+"""Maximum number of cached schedules of one entry, and of cached launch sizes."""
 
 
 class LaunchSchedule:
-    """A launch as it is run, for all with arguments of the same sizes that lie alike.
+    """The schedule of all launches whose arguments have the same sizes and arrangement.
 
     Attributes:
-        entry: What runs threads.
-        threads: How many.
-        jobs: Its chunks; None where it runs in one.
+        entry: The entry that runs threads.
+        threads: Number of threads.
+        jobs: The chunks; None if it runs in one.
     """
 
     __slots__ = ("entry", "jobs", "pace", "threads")
@@ -47,17 +47,17 @@ class LaunchSchedule:
         self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
 
     def is_short(self, seconds: float) -> bool:
-        """Whether the entry alone does it, to the last bit, and others are not worth waking.
+        """True if the entry alone gives bitwise the same results, and waking helpers does not pay off.
 
         Args:
-            seconds: How long it may take, where it has not run yet.
+            seconds: Estimated seconds, used if it has not run yet.
         """
         if self.jobs is None or self.jobs.ordered:
             return self.jobs is None
         return 0 < (self.pace.alone or seconds) < BREAK_EVEN
 
     def run(self, args: int, raw: bytes) -> None:
-        """Run it; `args` is the address of the packed arguments, `raw` their content."""
+        """Run the launch; `args` is the address of the packed arguments, `raw` their content."""
         jobs, pace = self.jobs, self.pace
         if jobs is None:
             self.entry(0, self.threads, args)
@@ -81,7 +81,7 @@ class LaunchSchedule:
 
 
 class Scheduler:
-    """What is known of an entry, and the courses of its launches so far."""
+    """The facts about an entry on which schedules depend, and the cached schedules of its launches."""
 
     def __init__(self, kernel: Any, variant: Variant, entry: Any) -> None:
         self.kernel, self.variant, self.entry = kernel, variant, entry
@@ -113,7 +113,7 @@ class Scheduler:
         return slot
 
     def _selection(self) -> Struct:
-        """Takes the words on which a course depends, but for addresses, out of packed arguments."""
+        """Return a format that selects the words, except addresses, on which a schedule depends."""
         wanted = {1, 2, 3}
         for _, param in self.slots:
             ndim = self.kernel.params[param].type.ndim
@@ -128,7 +128,7 @@ class Scheduler:
         return Struct("=" + "".join("q" if word in wanted else "8x" for word in range(self.size // 8)))
 
     def _words(self, bounds: Any) -> Iterator[int]:
-        """The words that bounds ask for."""
+        """Yield the words that bounds refer to."""
         if isinstance(bounds, tuple):
             if bounds and bounds[0] == "argument":
                 yield self.layout.values[bounds[1]] + bounds[2]
@@ -139,7 +139,7 @@ class Scheduler:
                     yield from self._words(inner)
 
     def course(self, threads: int, raw: bytes) -> LaunchSchedule:
-        """How a launch with these arguments goes."""
+        """Return the schedule of a launch with these arguments."""
         sizes, firsts = (threads, self.sizes.unpack(raw)), self.firsts.unpack(raw)
         found = self.launches.get((sizes, firsts))
         if found is None:
@@ -147,7 +147,7 @@ class Scheduler:
         return found
 
     def _found(self, sizes: tuple[int, Any], firsts: tuple[int, ...], raw: bytes) -> LaunchSchedule:
-        """That of launches of these sizes whose arrays are arranged alike."""
+        """Return the schedule of launches of these sizes with the same arrangement of arrays."""
         known = self.courses.get(sizes)
         if known is None:
             memories = self._alias_spans(raw)
@@ -168,7 +168,7 @@ class Scheduler:
         memories = self._alias_spans(raw)
         met = list(overlapping_pairs(memories))
         words, axes = memoryview(raw).cast("q"), self.division.axes
-        # Threads are cut on the first axis on which there are several.
+        # Threads are divided along the first axis whose size is not 1.
         axis = next((k for k in range(axes - 1) if words[k] > 1), max(axes - 1, 0))
         shares = self.shares[axis]
         changed = {place for pair in self.pairs for place in pair} | {
@@ -196,13 +196,13 @@ class Scheduler:
         return alias_span(place, words[slot], shape, strides, item)
 
     def scalar(self, param: int) -> int:
-        """Bytes of a number of an array."""
+        """Return the bytes of one scalar of an array."""
         kind: Any = types.scalar_of(self.kernel.params[param].type)
         size: int = types.numpy_dtype(kind).itemsize
         return 8 if self.variant.f64 and types.is_float(kind) else size
 
     def _entry(self, met: list[tuple[AliasSpan, AliasSpan]]) -> Any:
-        """What runs threads in lockstep, where they may run so."""
+        """Return the entry that runs threads in lockstep if they may, else the plain one."""
         if not self.division.lanes:
             return self.entry
         for one, other in met:
@@ -213,7 +213,7 @@ class Scheduler:
 
 
 def _may_meet(shares: dict[Place, Share], one: AliasSpan, other: AliasSpan) -> bool:
-    """Whether chunks do the same whenever they run, though two cells share memory."""
+    """True if the results of chunks do not depend on their order although two arrays share memory."""
     a, b = shares[one.place], shares[other.place]
     hows = {a.how, b.how}
     if hows in ({READ}, {SUM}):
@@ -226,7 +226,7 @@ def _may_meet(shares: dict[Place, Share], one: AliasSpan, other: AliasSpan) -> b
 
 
 def _bounded(kept: dict[Any, Any]) -> dict[Any, Any]:
-    """What is kept, emptied where that is much."""
+    """Return a cache, emptied if it is full."""
     if len(kept) >= REMEMBERED:
         kept.clear()
     return kept

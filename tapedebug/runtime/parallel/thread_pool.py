@@ -1,7 +1,7 @@
-"""The threads that help with large launches: created on first use, never waited for while asleep.
+"""The helper threads for large launches: created on first use; a launch never waits for a sleeping helper.
 
-The launching thread begins a job (`compiler.work_queue`) and works at it; woken threads take what is left.
-Late ones find nothing. The launching thread waits only for calls that are running.
+The launching thread starts a job (`compiler.work_queue`) and works on it; woken helpers claim the
+remaining calls. A late helper finds none. The launching thread waits only for calls that are running.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tapedebug.runtime.config import config
 from tapedebug.runtime.interrupts import deferred
 
 CAPACITY = 512
-"""Calls that a shared job has room for."""
+"""Maximum number of calls in a shared job."""
 AWAKE = 1e-4
-"""Seconds for which somebody looks again and again whether others are done, or have begun another job, before
-it gives the processor away. A thread that sleeps takes about as long to run again; most chunks take less."""
+"""Seconds for which a thread polls for the end of a job or for a new one before it yields the processor.
+Waking a sleeping thread takes about as long; most chunks take less."""
 NAP = 5e-5
-"""Seconds that somebody sleeps who still waits for others. To give way instead would give the processor to
-whoever else wants it, for milliseconds."""
+"""Seconds of each sleep of a thread that still waits for others. Yielding instead would give the processor to
+another process for milliseconds."""
 
 _CHAR = ctypes.c_char
 
 
 @cache
 def spins() -> int:
-    """How often somebody looks in that time."""
+    """Return the number of polls in the time `AWAKE`, by measurement."""
     idle, tried = ctypes.create_string_buffer(8 * HEAD), 1000
     run, took = work(), []
     for _ in range(3):
@@ -42,7 +42,7 @@ def spins() -> int:
 
 
 def available() -> int:
-    """How many threads a launch may use: `config.num_threads`, or this process's processors."""
+    """Return the number of threads for a launch: `config.num_threads`, or the process's processors."""
     chosen: int | None = config.num_threads
     return chosen or _processors
 
@@ -57,10 +57,10 @@ _processors = _count()
 
 
 class ThreadPool:
-    """Helpers, and the one job at which they work.
+    """Helper threads and the one job that they work on.
 
-    The job's memory lives as long as they do: a helper that wakes late looks there, finds that no call is
-    left, and sleeps again.
+    The job's memory lives as long as the helpers: one that wakes late finds no call left there, and sleeps
+    again.
     """
 
     def __init__(self) -> None:
@@ -70,10 +70,10 @@ class ThreadPool:
         self.address = ctypes.addressof(self.memory)
 
     def run(self, job: Any, count: int, threads: int) -> bool:
-        """Run a job with others; False, and nothing done, where they are at work for somebody else."""
+        """Run a job with helpers; return False, without running it, if they are busy or it is too large."""
         if count > CAPACITY:
             return False
-        with deferred():  # an interrupt between two of these lines would keep the helpers busy for ever
+        with deferred():  # an interrupt between two of these lines would leave the pool locked forever
             if not self.busy.acquire(False):
                 return False
             try:
@@ -90,7 +90,7 @@ class ThreadPool:
             asleep.acquire()
             try:
                 start_new_thread(_help, (asleep, self.address, work(), spins()))
-            except RuntimeError:  # the system has no more of them
+            except RuntimeError:  # the system has no more threads
                 return
             self.helpers.append(asleep)
         for asleep in self.helpers[:number]:
@@ -99,7 +99,7 @@ class ThreadPool:
 
 
 def _help(asleep: Any, address: int, run: Any, patience: int) -> None:
-    """What a helper does all its life."""
+    """Run a helper thread: an endless loop of sleeping and working."""
     while True:
         asleep.acquire()
         claimed = run(address, 0, 0, 0, patience)
@@ -109,15 +109,15 @@ def _help(asleep: Any, address: int, run: Any, patience: int) -> None:
 
 
 def alone(job: Any, count: int) -> None:
-    """Run a job on this thread, call after call."""
+    """Run a job on the calling thread, one call after the other."""
     with deferred():
         finish(address_of(job), count)
 
 
 def finish(address: int, count: int) -> None:
-    """Begin a job, work at it until nothing is left to begin, and wait for what others are running.
+    """Start a job, work on it until no unclaimed call is left, and wait for calls that are still running.
 
-    Interrupts have to wait: calls use memory that the caller gives up afterwards.
+    Interrupts must be deferred: calls use memory that the caller releases afterwards.
     """
     run, patience = work(), spins()
     state = run(address, count, 0, count, patience)
@@ -127,7 +127,7 @@ def finish(address: int, count: int) -> None:
 
 
 def address_of(memory: Any) -> int:
-    """The address of the first byte of what offers its buffer."""
+    """Return the address of the first byte of an object with the buffer protocol."""
     return ctypes.addressof(_CHAR.from_buffer(memory))
 
 
@@ -136,7 +136,7 @@ pool = ThreadPool()
 
 
 def _begin_again() -> None:
-    """A forked process has none of the helpers, and perhaps half a job."""
+    """Replace the pool after a fork: the child has no helper threads, and its job may be incomplete."""
     global pool
     pool = ThreadPool()
 
