@@ -331,7 +331,7 @@ class Shadow(ShadowState):
             for buffer, data in before:
                 buffer.data[:] = data
 
-    # -- how ------------------------------------------------------------------------------------------
+    # -- internals ------------------------------------------------------------------------------------
 
     def call_lists(self, *, tangents: bool) -> list[CallList]:
         """Return the calls that `forward` runs, or those of `push`; they may be replaced."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 
 REMEMBERED = 16
-"""The number of outlines that are kept, and of single tapes whose keys are remembered."""
+"""The number of outlines that are kept, and of keys of single tapes that are remembered."""
 LONGEST = 100_000
 """Records of a tape whose outline is kept: it takes 200 bytes for each, for as long as the arrays live."""
 

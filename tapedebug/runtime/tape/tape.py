@@ -57,7 +57,7 @@ class Tape(TapeQueries):
         ended: The time when it last stopped recording.
 
     Raises:
-        TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` is no amount of memory.
+        TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` not an amount of memory.
     """
 
     def __init__(

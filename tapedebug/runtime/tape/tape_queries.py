@@ -88,7 +88,7 @@ class TapeQueries:
         """Return the implementation of a capability of the debugger's contract, or None."""
         return tape_capability(self, kind)
 
-    # -- questions --------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------
 
     @property
     def preserved_bytes(self) -> int:
@@ -209,7 +209,7 @@ class TapeQueries:
         """Return the tape's memory, one ledger per buffer."""
         return list(self.tracker.ledgers.values())
 
-    # -- to look at -----------------------------------------------------------------------------------
+    # -- display --------------------------------------------------------------------------------------
 
     def trace(self, **options: Any) -> Any:
         """Return the tape as plain data.
