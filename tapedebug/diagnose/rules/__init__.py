@@ -1,1 +1,1 @@
-"""The rules of `diagnose`, one a file: what is wrong, where, measured how, and what to change."""
+"""The rules of `diagnose`, one in each file."""

@@ -1,4 +1,4 @@
-"""`DisconnectedFinding`, which several modules of the rule `disconnected` report."""
+"""The class `DisconnectedFinding`, shared by the modules of the rule `disconnected`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tapedebug.diagnose.rule import EVIDENCE, RuleFinding
 
 CODE = "disconnected"
 NO_DATA_FLOW = "no data flow"
-"""No launch leads from the input to the loss."""
+"""The kind of a finding without any launch that leads from the input to the loss."""
 CUTS = ("no requires_grad", "backward disabled")
-"""The data goes on where the gradient ends."""
+"""The kinds of findings in which the data flow continues beyond the end of the gradient."""
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -18,7 +18,7 @@ class DisconnectedFinding(RuleFinding):
     """A gradient that does not reach its input.
 
     Attributes:
-        kind: Why: one of `CUTS`, `NO_DATA_FLOW`, `"through NumPy"`, `"integers"`, `"zero slope"`, …
+        kind: The reason: one of `CUTS`, `NO_DATA_FLOW`, `"through NumPy"`, `"integers"`, `"zero slope"`, …
         source: Label of the array whose values left the tape and came back.
     """
 

@@ -1,10 +1,10 @@
-"""Values that leave the tape for PyTorch, NumPy or JAX between two launches, and come back as constants.
+"""Finds values that leave the tape for PyTorch, NumPy or JAX between two launches and return as constants.
 
-Both lines are known: where values were read while the tape recorded, and where an array or a number came in
-later. That one follows from the other is shown by an experiment or by the source: PyTorch's own graph leads
-from one to the other (then its part of the reverse pass is run), the array was made from a view of the
-memory that was read, its values are those that were read, or the user's code computes it from them. Where
-none of that can be told, it is a note of the coverage.
+Two source lines are known: one that read values while the tape recorded, and one through which an array or a
+number entered later. An experiment or the source shows that the second depends on the first: PyTorch's graph
+connects them (then its part of the reverse pass is run), the array was created from a view of the memory that
+was read, its values equal those that were read, or the user's code computes it from them. If none of these
+can be decided, the coverage has a note.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from tapedebug.diagnose.trace_analysis.value_flow import NOTHING, SURE
 from tapedebug.trace import Location, Trace
 
 SCALE = 1e-3
-"""How far values are displaced, relatively, to see whether the loss depends on them."""
+"""Relative displacement of values to test if the loss depends on them."""
 PAIRS = 400
-"""Pairs of a place where values left and one where something came in that are looked at most."""
+"""Largest number of examined pairs of an exit and an entry of values."""
 NOTED = 8
-"""Notes about such pairs, at most."""
+"""Largest number of notes about such pairs."""
 LIMIT = 1 << 26
-"""Bytes of two arrays that are compared at most."""
+"""Largest number of bytes of two arrays that are compared."""
 
 
 @dataclass(slots=True)
 class InteropCrossing:
-    """Values of `source` left the tape at `read`, and `entry` follows from them.
+    """Values of `source` that left the tape at `read`, and the `entry` that depends on them.
 
     Attributes:
-        proof: How that is known: `"graph"`, `"memory"`, `"values"`, `"source"`, or `"unsure"` where
-            the source passes values to a function that is not known.
+        proof: The proof of the dependence: `"graph"`, `"memory"`, `"values"`, `"source"`, or `"unsure"` if
+            the source passes values to an unknown function.
         leaves: The inputs whose gradient ends there.
-        gone: Those of them that lead to the loss in no other way.
-        error: By how much gradients are off without PyTorch's part of the reverse pass, if that could run.
-        alike: How the values compare, if they do.
+        gone: Those leaves that have no other path to the loss.
+        error: The error of gradients without PyTorch's part of the reverse pass, if that could run.
+        alike: The relation of the values, if they match.
         others: PyTorch's leaves that are no arrays of the tape.
-        moves_loss: By how much the loss changes when what came in is displaced.
-        count: How many like it there are.
+        moves_loss: The change of the loss when the entry is displaced.
+        count: The number of similar crossings.
     """
 
     read: HostRead
@@ -70,15 +70,15 @@ class InteropCrossing:
 
 
 class InteropSearch:
-    """Looks for values that came back to a tape.
+    """A search for values that returned to a tape.
 
     Args:
         context: The tape.
-        replay: The tape, to be run again.
-        reach: Which inputs lead to the loss.
+        replay: The experiments on the tape.
+        reach: The data flow from inputs to the loss.
 
     Attributes:
-        entries: What came in while the tape recorded.
+        entries: The arrays and numbers that entered while the tape recorded.
     """
 
     def __init__(self, context: RuleContext, replay: Replay, reach: Reachability) -> None:
@@ -94,7 +94,7 @@ class InteropSearch:
         self._notes: dict[Any, str] = {}
 
     def crossings(self) -> list[InteropCrossing]:
-        """The pairs that are known to depend on each other, those of the same two lines as one."""
+        """Return the pairs with a proven dependence, merged if they have the same two lines."""
         groups: dict[Any, InteropCrossing] = {}
         for crossing in self._known():
             entry = crossing.entry
@@ -109,13 +109,13 @@ class InteropSearch:
         return list(groups.values())
 
     def graph(self, entry: InteropEntry) -> TorchGraph:
-        """Return what PyTorch has recorded of the tensor that came in."""
+        """Return the graph that PyTorch has recorded for the tensor that entered."""
         if id(entry) not in self._graphs:
             self._graphs[id(entry)] = interop.graph_of(self.replay, entry)
         return self._graphs[id(entry)]
 
     def leads_to_loss(self, entry: InteropEntry) -> bool:
-        """Return whether launches lead from what came in to the loss."""
+        """Return True if launches lead from the entry to the loss."""
         if entry.array is not None:
             return (entry.array, 0) in self.reach.reached and is_float(self.trace.arrays[entry.array])
         launch = self.trace.launches[entry.launch]
@@ -148,7 +148,7 @@ class InteropSearch:
                     apart.add(pair)
 
     def _before(self, entry: InteropEntry) -> Iterator[tuple[HostRead, Node]]:
-        """Return what left before something came in, of each place the latest; the latest first."""
+        """Yield the reads before an entry, the latest of each place, latest first."""
         found = []
         for reads in self._places.values():
             if entry.clock:
@@ -163,7 +163,7 @@ class InteropSearch:
                 yield read, node
 
     def _version(self, array: int, at: int) -> Node:
-        """The version of an array that was read when the tape had `at` launches."""
+        """Return the version of an array that was read when the tape had `at` launches."""
         versions = self.trace.versions_of(array)
         found = next(
             (v for v in reversed(versions) if v.written_by is None or v.written_by < at), versions[0]
@@ -171,7 +171,7 @@ class InteropSearch:
         return (array, found.version) if is_float(self.trace.arrays[array]) else (-1, -1)
 
     def _is_cut(self, crossing: InteropCrossing) -> bool:
-        """Return whether a gradient ends there that somebody wants; what cannot be told is noted."""
+        """Return True if a required gradient ends there; undecided cases become notes."""
         proof = self._proof(crossing)
         if proof == "" or self._updates(crossing) or not self._confirmed(crossing):
             return False
@@ -185,14 +185,14 @@ class InteropSearch:
         return True
 
     def _updates(self, crossing: InteropCrossing) -> bool:
-        """Return whether an input is given new values that follow from its own: an optimiser's step."""
+        """Return True if an input gets new values that depend on its own: an optimiser's step."""
         array, version = crossing.source
         entry, launch = crossing.entry, self.trace.launches[crossing.entry.launch]
         copied = launch.kind in ("copy", "fill") and launch.args[0].array == array
         return version == 0 and copied and entry.how in ("assign", "fill_")
 
     def _is_constant(self, crossing: InteropCrossing) -> bool:
-        """Return whether what left or came in has no gradient; of an `assign`, its target."""
+        """Return True if the source or the entry has no gradient; for an `assign`, its target."""
         entry = crossing.entry
         if not self.trace.arrays[crossing.source[0]].requires_grad:
             return True
@@ -203,7 +203,7 @@ class InteropSearch:
         return number is None or not self.trace.arrays[number].requires_grad
 
     def _confirmed(self, crossing: InteropCrossing) -> bool:
-        """Does the loss move with what came in, and what left with an input? Else nothing is lost there."""
+        """Return True if the loss depends on the entry and the source on an input: a gradient is lost."""
         entry, experiment, (array, _) = crossing.entry, self.context.experiment, crossing.source
         if entry.array is None:
             crossing.moves_loss = interop.moved_by_number(self.replay, entry, SCALE)
@@ -234,7 +234,7 @@ class InteropSearch:
     # --------------------------------------------------------------------- proofs
 
     def _proof(self, crossing: InteropCrossing) -> str | None:
-        """Return the proof that one follows from the other: empty if it does not, None if that is open."""
+        """Return the proof of the dependence: empty if there is none, None if undecided."""
         read, entry = crossing.read, crossing.entry
         if entry.tensor is not None and self._through_graph(crossing):
             return "graph"
@@ -262,7 +262,7 @@ class InteropSearch:
         return True
 
     def _follows(self, read: HostRead, entry: InteropEntry) -> int | None:
-        """Return the certainty with which the user's code computes what came in from what left."""
+        """Return the certainty with which the user's code computes the entry from the source."""
         key = read.stack, entry.stack, entry.param if entry.how == "launch" else -1
         if key not in self._flows:
             argued = _as_argument if entry.how == "launch" else _as_array
@@ -284,7 +284,7 @@ class InteropSearch:
 
 
 def target_of(trace: Trace, entry: InteropEntry) -> str:
-    """Return what people call what came in: the array, what `assign` or a fill writes, or the parameter."""
+    """Return the name of the entry: the array, the target of `assign` or a fill, or the parameter."""
     launch = trace.launches[entry.launch]
     if entry.array is None and launch.kind != "fill":
         return str(launch.args[entry.param].name)
@@ -293,7 +293,7 @@ def target_of(trace: Trace, entry: InteropEntry) -> str:
 
 
 def framework(left: str, back: str = "") -> str:
-    """The library that values left for, by how they were read and how they came back."""
+    """Return the library that values left for, from the methods by which they were read and returned."""
     if "torch" in left or "torch" in back:
         return "PyTorch"
     return "JAX" if "jax" in left or "jax" in back else "NumPy"

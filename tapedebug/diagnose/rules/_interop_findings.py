@@ -22,7 +22,7 @@ FUNCTION = "a torch.autograd.Function (the page Arrays and other libraries has o
 
 
 def crossings(context: RuleContext, reach: Reachability) -> list[DisconnectedFinding]:
-    """Return a finding for each place at which values come back to the tape without their gradient."""
+    """Return a finding for each place at which values return to the tape without their gradient."""
     replay = context.replay
     if replay is None:
         return []
@@ -39,7 +39,7 @@ def crossings(context: RuleContext, reach: Reachability) -> list[DisconnectedFin
 
 
 def _finding(search: InteropSearch, crossing: InteropCrossing) -> DisconnectedFinding:
-    """Put a crossing into words."""
+    """Return the finding about a crossing."""
     trace, read, entry = search.trace, crossing.read, crossing.entry
     source, reader = trace.arrays[crossing.source[0]].label, trace.launches[entry.launch]
     written_by = search.reach.graph.versions[crossing.source].written_by
@@ -151,7 +151,7 @@ def _fix(crossing: InteropCrossing, source: str, target: str, reader: Launch, th
 def _unserved(
     search: InteropSearch, entry: InteropEntry, others: Sequence[Any], how: str
 ) -> DisconnectedFinding:
-    """A tensor that PyTorch computed, and whose gradient nobody has handed on to it."""
+    """Return the finding about a tensor computed by PyTorch whose gradient was never passed on to it."""
     assert entry.array is not None
     label = search.trace.arrays[entry.array].label
     shapes = [str(tuple(leaf.shape)) for leaf in others]

@@ -1,8 +1,8 @@
-"""Inputs from which no launch leads to the loss: where their data ends or left the tape.
+"""Finds where the data of inputs without a path to the loss ends or leaves the tape.
 
-What was read through NumPy while the tape recorded, and what was computed and never read, is a `warning`. An
-input that leads to another result (a second objective, something that was looked at afterwards, the last
-values of a state) has a right gradient of 0: a note of the coverage says so.
+Values read through NumPy while the tape recorded, and results that are never read, are a `warning`. An input
+that leads to another result (a second objective, a value read afterwards, the last values of a state) has a
+right gradient of 0, which the coverage notes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tapedebug.trace import Finding, Launch, Location
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of the data of inputs: the `node` that `launch` writes, and when it was read meanwhile."""
+    """The end of the data of inputs: the `node` that `launch` writes, and its reads during recording."""
 
     node: Node
     launch: Launch
@@ -53,7 +53,7 @@ def unconnected(context: RuleContext, reach: Reachability, leaves: Sequence[int]
 
 
 def _end_of(context: RuleContext, reach: Reachability, leaf: int) -> _End | None:
-    """Return the place at which values were read through NumPy, else the last array that was computed."""
+    """Return the array whose values were read through NumPy, else the last array that was computed."""
     ends, computed = reach.ends(leaf), reach.computed_from(leaf)
     reads = context.experiment.host_reads()
     losses = {array for array, _ in reach.roots}  # which a user prints, and goes on
@@ -68,7 +68,7 @@ def _end_of(context: RuleContext, reach: Reachability, leaf: int) -> _End | None
 
 
 def _was_read(reach: Reachability, node: Node, read: HostRead) -> bool:
-    """True if a version was read outside of kernels while the tape recorded."""
+    """Return True if a version was read outside of kernels while the tape recorded."""
     if read.at is None or node[0] not in read.arrays:
         return False
     version = reach.graph.versions[node]
@@ -77,7 +77,7 @@ def _was_read(reach: Reachability, node: Node, read: HostRead) -> bool:
 
 
 def _use(context: RuleContext, reach: Reachability, node: Node, reads: Sequence[HostRead]) -> str:
-    """The use of a result that is no part of the loss."""
+    """Return the use of a result that is no part of the loss."""
     info = reach.trace.arrays[node[0]]
     later = next((read for read in reads if read.at is None and node[0] in read.arrays), None)
     if later is not None:
@@ -102,7 +102,7 @@ def _writer(reach: Reachability, node: Node) -> Launch:
 
 
 def _note(context: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> None:
-    """Say in the coverage why a gradient of 0 is right."""
+    """Add to the coverage the reason why a gradient of 0 is right."""
     trace, notes = reach.trace, context.trace.coverage.notes
     labels = [trace.arrays[leaf].label for leaf in leaves]
     told, label = words.listed(labels), trace.arrays[end.node[0]].label
@@ -168,7 +168,7 @@ def _written_at(reach: Reachability, node: Node) -> Location | None:
 
 
 def _fate(reach: Reachability, node: Node) -> str:
-    """Return what became of a version of which nothing is computed: `no launch reads`."""
+    """Return the words for a version from which nothing is computed, such as `no launch reads`."""
     version = reach.graph.versions[node]
     if version.reads:
         reader = reach.trace.launches[version.reads[-1]]
@@ -186,7 +186,7 @@ def _as_data(read: HostRead) -> dict[str, Any]:
 def _onward(
     context: RuleContext, reach: Reachability, end: _End, evidence: dict[str, Any]
 ) -> tuple[str, str]:
-    """Return where values read through NumPy came back to the tape, as far as that is known, and the fix."""
+    """Return where values read through NumPy returned to the tape, if known, and the fix."""
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
     number = _as_number(context, reach, end)
     if number is not None:
@@ -217,7 +217,7 @@ def _onward(
 
 
 def _as_number(context: RuleContext, reach: Reachability, end: _End) -> tuple[Launch, str, float] | None:
-    """A launch that was given the only value of the array as a number: launch, parameter, value."""
+    """Return a launch that got the array's single value as a number: launch, parameter, value."""
     info = reach.trace.arrays[end.node[0]]
     if end.read is None or end.read.at is None or int(np.prod(info.shape)) != 1 or not is_float(info):
         return None
@@ -232,7 +232,7 @@ def _as_number(context: RuleContext, reach: Reachability, end: _End) -> tuple[La
 
 
 def _given_later(context: RuleContext, reach: Reachability, end: _End) -> Node | None:
-    """An array with telling values that leads to the loss and that a launch first reads after the read."""
+    """Return an array with distinctive values that leads to the loss, first read after the NumPy read."""
     if end.read is None or end.read.at is None:
         return None
     trace, size = reach.trace, int(np.prod(reach.trace.arrays[end.node[0]].shape))
@@ -250,7 +250,7 @@ def _given_later(context: RuleContext, reach: Reachability, end: _End) -> Node |
 
 
 def _unused(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Finding:
-    """Nothing is computed of the inputs."""
+    """Return the finding that nothing is computed from some inputs."""
     trace = reach.trace
     losses = words.listed(trace.arrays[array].label for array in context.experiment.losses)
     labels = [trace.arrays[leaf].label for leaf in leaves]

@@ -1,6 +1,6 @@
-"""Operations of a kernel that have no derivative at some values: lengths at zero, repeated singular values.
+"""Finds operations without a derivative at their operands: lengths at zero, repeated singular values.
 
-There a gradient of 0, or one of any size, is no fault of an adjoint; the fix is another way to write it.
+There a gradient of 0, or of any size, is no error of an adjoint; the fix is to rewrite the expression.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FIXES = {
 }
 OTHER_FIX = "write it with a function that is smooth there, or begin beside that point"
 BESIDE = 1e-3
-"""How far inputs are displaced, relatively, to see that a gradient is 0 at one point only."""
+"""Relative displacement of inputs to test if a gradient is 0 at one point only."""
 
 
 def zero_only_here(context: RuleContext, leaf: int, index: int) -> tuple[str, str, Location | None] | None:
-    """The operations that make a gradient 0 at this point alone: words, a fix, and the line of the first.
+    """Return the operations that make a gradient 0 at this point only: words, fix, and line of the first.
 
-    None where the gradient is 0 beside the point, too, or where the kernel of the launch has none of them.
+    None if the gradient is also 0 beside the point, or if the launch's kernel has no such operation.
     """
     replay = context.replay
     if replay is None:
@@ -58,7 +58,7 @@ def zero_only_here(context: RuleContext, leaf: int, index: int) -> tuple[str, st
 
 
 def _operations(kernel: KernelOperations) -> Iterator[tuple[str, Place]]:
-    """The operations of a kernel that are in `SINGULAR`, a line once."""
+    """Yield the operations of a kernel that are in `SINGULAR`, each line once."""
     seen: set[tuple[str, int]] = set()
     for op in kernel.operations():
         if op.kind in SINGULAR and op.span is not None and (op.kind, op.span.line) not in seen:
@@ -67,7 +67,7 @@ def _operations(kernel: KernelOperations) -> Iterator[tuple[str, Place]]:
 
 
 def _is_alive_beside(replay: Replay, array: Array) -> bool:
-    """Return whether the gradient of an array is not 0 where its values are displaced a little."""
+    """Return True if the gradient of an array is not 0 for slightly displaced values."""
     shadow = replay.twin()
     values = shadow.forward(stop=0).values(array)
     for side in (BESIDE, -BESIDE):  # beyond 1, acos is flat
@@ -79,7 +79,7 @@ def _is_alive_beside(replay: Replay, array: Array) -> bool:
 
 
 def repeated_values(context: RuleContext, index: int) -> tuple[str, str] | None:
-    """Words about a launch that decomposes a matrix with equal or nearly equal values, and a fix."""
+    """Return words about a launch that decomposes a matrix with (nearly) repeated values, and a fix."""
     replay = context.replay
     kernel = None if replay is None else replay.records[index].capability(KernelOperations)
     if replay is None or kernel is None:
@@ -111,7 +111,7 @@ def _decomposition(kernel: KernelOperations) -> Place | None:
 
 
 def _gaps(values: Values) -> list[float]:
-    """Relative differences of neighbouring singular values of the matrices that an array holds."""
+    """Return the relative gaps of neighbouring singular values of the matrices in an array."""
     shape = np.shape(values)
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] not in (2, 3):
         return []

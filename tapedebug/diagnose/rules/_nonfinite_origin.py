@@ -1,4 +1,4 @@
-"""The launch and operation in which a NaN or Inf first appeared, in words."""
+"""Describes the launch and operation in which a NaN or Inf first appeared."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _safe(culprit: NonfiniteOperation) -> str:
 
 
 def snippet_of(span: Place | None) -> str:
-    """The user's text of an operation, as far as it stands on one line."""
+    """Return the source text of an operation that is within one line."""
     if span is None:
         return ""
     end = span.end_column if span.end_line == span.line else len(span.text)

@@ -1,8 +1,8 @@
-"""Inputs that reach the loss and have gradient 0: confirmed or refuted by displacing them.
+"""Confirms or refutes a gradient of 0 of connected inputs by displacing them.
 
-At a stationary point (a minimum, a symmetry) the loss changes as the square of a displacement; behind a
-factor of 0 or a branch that is off it does not change at all. That is an `info`. Where it changes in
-proportion the gradient is not explained, and where all chains pass an array of integers it ends there.
+At a stationary point (a minimum, a symmetry) the loss changes with the square of a displacement; behind a
+factor of 0 or a branch not taken it does not change at all. That is an `info`. If it changes in proportion,
+the gradient is unexplained; if all chains pass an array of integers, it ends there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tapedebug.trace.model import Severity
 SCALES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 """Relative displacements, up and down."""
 ALONE = 12
-"""So many inputs are displaced one by one; if there are more, the others are displaced together first."""
+"""Number of inputs that are displaced one by one; any others are displaced together first."""
 
 
 _DTYPE = re.compile(r"dtype=(\w+)")
@@ -42,7 +42,7 @@ class Response:
 
     @property
     def kind(self) -> str:
-        """`none`, `flat` (only a large displacement counts), `stationary`, or `slope`."""
+        """The kind: `none`, `flat` (only a large displacement has an effect), `stationary`, or `slope`."""
         if not any(self.changes):
             return "none"
         if not self.changes[1]:
@@ -51,7 +51,7 @@ class Response:
         return "stationary" if pairs and all(b > ZERO_GRADIENT_CURVED * a for a, b in pairs) else "slope"
 
     def text(self) -> str:
-        """The measurement, in a clause."""
+        """The measurement as a clause."""
         kind = self.kind
         if kind == "none":
             return f"displacing it by {_share(SCALES[0])} to {_share(SCALES[-1])} does not change the loss"
@@ -80,7 +80,7 @@ def respond(context: RuleContext, leaves: Sequence[int]) -> Response:
 
 
 def zero_slopes(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
-    """Return a finding for each of some connected inputs whose gradient is exactly 0."""
+    """Return a finding for each connected input whose gradient is exactly 0."""
     if not leaves:
         return []
     rest = list(leaves[ALONE:])
@@ -145,9 +145,9 @@ def _zero(
 
 
 def _of_slope(context: RuleContext, leaf: int) -> Severity:
-    """Return the severity of a gradient of 0 where the loss has a slope."""
+    """Return the severity of a gradient of 0 if the loss has a slope."""
     if leaf in context.experiment.wrong:
-        # What an overwrite makes of 0 is told by another rule.
+        # The effect of overwrites on a gradient is reported by another rule.
         return "info" if np.any(context.experiment.without(())[leaf]) else "error"
     others = [finding for finding in context.trace.findings if finding.severity != "info"]
     label = context.trace.arrays[leaf].label
@@ -200,7 +200,7 @@ def _integers(
 
 
 def _read_as_integers(context: RuleContext) -> tuple[Launch, int, str] | None:
-    """The first launch that reads an array of floats with a gradient through a view of integers."""
+    """Return the first launch that reads an array of floats with a gradient through a view of integers."""
     trace = context.trace
     for launch in trace.launches:
         params = [] if launch.kernel is None else trace.kernels[launch.kernel].params

@@ -1,9 +1,9 @@
 """Rule `accumulated`: a gradient was not zero when a reverse pass began, by mistake.
 
-Passes add to gradients. That is meant for mini-batches and for several losses. It is not where the input was
-updated between two passes, so that the sum mixes gradients at different values, nor where one tape ran
-backward twice from the same loss. Who did what in which order is remembered while the program runs; what the
-pass alone gives is measured by running it again.
+Passes add to gradients. That is intended for mini-batches and for several losses. It is a mistake if the
+input was updated between two passes, so that the sum mixes gradients at different values, or if one tape ran
+backward twice from the same loss. The order of events is recorded while the program runs; the gradient of the
+pass alone is measured by a replay.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Accumulated(CrossTapeRule):
 
 
 def _look(story: GradientHistory, trace: Trace) -> list[Found]:
-    """The passes of a tape that found the gradient of an input not zero, though it should have been."""
+    """Return the passes at whose start the gradient of an input should have been zero but was not."""
     found = []
     for event in story.passes(trace):
         before = story.before(event)
@@ -70,13 +70,13 @@ def _look(story: GradientHistory, trace: Trace) -> list[Found]:
             continue
         meanwhile = story.between(before.clock, event.clock)
         if history.touched(meanwhile):
-            continue  # who scales a gradient between passes, as momentum does, means to keep it
+            continue  # a gradient scaled between passes, as with momentum, is kept on purpose
         steps = history.updates(meanwhile)
         reads = [item for item in meanwhile if item.kind == "read"]
         seen = [item for item in meanwhile if item.kind == "write" and item.how != "fill_"]
         if steps:
             found.append(Found(story, event, before, "updated", *steps[0]))
-        elif "viewed" in before.numbers and seen:  # through a view that was open all the time
+        elif "viewed" in before.numbers and seen:  # read through a view that was open all the time
             found.append(Found(story, event, before, "updated", None, seen[0]))
         elif event.again and before.tape == trace.tape.id:
             found.append(Found(story, event, before, "again", reads[0] if reads else None))
@@ -118,7 +118,7 @@ def _finding(group: history.HistoryGroup[Found]) -> Finding:
 
 
 def _facts(found: Found, right: Mapping[int, Values]) -> dict[str, float]:
-    """The norms before and after, that of the pass alone, and how far the sum is from that."""
+    """Return the norms before and after, that of the pass alone, and the relative error of the sum."""
     before, after = found.norms
     facts = {"norm_before": before, "norm_after": after, "off": float("inf")}
     gradient = right.get(found.story.info.id)
@@ -140,7 +140,7 @@ def _severity(found: Found, off: float) -> Severity:
     reads = [item.clock for item in later if item.kind == "read"]
     zeros = [item.clock for item in later if item.kind == "zero"]
     if zeros and not (reads and reads[0] < zeros[0]):
-        return "info"  # nobody looked at it
+        return "info"  # the gradient was never read
     if found.why == "updated" and found.update is not None:
         read = found.read
         return "error" if read is None or history.one_step(read, found.update) else "warning"

@@ -1,8 +1,8 @@
-"""Rule `after-loss`: metrics, resets and copies that were recorded after what the loss depends on.
+"""Rule `after-loss`: metrics, resets and copies that were recorded after the launches of the loss.
 
-They belong behind `backward`. Most of them only cost time: their adjoints run on zeros. But a reset of the
-loss itself makes every gradient 0, a zero times an infinite slope is NaN, and what they write over may be
-what an adjoint needs. Which of these it is, the gradient with and without them says.
+They belong after `backward`. Most of them only cost time: their adjoints run on zeros. But a reset of the
+loss itself makes every gradient 0, zero times an infinite slope is NaN, and they may overwrite needed values.
+The gradients with and without them show which of these applies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 from tapedebug.trace.model import Severity
 
 MEASURED = 8
-"""How many kinds of launches are left out one by one; each costs a run of the tape."""
+"""Largest number of kinds of launches that are left out one by one; each costs a replay."""
 MANY, SHARE = 10, 1 / 3
 """So many launches after the loss, with such a share of all threads, are a considerable part of the tape."""
 
@@ -46,11 +46,11 @@ class Group:
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class AfterLossFinding(RuleFinding):
-    """Launches after what the loss depends on.
+    """Launches after the last one that the loss depends on.
 
     Attributes:
         last: The last launch that the loss depends on.
-        relative_error: How far they put the gradient of each input off.
+        relative_error: The error that they cause in the gradient of each input.
     """
 
     last: int = field(metadata=EVIDENCE)
@@ -58,7 +58,7 @@ class AfterLossFinding(RuleFinding):
 
 
 class AfterLoss(TapeRule):
-    """Metrics, resets and copies that were recorded after what the loss depends on."""
+    """Metrics, resets and copies that were recorded after the launches of the loss."""
 
     code = "after-loss"
     title = "Launches, copies or fills were recorded after the loss"
@@ -81,7 +81,7 @@ class AfterLoss(TapeRule):
         return [*findings, study.needless(rest)] if rest else findings
 
     def explain(self, cause: Finding, finding: Finding) -> str:
-        """Refer a disconnected loss, an overwrite or a NaN to the launches after the loss that cause it."""
+        """Attribute a disconnected loss, an overwrite or a NaN to the launches after the loss."""
         if not isinstance(cause, AfterLossFinding) or cause.severity != "error" or finding.severity == "info":
             return ""
         if isinstance(finding, DisconnectedFinding):
@@ -95,7 +95,7 @@ class AfterLoss(TapeRule):
         return f"It was recorded after the loss: see {self.code}, which says what to move."
 
     def repair(self, finding: Finding) -> Repair | None:
-        """Leave out what was recorded after the loss, if it changes the gradient."""
+        """Return a repair that leaves out the launches after the loss, if they change the gradient."""
         if not isinstance(finding, AfterLossFinding) or not finding.relative_error:
             return None
         return Repair(stop=finding.last + 1)
@@ -111,7 +111,7 @@ def _by_place(launches: Sequence[Launch]) -> list[Group]:
 
 
 class _Study:
-    """The launches after the loss, what they do, and the words for it."""
+    """The launches after the loss, their effects, and the findings about them."""
 
     def __init__(self, context: RuleContext) -> None:
         self.context = context
@@ -126,7 +126,7 @@ class _Study:
         self.late = [] if last is None else context.trace.launches[last + 1 :]
 
     def _losses(self) -> list[int]:
-        """Return the losses, and what else `backward` was called with: a tape may have two losses."""
+        """Return the losses, and other arguments of `backward`: a tape may have two losses."""
         losses = dict.fromkeys(self.context.experiment.losses)
         if self.context.replay is not None:
             recorded = self.context.replay.recorded
@@ -136,7 +136,7 @@ class _Study:
         return list(losses)
 
     def _computed(self, array: int) -> Node:
-        """The version of a loss that its last computation left: constants may have been written over it."""
+        """Return the version of a loss after its last computation, before any constant overwrote it."""
         graph, leaves = self.context.dependencies, self.context.experiment.leaves
         above = graph.leaves_above(leaves)
         node = (array, self.latest[array].version)
@@ -152,9 +152,9 @@ class _Study:
         return (array, self.latest[array].version)
 
     def _constant(self, node: Node) -> bool:
-        """True if a launch wrote a constant over the whole of an array, whatever was there.
+        """Return True if a launch overwrote the whole of an array with a constant.
 
-        A kernel may write a part of its array, as boundary conditions do: only for a scalar it counts.
+        A kernel may write a part of its array, as boundary conditions do, so it counts only for a scalar.
         """
         writer, info = self.context.dependencies.versions[node].written_by, self.trace.arrays[node[0]]
         if writer is None:
@@ -168,29 +168,29 @@ class _Study:
         return any(w.start <= info.start and info.stop <= w.stop for w in written if overlaps(w, info))
 
     def resets(self, launch: Launch) -> bool:
-        """True if a launch writes over a loss."""
+        """Return True if a launch overwrites a loss."""
         return any(info.id in self.context.experiment.losses for info in self._written([launch]))
 
     # ------------------------------------------------------------ experiments
 
     @cached_property
     def consumed(self) -> dict[int, Values]:
-        """The gradients that the reverse pass of the user gives."""
+        """The gradients of the user's reverse pass."""
         return self.context.experiment.without(())
 
     @cached_property
     def without(self) -> dict[int, Values]:
-        """The same without anything after the loss."""
+        """The gradients without any launch after the loss."""
         return self.context.experiment.without([launch.index for launch in self.late])
 
     def _keeping(self, launches: Sequence[Launch]) -> dict[int, Values]:
-        """The gradients when of all that came after the loss only some is kept."""
+        """Return the gradients with only some of the launches after the loss."""
         kept = {launch.index for launch in launches}
         dropped = [launch.index for launch in self.late if launch.index not in kept]
         return self.context.experiment.without(dropped) if dropped else self.consumed
 
     def guilty(self, groups: list[Group]) -> list[Group]:
-        """Return the groups that change the gradient, one by one, or all together if none does alone."""
+        """Return the groups that change the gradient on their own, or all groups if none does."""
         if max(_errors(self.without, self.consumed).values(), default=0.0) <= GRADIENT_WRONG:
             # A reset loss has no gradient, whatever else is wrong.
             dead = not any(np.any(values) for values in self.consumed.values())
@@ -227,7 +227,7 @@ class _Study:
         if not order:
             change = "so every gradient is exactly 0 (and is so without it, too, for another reason)"
         message = f"{self._where(launches)}. {what}, {change}."
-        # A kernel that writes a constant over the loss may do so on purpose: a penalty for what can not be.
+        # A kernel may overwrite the loss with a constant on purpose: a penalty for an invalid state.
         meant = self.resets(launches[0]) and launches[0].kind == "kernel"
         return self._finding("warning" if meant else "error", launches, message, fix, errors)
 
@@ -342,7 +342,7 @@ class _Study:
         return [self.trace.arrays[number] for number in numbers]
 
     def _clobbered(self, launches: Sequence[Launch]) -> list[Version]:
-        """The versions that adjoints before the loss need and these launches overwrite."""
+        """Return the versions that adjoints before the loss need and these launches overwrite."""
         late = {launch.index for launch in launches}
         first = self.late[0].index
         return [
@@ -352,7 +352,7 @@ class _Study:
         ]
 
     def _kept_bytes(self, launches: Sequence[Launch]) -> int:
-        """Copies that the tape keeps only because of these; overlapping views are kept once."""
+        """Return the bytes preserved only because of these launches; overlapping views count once."""
         ranges: list[ArrayInfo] = []
         for version in self._clobbered(launches):
             info = self.trace.arrays[version.array]
@@ -373,7 +373,7 @@ def _threads(launch: Launch) -> int:
 
 
 def _adds(context: RuleContext, launch: Launch, array: int) -> bool:
-    """True if a kernel reads or adds to an array that it writes: then what was there before counts."""
+    """Return True if a kernel reads or adds to an array that it writes, so that its old content matters."""
     kernel = words.kernel_of(context.trace, launch)
     for param, arg in enumerate(launch.args):
         if arg.array is None or not overlaps(context.trace.arrays[arg.array], context.trace.arrays[array]):
@@ -385,7 +385,7 @@ def _adds(context: RuleContext, launch: Launch, array: int) -> bool:
 
 
 def _errors(right: dict[int, Values], found: dict[int, Values]) -> dict[int, float]:
-    """Relative errors of gradients; one that was finite and no longer is counts as inf."""
+    """Return the relative errors of gradients; inf if a finite gradient became non-finite."""
     errors = relative_errors(right, found)
     for leaf, values in found.items():
         if np.isfinite(right[leaf]).all() and not np.isfinite(values).all():

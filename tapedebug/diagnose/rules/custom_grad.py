@@ -1,8 +1,8 @@
 """Rule `custom-grad`: a custom gradient that is not the derivative of its function.
 
-Each function with `func_grad` that kernels on the tape call is checked by itself, at arguments that it had:
-in some threads, and in those of entries that the end-to-end check found off. Who means a gradient to differ
-says so, with `func_grad(f, differs=True)`.
+Each function with `func_grad` that kernels on the tape call is checked on its own, at arguments from some
+threads and from the threads of entries that the end-to-end check found wrong. A gradient that differs on
+purpose is declared with `func_grad(f, differs=True)`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.experiment import LaunchFlow
 
 LAUNCHES = 3
-"""Launches of a kernel that are looked into: the first, the last, one between."""
+"""Launches of a kernel that are examined: the first, the last, and one in between."""
 KERNELS = 12
 SUSPECTS = 6
-"""Entries of an input that is off whose threads are followed, beside some of each launch."""
+"""Wrong entries of an input whose threads are followed, in addition to some of each launch."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class CustomGradFinding(RuleFinding):
     """A custom gradient that is not the derivative of its function.
 
     Attributes:
-        kind: What is wrong: `"sign"`, `"factor"`, `"missing"` (it has no effect), `"assigned"`, `"wrong"`, or
+        kind: The error: `"sign"`, `"factor"`, `"missing"` (it has no effect), `"assigned"`, `"wrong"`, or
             `"launch"` if only the whole launch was compared.
         functions: The names of the functions with custom gradients in that launch.
     """
@@ -78,7 +78,7 @@ class CustomGrad(TapeRule):
     severity = "error"
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each gradient that differs from differences of its function."""
+        """Return a finding for each custom gradient that differs from finite differences of its function."""
         if context.replay is None:
             return []
         found: list[CustomGradFinding] = []
@@ -121,7 +121,7 @@ def _checked(context: RuleContext) -> dict[int, Checked]:
 
 
 def _custom(context: RuleContext, launch: Launch) -> CustomGradients | None:
-    """Return the custom gradients of a launch; None if the engine does not know them."""
+    """Return the custom gradients of a launch; None if the engine does not expose them."""
     assert context.replay is not None
     return context.replay.records[launch.index].capability(CustomGradients)
 
@@ -142,7 +142,7 @@ def _calls(context: RuleContext, launch: Launch, flow: LaunchFlow) -> Iterator[C
 
 
 def _suspected(context: RuleContext, launch: Launch) -> list[int]:
-    """The threads that have the numbers of elements whose gradient is off: mostly they are those at fault."""
+    """Return the threads with the indices of wrong gradient elements: usually these cause the error."""
     elements = [
         int(at) // max(1, departure.port.components)
         for departure in context.departures
@@ -156,7 +156,7 @@ def _suspected(context: RuleContext, launch: Launch) -> list[int]:
 
 
 def _launches(context: RuleContext) -> list[CustomGradFinding]:
-    """Native functions, and gradients of arrays: their launches are checked as a whole."""
+    """Return findings about native functions and gradients of arrays: whole launches are checked."""
     replay = context.replay
     assert replay is not None
     kernels: dict[int, list[Launch]] = {}

@@ -1,9 +1,9 @@
 """Rule `disconnected`: a gradient that ends between the loss and an input.
 
-Walks from the loss back. Where the data came from an array without `requires_grad`, or through a launch
-without an adjoint, the gradient ends although the data goes on: the first such place is named, if an
-experiment shows that the loss really depends on the input through it. A gradient that is 0 although
-nothing is cut is told apart: a flat operation such as `floor`, or a slope that is truly 0.
+The rule traverses the data flow back from the loss. At an array without `requires_grad`, or a launch without
+an adjoint, the gradient ends although the data flow continues. The first such place is reported if an
+experiment shows that the loss really depends on the input through it. A gradient that is 0 although nothing
+is cut is reported separately: a flat operation such as `floor`, or a slope that is really 0.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tapedebug.trace import ArrayInfo, Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 SCALE = 1e-3
-"""How far values are perturbed, relatively, to see whether the loss depends on them."""
+"""Relative perturbation of values to test if the loss depends on them."""
 
 
 @dataclass(slots=True)
 class Cut:
     """The end of a gradient: `edges` from an array without one, or through a launch without an adjoint.
 
-    `moved`: by how much each input moves the array; `moves_loss`: by how much the array moves the loss.
+    `moved`: the change of the array by each input; `moves_loss`: the change of the loss by the array.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Cut:
 
     @property
     def edge(self) -> Edge:
-        """The first one."""
+        """The first edge."""
         return self.edges[0]
 
     @property
@@ -103,13 +103,13 @@ class Disconnected(TapeRule):
         return findings if nothing is None else [nothing]
 
     def repair(self, finding: Finding) -> Repair | None:
-        """Give a gradient to the arrays at which it ends."""
+        """Return a repair that gives a gradient to the arrays at which it ends."""
         cut = isinstance(finding, DisconnectedFinding) and finding.kind in CUTS
         return Repair(requires_grad=True) if cut else None
 
 
 def _without_effect(context: RuleContext) -> set[int]:
-    """The inputs whose gradient ends in a function whose own gradient has no effect, as told already."""
+    """Return the inputs whose gradient ends in a custom gradient without effect, already reported."""
     labels = {
         label
         for finding in context.trace.findings
@@ -131,7 +131,7 @@ class _Search:
     # -------------------------------------------------------------------- cuts
 
     def cuts(self) -> list[Cut]:
-        """The first places at which a gradient ends, nearest to the loss first; a time loop's are one."""
+        """Return the first places at which a gradient ends, nearest to the loss first; one per time loop."""
         found: dict[tuple[object, ...], Cut] = {}
         for node in sorted(self.alive, key=self._written_at, reverse=True):
             for edge in self.graph.into(node):
@@ -153,12 +153,12 @@ class _Search:
         return -1 if writer is None else writer
 
     def _kind(self, edge: Edge) -> str | None:
-        """Why no gradient flows back along an edge; None where one does, or where nothing could."""
+        """Return the reason why no gradient flows back along an edge; None if one does or none can."""
         if edge.launch is None or self.graph.carries(edge):
             return None
         source = self.trace.arrays[edge.source[0]]
         if not is_float(source):
-            return None  # integers have no slope; that a loss depends on them is for `zero` to explain
+            return None  # integers have no slope: `_zero_gradient` handles them
         if not has_adjoint(self.trace, edge.launch):
             return "backward disabled"
         return None if source.requires_grad else "no requires_grad"
@@ -168,7 +168,7 @@ class _Search:
         return [leaf for position, leaf in enumerate(self.experiment.leaves) if bits >> position & 1]
 
     def _confirmed(self, cut: Cut) -> bool:
-        """Does the loss move with the array, and the array with an input? Else nothing is lost there."""
+        """Return True if the loss depends on the array and the array on an input."""
         for edge in cut.edges:
             array = edge.source[0]
             writer = self.graph.versions[edge.source].written_by
@@ -186,11 +186,11 @@ class _Search:
     # ---------------------------------------------------------------- findings
 
     def leaves_of(self, finding: Finding) -> list[int]:
-        """The inputs that a finding explains."""
+        """Return the inputs that a finding explains."""
         return [self.trace.array(label).id for label in inputs_of(finding)]
 
     def finding(self, cut: Cut) -> Finding:
-        """Put a cut into words."""
+        """Return the finding about a cut."""
         trace = self.trace
         label = trace.arrays[cut.edge.source[0]].label
         reader = trace.launches[cut.edge.launch or 0]
@@ -231,7 +231,7 @@ class _Search:
         )
 
     def _cause(self, cut: Cut, reader: Launch) -> tuple[Launch, Location | None, str, str]:
-        """The launch to blame, its line, what is wrong with it, and the fix."""
+        """Return the launch that causes a cut, its line, the reason, and the fix."""
         trace, who = self.trace, words.launch_words(reader)
         info = trace.arrays[cut.edge.source[0]]
         if cut.kind == "backward disabled":
@@ -267,7 +267,7 @@ class _Search:
         )
 
     def _detached(self, launch: Launch) -> bool:
-        """Did the caller ask for it, as in `clone(x, requires_grad=False)`?"""
+        """Return True if the caller cut the gradient on purpose, as in `clone(x, requires_grad=False)`."""
         if launch.kind != "copy" or launch.call_site is None:
             return False
         return "requires_grad=False" in code_at(launch.call_site).replace(" ", "")
@@ -279,7 +279,7 @@ class _Search:
         return Location(file=info.file, line=info.line, column=0, function=info.name)
 
     def is_zero(self, leaf: int) -> bool:
-        """True if the gradient of an input is exactly 0."""
+        """Return True if the gradient of an input is exactly 0."""
         values = self.gradients.get(leaf)
         return values is not None and not np.any(values)
 
@@ -288,7 +288,7 @@ class _Search:
 
 
 def integer_inputs(context: RuleContext) -> Iterator[Finding]:
-    """A finding for each array of integers that the tape starts from and that is to have a gradient."""
+    """Yield a finding for each array of integers that the tape starts from and that has `requires_grad`."""
     for info in context.trace.arrays:
         wanted = info.requires_grad or (context.experiment.named and info.id in context.experiment.leaves)
         reads = context.trace.versions_of(info.id)[0].reads
@@ -315,7 +315,7 @@ def integer_inputs(context: RuleContext) -> Iterator[Finding]:
 
 
 def nothing_asked(context: RuleContext) -> Finding | None:
-    """`backward` ran, and no array that the tape starts from has a gradient."""
+    """Return a finding if `backward` ran although no array that the tape starts from has a gradient."""
     trace = context.trace
     if trace.tape.backward_runs == 0 or context.experiment.leaves or context.experiment.retains():
         return None
@@ -345,7 +345,7 @@ def nothing_asked(context: RuleContext) -> Finding | None:
 
 
 def _starts(context: RuleContext, arrays: list[ArrayInfo]) -> Iterator[ArrayInfo]:
-    """The arrays whose first values lead to the loss."""
+    """Yield the arrays whose first values lead to the loss."""
     graph: Dependencies = context.dependencies
     last = {version.array: version.version for version in context.trace.versions}
     reached = graph.upstream(

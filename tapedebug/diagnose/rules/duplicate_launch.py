@@ -1,9 +1,9 @@
 """Rule `duplicate-launch`: the same contribution is added twice, because a launch is on the tape twice.
 
-Two launches of one kernel with the same arguments, which hold the same values, add the same to their output.
-Copied lines do that, a forward function that is called twice while the tape records, and `record_launch`
-after a `launch` that recorded itself. A time loop that adds to its state does it on purpose: there something
-reads the state in between. Launches that write the same values again are harmless, and only cost time.
+Two launches of one kernel with the same arguments and values add the same contribution to their output.
+Causes are duplicated lines, a forward function that is called twice while the tape records, and
+`record_launch` after a `launch` that recorded itself. A time loop that adds to its state does so on purpose:
+there the state is read in between. Launches that write the same values again are harmless and only cost time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 MEASURED = 6
-"""How many duplicates are left out of the tape, one after the other; each costs a few runs of it."""
+"""Largest number of duplicates that are left out one after the other; each costs a few replays."""
 
 
 class DuplicateLaunch(TapeRule):
@@ -50,7 +50,7 @@ class DuplicateLaunch(TapeRule):
 
 
 def _together(studies: list[_Added]) -> list[_Added]:
-    """One for all that a forward function called twice adds, and one for each line of a time loop."""
+    """Merge the contributions of a forward function called twice, and those of each line of a time loop."""
     kinds: dict[Any, _Added] = {}
     for study in studies:
         key = "all again" if study.all_again else (study.first.kernel, tuple(study.sites()))
@@ -62,7 +62,7 @@ def _together(studies: list[_Added]) -> list[_Added]:
 
 
 class _Added:
-    """A contribution that is added more than once, and what that does."""
+    """A contribution that is added more than once, and its measured effect."""
 
     def __init__(self, context: RuleContext, item: Repeats, numbers: ValueNumbers) -> None:
         self.context, self.trace = context, context.trace
@@ -78,16 +78,16 @@ class _Added:
         self.rounds = 1
 
     def take(self, other: _Added) -> None:
-        """Tell another one, too."""
+        """Merge another contribution into this one."""
         self.rounds += 1
         self.indices += other.indices
         self.launches += other.launches
         self.labels += [label for label in other.labels if label not in self.labels]
 
     def finding(self) -> Finding | None:
-        """The finding, if the experiments bear it out."""
+        """Return the finding, if the experiments confirm it."""
         if not (self.all_again or self._same_arrays()):
-            return None  # the same values in other arrays: twins, computed apart, may both count
+            return None  # equal values in different arrays, computed separately, may both be intended
         if self._is_share():
             return None
         shares = self._contributions()
@@ -127,7 +127,7 @@ class _Added:
         return {leaf: found[leaf] for leaf in found if leaf not in self.context.experiment.losses}
 
     def _contributions(self) -> list[float] | None:
-        """The size of what the first and the second of them add; None where that is not the same."""
+        """Return the sizes of the first and second contribution; None if the contributions differ."""
         second = self.extra[0].index
         run = self.context.experiment.values_without
         both = run((), [self.array], second + 1)[self.array].astype(np.float64)
@@ -188,9 +188,9 @@ class _Added:
         return all(arrays == given[0] for arrays in given)
 
     def _is_share(self) -> bool:
-        """Return whether each launch is given their number to divide by: a mean over equal samples.
+        """Return True if each launch divides by the number of launches: a mean over equal samples.
 
-        A factor of 2 or 1/2 means many things: of two launches, the sum is what one of them read, too.
+        A factor of 2 or 1/2 is ambiguous: for two launches, one of them must also read the sum.
         """
         count = len(self.item.launches)
         given = [arg.value for arg in self.first.args if arg.array is None]
@@ -200,7 +200,7 @@ class _Added:
         return count > 2 or self._sums_to_an_input()
 
     def _sums_to_an_input(self) -> bool:
-        """Return whether what all of them add together is an array that they read."""
+        """Return True if the sum of their contributions is an array that they read."""
         end = self.extra[-1].index + 1
         last = self.extra[-1]
         read = [arg.array for arg in last.args if arg.array not in (None, self.array) and arg.reads]
@@ -211,7 +211,7 @@ class _Added:
         return any(np.allclose(values, added, rtol=CONTRIBUTIONS_EQUAL) for values in alike)
 
     def _always(self) -> bool:
-        """True if no launch of these lines is without its double; half steps at the ends of a loop are."""
+        """Return True if each launch of these lines has a duplicate, unlike half steps at a loop's ends."""
         places = set(self.sites())
         doubles = {launch.index for item in self.numbers.sums for launch in item.launches}
         return all(
@@ -259,7 +259,7 @@ class _Added:
         return f"launch {self.indices[0]}" if len(self.indices) == 1 else "the repeats"
 
     def _all_again(self) -> bool:
-        """True if everything is a repeat from the one to the other, so that nothing in a loop moved on."""
+        """Return True if all launches between the two are repeats, so that no loop made progress."""
         again, last = self.numbers.again, self.extra[0].index
         first = last
         while first - 1 in again:
@@ -277,7 +277,7 @@ class _Added:
 
 
 def _factors(one: Mapping[int, Values], all_: Mapping[int, Values]) -> dict[int, float]:
-    """Return the factors of gradients that are multiples of others."""
+    """Return the factors between gradients that are multiples of each other."""
     found = {}
     for leaf, values in one.items():
         base, more = values.astype(np.float64).ravel(), all_[leaf].astype(np.float64).ravel()
@@ -291,7 +291,7 @@ def _factors(one: Mapping[int, Values], all_: Mapping[int, Values]) -> dict[int,
 
 
 def _same_again(context: RuleContext, numbers: ValueNumbers) -> list[Finding]:
-    """One note for each kind of launch that writes the same values again."""
+    """Return one note for each kind of launch that writes the same values again."""
     kinds: dict[Any, list[Launch]] = {}
     for item in numbers.same:
         first = item.launches[0]

@@ -1,8 +1,8 @@
 """Rule `exploding`: an adjoint that grows in the reverse pass, round by round or at one launch.
 
-That is no error by itself: where the gradient agrees with the float64 reference and a change of the inputs
-grows as the adjoint does, the system amplifies, and the gradient says so. It is a `warning` where nothing can
-be done with such a gradient: a change that float32 can not resolve decides about the loss.
+That alone is no error: if the gradient agrees with the float64 reference and a change of the inputs grows as
+the adjoint does, the system itself amplifies, and the gradient is right. It is a `warning` if such a gradient
+is useless, because a change below the resolution of float32 determines the loss.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tapedebug.trace.model import Severity
 
 THREADS = 64
 TURNS = 8
-"""A loop inside a kernel that amplifies has more."""
+"""Iterations that a loop inside a kernel must exceed to count as amplifying."""
 
 
 class Exploding(TapeRule):
@@ -72,7 +72,7 @@ def _loop(context: RuleContext, profile: AdjointProfile, growth: AdjointGrowth) 
     rate = tangent_rate(replay, growth)
     right = rate >= 1 + (growth.rate - 1) / 2
     if not right and not context.experiment.wrong:
-        return None  # it agrees end to end: what grows here is no derivative of what is carried
+        return None  # it agrees end to end: the growing adjoint is no derivative of the carried values
     flips = alternates(replay, growth)
     noise = _noise(context)
     limit = EXPLODING_WARNS_FLOAT64 if _is_double(context, launch, item.written) else EXPLODING_WARNS
@@ -126,7 +126,7 @@ def _verdict(context: RuleContext, right: bool, rate: float, label: str) -> str:
     amplifies = f"the system amplifies a change of {label} by {rate:.3g} a round"
     if right and context.trace.verdict in ("AGREE", "KINK", "UNDECIDABLE"):
         return f"The gradient is right; {amplifies}"
-    if right:  # another finding says what is wrong with the gradient, if anything is
+    if right:  # another finding reports the error of the gradient, if there is one
         return f"{amplifies[0].upper()}{amplifies[1:]}"
     return f"A change of the inputs grows by {rate:.3g} a round only: the adjoint is not that of the program"
 
@@ -178,7 +178,7 @@ def _noise(context: RuleContext) -> float:
 
 
 def _jump(context: RuleContext, profile: AdjointProfile) -> Finding | None:
-    """The launch at which most of the growth happens, where a gradient is beyond use because of it."""
+    """Return a finding for the launch with most of the growth, if it makes a gradient useless."""
     trace = context.trace
     worst = max(context.experiment.leaves, key=lambda leaf: _amplified(context, profile, leaf), default=None)
     if worst is None or not EXPLODING_WARNS <= _amplified(context, profile, worst) < math.inf:
@@ -239,9 +239,9 @@ def _jump(context: RuleContext, profile: AdjointProfile) -> Finding | None:
 
 
 def _amplified(context: RuleContext, profile: AdjointProfile, leaf: int) -> float:
-    """Return the amplification of an input's change in the loss, absolute or relative, whichever is less.
+    """Return the amplification of an input's change in the loss: the smaller of absolute and relative.
 
-    Units may be large, and a loss may be near its minimum of 0; in neither context both numbers are.
+    Units may be large, and a loss may be near its minimum of 0, but neither makes both numbers large.
     """
     gradient, size = profile.gradients[leaf], profile.inputs[leaf]
     seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in context.replay.seeds.values()))  # type: ignore[union-attr]
@@ -262,7 +262,7 @@ def _local(passage: LaunchNorms, param: int) -> float:
 
 
 def _followed(context: RuleContext, launch: Launch, param: int) -> tuple[LocalDerivative | None, int]:
-    """The steepest operation in the threads that look promising, and how often they go through a loop."""
+    """Return the steepest operation in the likeliest threads, and the number of their loop iterations."""
     flow = context.experiment.flow(launch.index, "versions")
     total = math.prod(launch.dim)
     out: Any = flow.outgoing.get(param)

@@ -1,8 +1,8 @@
 """Rule `flat-op`: a gradient that is exactly 0 because of `round`, a cast, a comparison; and kinks.
 
-The derivative of such an operation is 0 wherever it has one, so that the gradient is right and of no use. An
-experiment confirms it: a tiny change of the input does not move the loss, a large one does. At a kink there
-are two slopes, and the gradient is one of them; it is told as an `info`, with both.
+The derivative of such an operation is 0 wherever it exists, so that the gradient is right but useless. An
+experiment confirms it: a tiny change of the input does not change the loss, a large one does. At a kink there
+are two slopes, and the gradient is one of them; an `info` reports both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FlatOp(TapeRule):
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed")
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each flat operation at which gradients die."""
+        """Return a finding for each flat operation at which gradients become 0."""
         ends: dict[tuple[int, int], list[int]] = {}
         for leaf, end in context.zero_grad_paths.items():
             if end.kind == "flat":
@@ -36,7 +36,7 @@ class FlatOp(TapeRule):
         return [*(_finding(context, leaves) for leaves in ends.values()), *kinks]
 
     def repair(self, finding: Finding) -> Repair | None:
-        """Let launches pass some adjoint on although their derivative is 0."""
+        """Return a repair in which launches pass on an artificial adjoint although their derivative is 0."""
         return Repair(revive=tuple(finding.launches))
 
 
@@ -75,7 +75,7 @@ def _finding(context: RuleContext, leaves: Sequence[int]) -> Finding:
 
 
 def _kink(context: RuleContext, check: Check) -> Finding:
-    """A kink is no mistake; what has the corner, and the slopes on both sides, is worth knowing."""
+    """Return an `info` about a kink: the operation that has it, and the slopes on both sides."""
     assert check.left is not None and check.right is not None
     tie = find_kink(context)
     message = f"the loss has a kink in {check.input}: {_sides(check.left, check.right)}"

@@ -1,7 +1,7 @@
 """Rule `loop-memory`: adjoints that store many values of their loops.
 
-The reverse of a loop needs the values that its variables had in each iteration, and they are kept while one
-thread is reversed. That is no mistake, but somebody who looks for memory should find it here.
+The reverse of a loop needs the values of its variables in each iteration, which are stored while one thread
+is reversed. That is no mistake, but it explains the memory use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LoopMemory(TapeRule):
     severity = "info"
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a note for each kernel whose adjoint keeps much of its loops."""
+        """Return a note for each kernel whose adjoint stores many loop values."""
         largest: dict[int | None, tuple[int, int]] = {}
         count: dict[int | None, list[int]] = {}
         kept = context.experiment.kept()

@@ -1,8 +1,8 @@
 """Rule `nonfinite`: a NaN or Inf that appears on the tape, mostly in the reverse pass.
 
-The first launch with finite numbers in and others out is run again, one thread at a time in Python, until
-an operation shows that does it: `sqrt(0)`, a division by zero, or the operand that a `where` did not
-select. That one is computed all the same, and its adjoint is 0 times infinity.
+The first launch with finite inputs and non-finite outputs is interpreted in Python, one thread at a time,
+until the operation is found: `sqrt(0)`, a division by zero, or the operand that a `where` did not select,
+which is computed all the same, and whose adjoint is 0 times infinity.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
 
 SECONDS = 3.0
-"""How long threads are searched for the operation; the launch and the element are known without it."""
+"""Time limit for searching threads for the operation; launch and element are known without it."""
 
 Bad = Mapping[int, Values]
-"""For each parameter the places (in scalars) that are not finite."""
+"""The places (in scalars) of non-finite numbers, by parameter."""
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -38,7 +38,7 @@ class NonfiniteFinding(RuleFinding):
     """The first numbers that are not finite.
 
     Attributes:
-        cause: The operation, `"input"` for values that were there before the tape began, or `"unknown"`.
+        cause: The operation, `"input"` for initial values of the tape, or `"unknown"`.
     """
 
     cause: str = field(metadata=EVIDENCE)
@@ -53,7 +53,7 @@ class Nonfinite(TapeRule):
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed")
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for the launch that made the first number that is not finite, if there is one."""
+        """Return a finding for the launch that produced the first non-finite number, if there is one."""
         trace, experiment = context.trace, context.experiment
         if experiment.blocked:
             return []
@@ -75,18 +75,18 @@ class Nonfinite(TapeRule):
         severity: Severity = "error" if bad else "info"
         findings = [_finding(trace, birth, severity, broken, gradients, growth) for birth in found]
         if given is not None:
-            # What came in is to blame only if nothing on the tape is.
+            # An input is the cause only if no launch is.
             blamed = bad and not found
             findings.append(_in_input(trace, given, "error" if blamed else "info", broken, gradients))
         return findings
 
     def repair(self, finding: Finding) -> Repair | None:
-        """Replace numbers that are not finite."""
+        """Return a repair that replaces non-finite numbers."""
         return Repair(finite=True)
 
 
 def _every_need(trace: Trace) -> list[tuple[int, int]]:
-    """All (launch, parameter) pairs whose adjoints need values."""
+    """Return all (launch, parameter) pairs whose adjoints need values."""
     return [
         (launch.index, param)
         for launch in trace.launches
@@ -96,9 +96,9 @@ def _every_need(trace: Trace) -> list[tuple[int, int]]:
 
 
 def _births(trace: Trace, experiment: Experiment) -> list[NonfiniteOrigin]:
-    """The first bad number of the forward pass, and that of the reverse pass if it is another matter.
+    """Return the first bad number of the forward pass, and that of the reverse pass if it is independent.
 
-    A tape that lets adjoints see overwritten values may go wrong from those alone: that is looked at last.
+    A reverse pass on overwritten values may fail because of these alone: that is examined last.
     """
     passes: list[tuple[bool, Consume]] = [(True, "versions"), (False, "versions")]
     if trace.tape.on_overwrite in ("ignore", "warn"):
@@ -113,7 +113,7 @@ def _births(trace: Trace, experiment: Experiment) -> list[NonfiniteOrigin]:
 
 
 def _same(one: NonfiniteOrigin, other: NonfiniteOrigin) -> bool:
-    """The reverse pass goes wrong where the forward pass did, or where it met what that left."""
+    """Return True if the reverse pass fails where the forward pass did, or on values that it left."""
     if one.culprit is None or other.culprit is None:
         return other.culprit is not None
     met = other.forward and not all(map(math.isfinite, one.culprit.operands))
@@ -134,7 +134,7 @@ def _bad_loss(trace: Trace) -> str:
 
 
 def _given(trace: Trace) -> int | None:
-    """An array that held NaN or Inf before the tape began, and was read."""
+    """Return an array that held NaN or Inf before the tape began, and was read."""
     for version in trace.versions:
         if (
             version.version == 0
@@ -228,7 +228,7 @@ def _if_loaded(thread: FollowedThread, bad: Bad, flow: LaunchFlow) -> NonfiniteO
 
 
 def _candidates(birth: NonfiniteOrigin, flow: LaunchFlow) -> Iterator[int]:
-    """The thread that most likely touches the bad element, then all of them."""
+    """Yield the thread that most likely accesses the bad element, then all threads."""
     total = int(np.prod(birth.launch.dim))
     shape = flow.values[birth.param].shape if birth.param in flow.values else ()
     outer = int(np.prod(shape[: len(birth.launch.dim)])) if shape else 0
@@ -330,7 +330,7 @@ def _index(trace: Trace, launch: Launch, birth: NonfiniteOrigin) -> list[int]:
 
 
 def _components(dtype: str) -> int:
-    """The scalars of one element, by the name of its type: vec3, mat33d, quat, float32."""
+    """Return the number of scalars of an element, by the name of its type: vec3, mat33d, quat, float32."""
     sizes = [int(character) for character in dtype if character.isdigit()]
     if dtype.startswith("quat"):
         return 4

@@ -1,12 +1,12 @@
 """Rule `not-reset`: a recording adds to the loss of an earlier one, or starts from its values.
 
-A cell that runs again, and a loop that resets nothing, find in memory what the run before has left there. The
-gradient does not show it: what is added to a constant has the same slope. The loss does, and so does every
+A notebook cell that runs again, or a loop without a reset, starts from the results of the previous run. The
+gradient does not show it, because adding to a constant has the same slope. The loss does, and so does every
 input that the launches themselves overwrite.
 
-That is no bug where it is meant: several tapes may add to one loss, and a simulation goes on from where it
-was. So there must be the same launches as before, and either a notebook cell that ran in between, or the same
-values of everything that they read. What was left counts as far as a run without it ends elsewhere.
+That can be intended: several tapes may add to one loss, and a simulation may continue. So the launches must
+be the same as before, and either a notebook cell ran in between, or all values that they read are the same.
+Remaining values count only if a run without them has another result.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 LARGEST = 1 << 22
-"""Bytes up to which it is measured how far launches change an array that they start from."""
+"""Bytes of an array up to which its change by the launches is measured."""
 
 Why = Literal["cell", "again", "updated"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A loss that began with what an earlier recording had left in it.
+    """A loss that started from the result of an earlier recording.
 
     Attributes:
         info: The loss.
-        held: What it held when the recording began.
-        alone: What it holds at the end where it begins with 0.
-        total: What it holds at the end.
+        held: Its value when the recording began.
+        alone: Its final value if it starts from 0.
+        total: Its final value.
     """
 
     info: ArrayInfo
@@ -76,7 +76,7 @@ class NotReset(TapeRule):
 
 
 def _left(replay: Replay, array: int) -> EarlierRecording | None:
-    """The recording of the same launches that wrote what this one found in an array, if there is one."""
+    """Return the recording of the same launches that wrote the initial values of an array, if any."""
     earlier = _earlier(replay)
     return None if earlier is None else earlier.left_by(replay.arrays[array], _content(replay, array))
 
@@ -95,7 +95,7 @@ def _content(replay: Replay, array: int) -> bytes | None:
 
 
 def _why(context: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -> Why | None:
-    """Why two recordings are taken for two runs that should begin alike; None if they are not."""
+    """Return the reason why two recordings should start from equal values; None if they need not."""
     earlier = _earlier(replay)
     assert earlier is not None
     if earlier.is_same_cell(left):
@@ -114,12 +114,12 @@ def _why(context: RuleContext, replay: Replay, loss: int, left: EarlierRecording
 
 
 def _found(context: RuleContext) -> list[Version]:
-    """The initial values that the launches read."""
+    """Return the initial versions that the launches read."""
     return [version for version in context.trace.versions if version.version == 0 and version.reads]
 
 
 def _updated(context: RuleContext, replay: Replay, array: int, left: EarlierRecording) -> bool:
-    """True if an optimiser's step, and not other data, came between the recordings."""
+    """Return True if an optimiser's step, and not new data, came between the recordings."""
     if array not in replay.leaves:
         return False
     story = history.history_of(context.trace, array)
@@ -127,7 +127,7 @@ def _updated(context: RuleContext, replay: Replay, array: int, left: EarlierReco
 
 
 def _sum(context: RuleContext, replay: Replay, loss: int) -> Sum | None:
-    """The loss with and without its initial value; None if they are the same."""
+    """Return the loss with and without its initial value; None if they are equal."""
     a = replay.arrays[loss]
     if a.size != 1:
         return None
@@ -183,19 +183,19 @@ def _not_reset(context: RuleContext, replay: Replay, found: Sum, why: Why) -> Fi
 
 
 def _is_read(replay: Replay, loss: int) -> bool:
-    """True if the program has read the number that a loss ended at."""
+    """Return True if the program has read the final value of a loss."""
     earlier = _earlier(replay)
     return earlier is not None and earlier.was_read(replay.arrays[loss])
 
 
 def _writer(context: RuleContext, info: ArrayInfo) -> Launch:
-    """The first launch that writes over what an array held."""
+    """Return the first launch that overwrites the initial values of an array."""
     first = context.trace.versions_of(info.id)[0].overwritten_by
     return context.trace.launches[first or 0]
 
 
 def _inputs(context: RuleContext, replay: Replay) -> list[Finding]:
-    """One finding for all inputs of a cell that its launches overwrite, and its next run starts from."""
+    """Return one finding for all inputs that the launches of a cell overwrite before its next run."""
     earlier = _earlier(replay)
     carried: dict[int, float] = {}
     for version in _found(context):
@@ -250,7 +250,7 @@ def _carried(
 
 
 def _change(replay: Replay, array: int) -> float:
-    """Return by how much the launches change an array."""
+    """Return the change of an array by the launches."""
     a = replay.arrays[array]
     shadow = replay._shadow().forward(stop=0)
     before = np.asarray(shadow.values(a), np.float64)

@@ -37,7 +37,7 @@ class OutOfBounds(TapeRule):
     explains = ("nonfinite",)
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return one finding for each line of a kernel that reaches outside an array."""
+        """Return one finding for each line of a kernel that accesses memory outside an array."""
         groups: dict[Any, list[OutOfBoundsAccess]] = {}
         for item in context.elements.outside:
             launch = context.trace.launches[item.launch]
@@ -45,7 +45,7 @@ class OutOfBounds(TapeRule):
         return [_finding(context, group) for group in groups.values()]
 
     def explain(self, cause: Finding, finding: Finding) -> str:
-        """Explain a number that no operation explains: it was read beside an array."""
+        """Explain a non-finite number of unknown cause: it was read outside an array."""
         if cause.severity != "error" or finding.severity == "info":
             return ""
         unknown = isinstance(finding, NonfiniteFinding) and finding.cause == "unknown"
@@ -65,7 +65,7 @@ def _finding(context: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
     inside = at >= 0 and at + _item_size(a) <= a.region.nbytes
     change = None
     if inside:
-        with contextlib.suppress(BoundsError):  # further threads are outside, and some may be far
+        with contextlib.suppress(BoundsError):  # more threads are out of bounds, and some may be far outside
             change = loss_without(context.rerun, first.launch, first.threads)
     whose = f"axis {first.axis} of {label}" if a.ndim > 1 else label
     text = (
@@ -102,7 +102,7 @@ def _finding(context: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
 
 
 def _fix(kernel: str, dim: tuple[int, ...], item: OutOfBoundsAccess, label: str) -> str:
-    """A launch that is too large has a size that fits: where the index is the thread's own."""
+    """Return the fix: for an index that is the thread's own, a launch size that fits."""
     index, length = item.index[item.axis], item.length
     thread = np.unravel_index(item.side.thread, dim) if item.side.thread < math.prod(dim) else ()
     own = [axis for axis, place in enumerate(thread) if place == index and dim[axis] > length > 0]
@@ -150,5 +150,5 @@ def _owner(context: RuleContext, a: Array, at: int) -> str:
 
 
 def _item_size(a: Array) -> int:
-    """Return the bytes of an element."""
+    """Return the size of an element in bytes."""
     return a.scalar_dtype.itemsize * math.prod(a.element_shape)

@@ -1,8 +1,8 @@
 """Rule `overwrite`: an array is overwritten after a launch read it; its effect is measured.
 
-What makes an overwrite wrong is that the adjoint of the reader needs the old values, that they changed,
-and that the tape gave the adjoint the new ones. Each of the three is looked at: the first from the
-kernel's adjoint, the others by experiment. The overwrites of a time loop are one finding.
+An overwrite is wrong if the adjoint of the reader needs the old values, if they changed, and if the tape gave
+the adjoint the new ones. The first condition is determined from the kernel's adjoint, the others by
+experiment. The overwrites of a time loop are one finding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 PAIRS = 100
-"""Overwrites of a group that its finding lists."""
+"""Largest number of overwrites of a group that its finding lists."""
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -60,7 +60,7 @@ class Overwrite(TapeRule):
         groups = group_overwrites(context.trace, in_memory=context.as_warp or in_memory(context.trace))
         if (
             context.as_warp
-        ):  # Warp's adjoints of atomics are another rule's matter: none reads what was there before
+        ):  # another rule handles Warp's adjoints of atomics: none of them reads the old values
             groups = [group for group in groups if not (group.in_place and _by_atomics(context.trace, group))]
         if groups:
             study = OverwriteEffects(context.trace, context.experiment, groups)
@@ -70,19 +70,19 @@ class Overwrite(TapeRule):
 
 
 def _by_atomics(trace: Trace, group: OverwriteGroup) -> bool:
-    """Return whether launches read what they write over by nothing but atomics."""
+    """Return True if launches read the values that they overwrite only by atomics."""
     pair = group.first
     kinds = words.access_kinds(trace, trace.launches[pair.reader], pair.param)
     return kinds == {"atomic"}
 
 
 def in_memory(trace: Trace) -> bool:
-    """True if the reverse pass of the user saw what memory held."""
+    """Return True if the user's reverse pass read the current content of memory."""
     return trace.tape.on_overwrite in ("ignore", "warn")
 
 
 class _Teller:
-    """The words for what was measured."""
+    """Writes the findings about measured overwrites."""
 
     def __init__(self, context: RuleContext, study: OverwriteEffects) -> None:
         self.trace = context.trace
@@ -95,7 +95,7 @@ class _Teller:
         self.again = {(item.array, item.version) for item in self.trace.versions if item.recomputed}
 
     def finding(self, group: OverwriteGroup) -> Finding:
-        """Put a group into words."""
+        """Return the finding about a group."""
         trace, pair = self.trace, group.first
         errors = self.study.errors.get(id(group), {})
         severity, message = self._needed(group, errors) if group.needed else self._harmless(group, errors)
@@ -155,7 +155,7 @@ class _Teller:
             if group.first.back:
                 kept = f"the adjoint writes them again, into a private copy of {label}"
             more = f"; through all overwrites together {off(self.study.together, 'is ')}"
-            if alone or not any(self.study.together.values()):  # Warp may do a part of them only
+            if alone or not any(self.study.together.values()):  # Warp may have only some of these overwrites
                 more = ""
             return severity, (
                 f"{text} Here {kept}, so the gradient is right. Warp keeps none: "
@@ -168,7 +168,7 @@ class _Teller:
         )
 
     def _recomputation_note(self, group: OverwriteGroup) -> str:
-        """Return what the tape does for the old values: to keep its budget it may recompute them."""
+        """Return a note if the tape recomputes the old values to stay within its memory budget."""
         label = self.trace.arrays[group.first.array].label
         again = [(pair.array, pair.version) in self.again for pair in group.pairs]
         if all(again):
@@ -178,7 +178,7 @@ class _Teller:
         return f"tape kept a copy of {label}"
 
     def _together(self, wrong: str, right: str) -> str:
-        """Return the effect of all overwrites together: some may cancel others."""
+        """Return the effect of all overwrites together, which may cancel each other."""
         errors = self.study.together
         if not any(errors.values()):
             return right
@@ -234,7 +234,7 @@ class _Teller:
         return "; ".join(dict.fromkeys(special))
 
     def _linear(self, reader: Launch, param: int) -> str:
-        """An adjoint that does not need a value belongs to a function that is linear in it, or flat."""
+        """Return the reason why an adjoint does not need a value: the function is linear in it, or flat."""
         kernel = words.kernel_of(self.trace, reader)
         name = reader.args[param].name
         if kernel is not None and flat_call(kernel, [name]) is not None:
@@ -242,7 +242,7 @@ class _Teller:
         return f"{reader.name} is linear in {name}"
 
     def _no_adjoint(self, reader: Launch) -> str:
-        """Why the adjoint of a launch does nothing; empty where it does something."""
+        """Return the reason why the adjoint of a launch has no effect; empty if it has one."""
         kernel = words.kernel_of(self.trace, reader)
         if kernel is not None and not kernel.enable_backward:
             return f"{reader.name} has no adjoint (enable_backward=False)"
@@ -307,7 +307,7 @@ class _Teller:
         return words.access_location(self.trace, reader, group.first.param, ("read",), needed=group.needed)
 
     def _write_location(self, group: OverwriteGroup) -> Location | None:
-        """The line that wrote over the first element that changed; a kernel may have several writes."""
+        """Return the line that overwrote the first changed element; a kernel may have several writes."""
         pair, param = group.first, group.write_param
         clobberer = self.trace.launches[pair.clobberer]
         change = self.study.changes.get((pair.array, pair.clobberer))
@@ -342,7 +342,7 @@ class _Teller:
 
 
 def _side(launch: Launch, param: int, location: Location | None) -> dict[str, Any]:
-    """One side of an overwrite as evidence."""
+    """Return one side of an overwrite as evidence."""
     return {
         "launch": launch.index,
         "kernel": launch.name,

@@ -1,9 +1,8 @@
 """Rule `race`: two threads of one launch access an element, and their order changes the result.
 
-Threads of a launch run in order here, so that the numbers are the same each time; on a parallel device they
-are not. What the order is worth is measured: the launch is run with its threads reversed and shuffled, in
-pairs and all at once, with the tape's inputs and with displaced ones, and the loss and its slopes are
-compared.
+This engine runs the threads of a launch in order, so that results are reproducible; on a parallel device they
+are not. The effect of the order is measured: the launch runs with its threads reversed, shuffled, in pairs
+and all at once, with the tape's inputs and with displaced ones, and the loss and its slopes are compared.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 MEASURED = 4
-"""How many kernels are measured; each costs some runs of the tape."""
+"""Largest number of kernels that are measured; each costs several replays."""
 FEWEST = 2
-"""How many pairs of threads of a launch run at the same time, at least."""
+"""Smallest number of pairs of threads of a launch that run at the same time."""
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes", "exchange": "exchanges"}
 DISPLACED = words.percent(SCALE)
 PLAINLY = ("read", "write")
-"""What is no atomic: threads can do it at the same time."""
+"""The kinds of accesses that are not atomic."""
 
 
 class Race(TapeRule):
@@ -53,7 +52,7 @@ class Race(TapeRule):
     severity = "error"
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return one finding for each kernel and array in which threads meet."""
+        """Return one finding for each kernel and array with conflicting threads."""
         groups: dict[tuple[Any, ...], list[AccessConflict]] = {}
         for meeting in context.elements.races:
             record, launch = context.rerun.records[meeting.launch], context.trace.launches[meeting.launch]
@@ -70,7 +69,7 @@ class Race(TapeRule):
 
 
 def _first_name(record: Operation, param: int) -> int:
-    """Return the first parameter that is a name of the same memory."""
+    """Return the first parameter with the same memory."""
     a: Array = record.args[param]
 
     def same(b: Array) -> bool:
@@ -103,7 +102,7 @@ def _measured(context: RuleContext, group: list[AccessConflict]) -> Effect | Non
 
 
 def _kind(context: RuleContext, launch: int) -> tuple[int | None, frozenset[int]]:
-    """Return what launches of one kernel with the same gradients have in common."""
+    """Return the key of launches of one kernel with the same gradients."""
     return context.trace.launches[launch].kernel, frozenset(context.rerun.records[launch].active)
 
 
@@ -142,7 +141,7 @@ def _finding(context: RuleContext, group: list[AccessConflict], effect: Effect |
 
 
 def _telling(group: list[AccessConflict]) -> AccessConflict:
-    """The one that is told of: one in which both threads write, where there is one."""
+    """Return the conflict to report: preferably one in which both threads write."""
     return next(filter(_both_write, group), group[0])
 
 
@@ -151,7 +150,7 @@ def _both_write(meeting: AccessConflict) -> bool:
 
 
 def _pairs(group: list[AccessConflict], places: Places) -> dict[int, list[tuple[int, int]]]:
-    """For each launch pairs of threads that meet, each thread once; fewer where they meet in many places."""
+    """Return conflicting pairs of threads by launch, each thread once; fewer if they share many scalars."""
     found: dict[int, list[tuple[int, int]]] = {item.launch: [] for item in group}
     busy: dict[int, set[int]] = {index: set() for index in found}
     for item in group:
@@ -167,7 +166,7 @@ def _pairs(group: list[AccessConflict], places: Places) -> dict[int, list[tuple[
 def _contested(
     records: Sequence[Operation], group: list[AccessConflict]
 ) -> dict[int, list[tuple[Array, set[int]]]]:
-    """For each launch the arrays in which threads meet, with the scalars that no atomic has to do with."""
+    """Return the contested arrays by launch, with the scalars that no atomic accesses."""
     plain: dict[tuple[int, int], set[int]] = {}
     atomic: dict[tuple[int, int], set[int]] = {}
     for item in group:
@@ -183,7 +182,7 @@ def _contested(
 
 
 def _elements(record: Operation, group: list[AccessConflict]) -> int:
-    """In how many elements threads meet, by any of its names."""
+    """Return the number of elements with conflicts, through any parameter with the same memory."""
     found: dict[int, set[tuple[int, ...]]] = {}
     for item in group:
         own = found.setdefault(item.param, set())
@@ -196,13 +195,13 @@ def _does(side: ThreadAccess) -> str:
 
 
 def _culprit(meeting: AccessConflict) -> ThreadAccess:
-    """The side whose line is shown: the one that writes, of two the one on the earlier line."""
+    """Return the access whose line is shown: the write, or the earlier line of two writes."""
     sides = [side for side in (meeting.first, meeting.second) if side is not None and side.span is not None]
     return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
 
 
 def _unread(context: RuleContext, launch: Launch, param: int) -> bool:
-    """True if nothing on the tape reads an array, and no gradient is wanted of it."""
+    """Return True if no launch reads an array and its gradient is not needed."""
     number = launch.args[param].array
     if number is None or context.trace.arrays[number].requires_grad:
         return False
@@ -234,12 +233,12 @@ def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, s
 
 
 def _noticed(change: float | None) -> float:
-    """A relative change, 0 where it is not known or may be rounding."""
+    """Return a relative change, or 0 if it is not known or may be rounding."""
     return change if change is not None and not change <= FLOAT64_RUNS_DIFFER else 0.0
 
 
 def _values(effect: Effect) -> str:
-    """`With threads in another order, or at the same time, 3 of 4 numbers there differ, by up to 2`."""
+    """Return `With threads in another order, or at the same time, 3 of 4 numbers there differ, …`."""
     if not effect.changed:
         told = "every order of threads leaves the same values there"
     else:

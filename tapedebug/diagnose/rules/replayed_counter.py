@@ -1,7 +1,7 @@
 """Rule `replayed-counter`: numbers from an atomic counter, in programs written for Warp.
 
-Which thread gets which number is decided once. This engine saves the numbers; Warp's reverse pass neither
-saves them nor may count again, unless a replay function of the user's says where they are.
+The assignment of numbers to threads is decided once, in the forward pass. This engine saves the numbers;
+Warp's reverse pass neither saves them nor may count again, unless a custom replay function provides them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReplayedCounter(TapeRule):
     explains = ("overwrite",)
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each kernel whose gradient rests on what an atomic returned."""
+        """Return a finding for each kernel whose gradient depends on the return value of an atomic."""
         if not context.as_warp:
             return []
         limits = context.experiment.warp_limits()

@@ -1,9 +1,9 @@
 """Rule `seed`: backward started from another number than the reported objective.
 
-A sum where the mean is reported: every gradient is off by exactly N, the run still descends, only a learning
-rate that was chosen for the mean is N times too large. What the objective is, the user says (`loss=`), or it
-is seen: a scalar that the tape computes from the seeded one, which alone is read afterwards; or a number that
-the program computes off the tape, see `_off_tape`.
+For example a sum is differentiated but the mean is reported: every gradient is too large by exactly N, and
+the run still descends, but a learning rate chosen for the mean is N times too large. The objective is named
+by the user (`loss=`) or inferred: a scalar that the tape computes from the seeded one and that alone is read
+afterwards, or a number that the program computes off the tape (see `_off_tape`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Seed(TapeRule):
     outside_pass = True
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding where the objective is known and is not what backward began from."""
+        """Return a finding if the objective is known and backward started from something else."""
         if context.experiment.leaves and not context.experiment.losses:
             return _unseeded(context)
         if context.experiment.blocked or not context.experiment.leaves:
@@ -60,17 +60,17 @@ class Seed(TapeRule):
 
 
 def _same(seeds: Mapping[int, Values], context: RuleContext) -> bool:
-    """True if the diagnosis is about just the pass that ran, or about another that ran before it."""
+    """Return True if the diagnosis is about the last pass, or about an earlier one."""
     reported = seeds_of.seeded(context.rerun)
     if reported.keys() == seeds.keys():
         return all(np.array_equal(reported[number], seeds[number], equal_nan=True) for number in seeds)
     if reported.keys() < seeds.keys():
-        return False  # it began from more than that
+        return False  # it started from more arrays
     return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(context.rerun)
 
 
 def _unseeded(context: RuleContext) -> list[Finding]:
-    """The pass began from nothing, and no scalar result says what it should have begun from."""
+    """Return a finding if the pass had no seed, so that it added 0 to every gradient."""
     calls = context.rerun.recorded.tape.reverse_passes
     functions = any(launch.kind == "func" for launch in context.trace.launches)  # may give seeds themselves
     if not calls or not calls[-1].unseeded or functions:
@@ -96,7 +96,7 @@ def _unseeded(context: RuleContext) -> list[Finding]:
 
 
 def _pass_from_elsewhere(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
-    """The user named a loss, and backward began from something else."""
+    """Return a finding if the user named a loss and backward started from something else."""
     right = context.experiment.gradients()
     consumed = seeds_of.gradients_from(context.rerun, seeds)
     found = find_pattern(consumed, right)
@@ -105,7 +105,7 @@ def _pass_from_elsewhere(context: RuleContext, seeds: Mapping[int, Values]) -> l
     reported = [context.trace.arrays[number] for number in context.experiment.losses]
     began = [context.trace.arrays[number] for number in seeds]
     downstream = _depends(context, context.experiment.losses, list(seeds))
-    scaled = began == reported and found.name in ("factor", "sign")  # who passes a number means it
+    scaled = began == reported and found.name in ("factor", "sign")  # an explicit seed is intended
     given = set(seeds) - seeds_of.preset_seeds(context.rerun)
     more = given == set(context.experiment.losses)  # and what was left
     known = (found.name != "other" or downstream or more) and not scaled
@@ -115,7 +115,7 @@ def _pass_from_elsewhere(context: RuleContext, seeds: Mapping[int, Values]) -> l
 
 
 def _stale(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
-    """The pass also began from what an earlier pass of another tape had left in a gradient."""
+    """Return a finding if the pass also started from an adjoint left by an earlier pass of another tape."""
     stale = seeds_of.stale_seeds(context.rerun)
     meant = {number: seed for number, seed in seeds.items() if number not in stale}
     if not stale or not meant:
@@ -154,7 +154,7 @@ def _stale(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
 
 
 def _off(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> dict[int, float]:
-    """For each input, by how much of its size its gradient is off."""
+    """Return the relative error of the gradient of each input."""
     found = {}
     for number, wanted in right.items():
         size = float(np.linalg.norm(np.asarray(wanted, np.float64)))
@@ -164,7 +164,7 @@ def _off(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> dict[in
 
 
 def _seen(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
-    """The tape scales the seeded scalar, and only the result of that is ever read."""
+    """Return a finding if the tape scales the seeded scalar and the program reads only the scaled result."""
     if len(seeds) != 1:
         return []
     (seeded,) = seeds
@@ -257,7 +257,7 @@ def _comparison(
 
 
 def sizes(context: RuleContext, scalars: list[ArrayInfo]) -> dict[int, str]:
-    """Numbers that a factor may be: how many threads added to a loss, how many elements its inputs have."""
+    """Return candidate factors: the number of threads that added to a loss, and sizes of its inputs."""
     found: dict[int, str] = {}
     for info in scalars:
         for launch in context.trace.launches:
@@ -269,7 +269,7 @@ def sizes(context: RuleContext, scalars: list[ArrayInfo]) -> dict[int, str]:
 
 
 def _readers(context: RuleContext, began: list[ArrayInfo], reported: list[ArrayInfo] | None) -> list[Launch]:
-    """The launches that read what backward began from; those that write the objective, if it is known."""
+    """Return the launches that read the seeded arrays; those that write the objective, if it is known."""
     ids = {info.id for info in began}
     aims = None if reported is None else {info.id for info in reported}
     return [
@@ -281,7 +281,7 @@ def _readers(context: RuleContext, began: list[ArrayInfo], reported: list[ArrayI
 
 
 def _depends(context: RuleContext, targets: list[int], sources: list[int]) -> bool:
-    """True if one of the arrays at the end of the tape was computed from one of the others."""
+    """Return True if the final values of one of `targets` were computed from one of `sources`."""
     latest = {version.array: version.version for version in context.trace.versions}
     above = context.dependencies.upstream(
         [(number, latest[number]) for number in targets], with_gradient=False
@@ -305,7 +305,7 @@ def _last_pass(context: RuleContext) -> Event | None:
 
 
 def _off_tape(context: RuleContext) -> list[Finding]:
-    """Return a finding if all that the program reports is a sum where it seeded a mean, or the reverse.
+    """Return a finding if the program only reports a mean but seeded a sum, or the reverse.
 
     `float(np.mean(error.numpy()))` is reported, and every error is seeded with 1. The objective is known by
     following the values that the program reads. Its gradient must be that of the pass but for a factor which
@@ -337,7 +337,7 @@ def _off_tape(context: RuleContext) -> list[Finding]:
 
 
 def _count(found: GradientPattern, known: dict[int, str]) -> int:
-    """The number of elements or threads that a factor is, or is one over; 0 if it is none."""
+    """Return the number of elements or threads that equals a factor or its inverse; 0 if none does."""
     for count in known:
         if count > 1 and (
             abs(found.ratio - count) <= FACTOR_EXPLAINS * count
@@ -348,7 +348,7 @@ def _count(found: GradientPattern, known: dict[int, str]) -> int:
 
 
 def _note(context: RuleContext, item: HostObjective) -> None:
-    """Say that the objective is not known, where a pass began from more than one number."""
+    """Add a note that the objective is not known, if a pass started from more than one number."""
     info = context.trace.arrays[item.array]
     if len(info.shape) == 1 and info.shape[0] == 1:
         return

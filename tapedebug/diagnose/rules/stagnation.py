@@ -1,9 +1,9 @@
 """Rule `stagnation`: additions that rounding loses, so that the program does not follow its gradient.
 
-`x + dt * v` leaves `x` as it is if `dt * v` is less than half the distance between `x` and the next number of
-its type, and a sum of ones in float16 stops at 2048. Gradients do not see that: they are those of the same
-program without rounding. Each suspected launch is run in float64 from the values that it had, and the tape
-once more with the lost parts kept, which says what they do to the loss.
+`x + dt * v` equals `x` if `dt * v` is less than half the distance between `x` and the next number of its
+type, and a sum of ones in float16 stops at 2048. Gradients are those of the program without rounding. Each
+suspect launch is run in float64 from its own values, and the tape once more with the lost parts added, which
+shows their effect on the loss.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding
 
 SAMPLES = 3
-"""Launches of a kernel that are run in float64 to see if it is suspect: the first, the last, one between."""
+"""Launches of a kernel that are run in float64 to test it: the first, the last, and one in between."""
 DISPLACED = 1e-2
 """Relative displacement of an input, to compare the program with its gradient."""
 
@@ -65,7 +65,7 @@ class Total:
 
     @property
     def lost(self) -> Values:
-        """True for elements that should have moved, and did not as far."""
+        """A mask of the elements that changed by less than they should have."""
         missing = np.abs(self.exact - self.added)
         short = np.abs(self.added) <= (1 - ADDITION_LOST) * np.abs(self.exact)
         found: Values = short & (missing > ADDITION_LOST_UNITS * self.unit)
@@ -73,7 +73,7 @@ class Total:
 
     @property
     def systematic(self) -> bool:
-        """True if elements lose what is added; rounding to and fro moves as many of them too far."""
+        """True if elements lose additions systematically; unbiased rounding moves as many of them too far."""
         further = np.abs(self.added) >= (1 + ADDITION_LOST) * np.abs(self.exact)
         too_far = further & (np.abs(self.exact - self.added) > ADDITION_LOST_UNITS * self.unit)
         return bool(self.lost.any()) and int(too_far.sum()) < ADDITION_LOST * int(self.lost.sum())
@@ -95,7 +95,7 @@ class Stagnation(TapeRule):
         if not sums:
             return []
         try:
-            with np.errstate(all="ignore"):  # numbers that are not finite belong to another rule
+            with np.errstate(all="ignore"):  # non-finite numbers belong to another rule
                 totals = [(each, _total(replay, each)) for each in _suspects(context, replay, sums)]
                 short = [(each, total) for each, total in totals if total is not None and total.systematic]
                 findings = [_finding(context, replay, each, total) for each, total in short]
@@ -121,7 +121,7 @@ def _sums(context: RuleContext, replay: Replay) -> Iterator[Sum]:
 
 
 def _before(context: RuleContext, record: Operation, param: int) -> list[int]:
-    """Return the parameters that hold what a launch may add to."""
+    """Return the parameters that hold the values to which a launch may add."""
     written = record.args[param]
     if np.dtype(written.scalar_dtype).kind != "f" or np.dtype(written.scalar_dtype).itemsize == 8:
         return []
@@ -168,10 +168,10 @@ def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list
 def _additions(
     record: Operation, single: TapeReplay, double: TapeReplay, sums: Sequence[Sum]
 ) -> list[tuple[Values, Values, Values]]:
-    """Run a launch, and once more in float64 from the same values.
+    """Run a launch, then again in float64 from the same values.
 
     Returns:
-        For each sum what it was before, what was added to it, and what float64 adds.
+        For each sum its value before, the amount added, and the amount added in float64.
     """
     double.forward(start=double.position, stop=record.index)
     for p in record.touched:
@@ -197,7 +197,7 @@ def _unit(before: Values, added: Values) -> Values:
 
 
 def _total(replay: Replay, each: Sum) -> Total | None:
-    """Return what all launches of a sum added; None if they add to arrays of several shapes."""
+    """Return the total added by all launches of a sum; None if their arrays have several shapes."""
     total: Total | None = None
     single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
     for index in each.launches:
@@ -219,7 +219,7 @@ def _loss(replay: Replay, shadow: TapeReplay) -> float:
 
 
 def _loss_kept(replay: Replay, each: Sum) -> float:
-    """Return the loss with the lost parts of a sum kept beside it, and added as soon as they count."""
+    """Return the loss with the lost parts of a sum accumulated separately, and added once large enough."""
     launches, kept = set(each.launches), dict[int, Values]()
     single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
     numbers = {a: number for number, a in enumerate(replay.arrays)}
@@ -239,7 +239,7 @@ def _loss_kept(replay: Replay, each: Sum) -> float:
 
 
 def _changes(replay: Replay, leaf: int) -> tuple[float, float]:
-    """Return how much displacing an input changes the loss: in float64, and in the program."""
+    """Return the change of the loss by displacing an input: in float64, and in the program."""
     found = []
     for shadow in (replay.twin(), replay._shadow()):
         plain = _loss(replay, shadow.forward())

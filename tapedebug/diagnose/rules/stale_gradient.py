@@ -1,12 +1,12 @@
 """Rule `stale-gradient`: an update used a gradient that was not yet written, or already zeroed.
 
-An optimiser's step before `backward` takes what the step before left (or zeros), and one after `zero()` takes
-zeros. A gradient that is only looked at, printed or compared with zero is no update: what counts is that the
-parameter was written afterwards.
+An optimiser's step before `backward` uses the gradient of the previous step (or zeros), and one after
+`zero()` uses zeros. A gradient that is only read, printed or compared with zero is no update: the parameter
+must be written afterwards.
 
-A helper may also copy the gradients before `backward` and the step use the copies after it. Then nobody reads
-what the pass wrote before the next step. That the step used what was read earlier is measured: it goes along
-that gradient.
+A helper may also copy the gradients before `backward`, and the step may use the copies after it. Then the
+result of the pass is not read before the next step. A measurement confirms it: the step is parallel to the
+gradient that was read earlier.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Found:
 
     Attributes:
         event: The pass.
-        read: When the gradient was read.
-        update: When the input was written.
-        zero: When the gradient was zeroed, if that is why.
-        moved: How far the update went, where a copy of the gradient was read before backward.
-        relation: How the updates at this line compare with what had been read.
+        read: The read of the gradient.
+        update: The write of the input.
+        zero: The event that zeroed the gradient, if that is the reason.
+        moved: The size of the update, if a copy of the gradient was read before backward.
+        relation: The relation of the updates at this line to the gradients that were read.
     """
 
     story: GradientHistory
@@ -53,7 +53,7 @@ class Found:
 
     @property
     def sure(self) -> bool:
-        """The read and the write are one step, not perhaps a print and a reset."""
+        """True if the read and the write certainly belong to one step, and are not a print and a reset."""
         if self.relation is not None:
             return self.relation.name == "multiple" or self.relation.rests
         same = history.same_line(self.read.call_site, self.update.call_site)
@@ -100,13 +100,13 @@ def _look(story: GradientHistory, context: RuleContext) -> list[Found]:
 
 
 def _copied_early(contexts: Sequence[RuleContext]) -> dict[tuple[int, int], list[Found]]:
-    """The updates with a gradient that was copied before backward, by the tape and the input."""
+    """Return the updates with a gradient that was copied before backward, by tape and input."""
     places: dict[Any, dict[tuple[int, str], Found]] = {}
     own: list[tuple[RuleContext, Found]] = []
     for context, following in zip(contexts, [*contexts[1:], None], strict=True):
         for story in history.histories(context):
             of_tape = {event.clock for event in story.passes(context.trace)}
-            for event in story.passes():  # those of tapes that are gone tell of the same line
+            for event in story.passes():  # passes of discarded tapes concern the same line
                 found = _copied(story, event, context, following)
                 if found is None:
                     continue
@@ -126,14 +126,14 @@ def _copied_early(contexts: Sequence[RuleContext]) -> dict[tuple[int, int], list
 def _copied(
     story: GradientHistory, event: Event, context: RuleContext, following: RuleContext | None
 ) -> Found | None:
-    """The update after a pass whose gradient nobody has read, if one was read before that pass instead."""
+    """Return the update after a pass with an unread gradient, if the gradient was read before that pass."""
     if "viewed" in event.numbers:
-        return None  # somebody sees the gradient without another read
+        return None  # a view shows the gradient without another read
     earlier = story.between(0, event.clock)
     reads = [item for item in earlier if item.of == "gradient" and item.kind == "read"]
     writes = [item.clock for item in earlier if item.of == "values" and item.kind == "write"]
     if not reads or (writes and reads[-1].clock < writes[-1]):
-        return None  # nothing was read since the last update: a step that is tried out, for instance
+        return None  # nothing was read since the last update, as in a trial step
     later = story.between(event.clock, story.end_of(event))
     update = next((item for item in later if item.of == "values" and item.kind == "write"), None)
     if update is None or any(
@@ -147,7 +147,7 @@ def _copied(
 
 
 def _relation(found: Sequence[Found]) -> Relation | None:
-    """Return the relation of the steps at one line to what was read: one rate for all, or one a pass."""
+    """Return the relation of the steps at one line to the gradients read: one rate, or one per pass."""
     steps = {id(item): item.moved for item in found if item.moved is not None}
     every = relation(list(steps.values()))
     if every is not None and every.name == "multiple":
@@ -172,7 +172,7 @@ def _finding(group: history.HistoryGroup[Found]) -> Finding | None:
         facts[found.story.info.label] = {"norm_consumed": found.read.numbers.get("norm", 0.0), "norm": norm}
     told = [found for found in group.found if facts[found.story.info.label]["norm"] != 0]
     if not told:
-        return None  # nothing was missed: the pass gives zeros
+        return None  # nothing was missed: the gradient of the pass is zero
     chosen = told[0]
     severity: Severity = "error" if chosen.sure else "warning"
     label = chosen.story.info.label

@@ -1,8 +1,8 @@
 """Rule `stale-value`: code off the tape overwrote values that an adjoint needs, before backward.
 
-NumPy through a view, `array(ptr=…)`, `assign`, a launch outside of the `with` block. An optimiser's step
-after `backward` is none. What it does to the gradient is measured: the reverse pass runs once on the values
-of the forward pass, once on those that memory holds.
+Examples are NumPy through a view, `array(ptr=…)`, `assign`, and a launch outside of the `with` block, but not
+an optimiser's step after `backward`. The effect on the gradient is measured: the reverse pass runs once on
+the values of the forward pass, and once on the current content of memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 MEASURED = 8
-"""How many groups of writes are measured one by one; each costs a run of the tape."""
+"""Largest number of groups of writes that are measured one by one; each costs a replay."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Group:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The (launch, parameter) pairs whose values were taken."""
+        """The (launch, parameter) pairs whose values were overwritten."""
         return [pair for write in self.writes for pair in write.pairs]
 
 
@@ -57,7 +57,7 @@ class StaleValue(TapeRule):
     severity = "error"
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each place that writes over what an adjoint needs."""
+        """Return a finding for each place that overwrites needed values."""
         groups = _groups(context)
         if len(groups) > MEASURED:
             context.skipped(
@@ -182,10 +182,10 @@ def _fix(context: RuleContext, label: str, severity: Severity, errors: Mapping[s
 
 
 def written_meanwhile(context: RuleContext) -> list[Finding]:
-    """Return a finding for each array that was written off the tape between launches, if that matters.
+    """Return a finding for each array that was written off the tape between launches, if it has an effect.
 
-    The tape sees that values changed between two launches, and replays them. But the adjoint of the old
-    values and of the new ones is one array, and nothing on the tape separates them.
+    The tape detects that values changed between two launches, and replays them. But old and new values share
+    one adjoint array, and no record of the tape separates their adjoints.
     """
     replay = context.replay
     if replay is None:
@@ -215,7 +215,7 @@ def written_meanwhile(context: RuleContext) -> list[Finding]:
 
 
 def _stopped(replay: Replay, array: int, places: list[int]) -> dict[int, Values]:
-    """The gradients if adjoints ended where something off the tape changed values."""
+    """Return the gradients if adjoints ended at the writes off the tape."""
     scout, a = replay._shadow().forward(stop=0), replay.arrays[array]
     changed: dict[int, Values] = {}
     for place in sorted(set(places)):

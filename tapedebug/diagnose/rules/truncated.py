@@ -1,9 +1,9 @@
 """Rule `truncated`: a state passes from tape to tape, and the gradient does not.
 
-Each tape alone is right. But the sum that the optimiser consumes is not the gradient of the whole run: how
-the parameter moved the state that the next tape began with is missing, or one array of it. The tapes may be
-recorded one after the other, or from checkpoints, the last window first; the state may go on in the same
-arrays or in copies. An adjoint is handed on where the pass of the earlier window begins with it.
+Each tape alone is right. But the sum that the optimiser consumes is not the gradient of the whole run: the
+effect of the parameter through the state that the next tape starts from is missing, or through one array of
+it. The tapes may be recorded one after the other, or from checkpoints, the last window first; the state may
+be passed on in the same arrays or in copies. An adjoint is handed on if it seeds the earlier window's pass.
 
 Windows with an update between them are truncated on purpose, and so is a state that was reset, that has no
 gradient, or whose own gradient was zeroed between two passes.
@@ -40,23 +40,23 @@ from tapedebug.trace import Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
 MEASURED = 8
-"""Over how many tapes in a row the gradient is measured."""
+"""Largest number of consecutive tapes over which the gradient is measured."""
 
 
 NO_LOSS = "no loss is known"
-"""What keeps a window without a seed of its own from being looked at alone."""
+"""The reason why a window without a seed of its own cannot be examined alone."""
 
 
 @dataclass(slots=True)
 class Row:
-    """Tapes that are windows of one run, in its order, and who collects gradient from all of them.
+    """Tapes that are windows of one run, in its order, and the parameters that collect all their gradients.
 
     Attributes:
         contexts: The tapes.
-        links: What is carried from each to the next.
-        params: Arrays of all of them.
-        spans: The loss itself is carried: it is that of the whole row.
-        again: They were recorded from the last to the first.
+        links: The arrays carried from each tape to the next.
+        params: The parameters, arrays of all the tapes.
+        spans: The loss itself is carried, so that it belongs to the whole row.
+        again: The tapes were recorded from the last to the first.
     """
 
     contexts: list[RuleContext]
@@ -67,17 +67,17 @@ class Row:
 
     @property
     def handed(self) -> list[TapeLink]:
-        """Return what was handed back from one window to the one before."""
+        """Return the links whose adjoints were handed back to the earlier window."""
         return [edge for edges in self.links for edge in edges if edge.handed]
 
     @property
     def meant(self) -> bool:
-        """True if the gradient of the whole run is wanted: its loss is that, or the program says so."""
+        """True if the gradient of the whole run is intended, by its loss or by adjoints handed on."""
         alone = any(losses_of(*pair) for pair in zip(self.contexts, self.links, strict=False))
         return self.spans or bool(self.handed) or not alone
 
     def add(self, first: RuleContext, second: RuleContext, edges: list[TapeLink]) -> None:
-        """Extend the row at the end where tapes are added to."""
+        """Add the next tape at the growing end of the row."""
         self.contexts[:] = [first, *self.contexts] if self.again else [*self.contexts, second]
         self.links[:] = [edges, *self.links] if self.again else [*self.links, edges]
         self.spans = self.spans and not self.again and carries_loss(first, second)
@@ -128,7 +128,7 @@ def _in(a: object, arrays: Iterable[object]) -> bool:
 
 
 def _edges_between(first: RuleContext, second: RuleContext) -> list[TapeLink]:
-    """Return what one window hands to the next, without losses; none if it is cut on purpose."""
+    """Return the arrays that one window passes to the next, without losses; none if cut on purpose."""
     losses = seeded(second.rerun).keys()
     edges = [edge for edge in carried(first, second) if edge.target not in losses]
     if not edges:
@@ -138,9 +138,9 @@ def _edges_between(first: RuleContext, second: RuleContext) -> list[TapeLink]:
 
 
 def _detached(first: RuleContext, second: RuleContext, edge: TapeLink) -> bool:
-    """Return whether somebody zeroed the gradient of just this array between the passes of two windows.
+    """Return True if the gradient of just this array was zeroed between the passes of two windows.
 
-    Of one array, that is a cut on purpose; of a copy, the gradient may have been handed on before.
+    If both windows share the array, that is a cut on purpose; a copy's gradient may have been handed on.
     """
     return not edge.copied and any(event.how == "fill_" for event in _zeros(first, second, edge))
 
@@ -150,7 +150,7 @@ def _zeros(first: RuleContext, second: RuleContext, edge: TapeLink) -> list[Even
 
 
 def _collecting(one: RuleContext, other: RuleContext) -> list[Any]:
-    """The inputs of two tapes, of the same values, that collected what the passes of both gave."""
+    """Return the inputs of two tapes, with the same values, that collected the gradients of both passes."""
     found = []
     for leaf in other.experiment.leaves:
         a = other.rerun.arrays[leaf]
@@ -173,7 +173,7 @@ def _collecting(one: RuleContext, other: RuleContext) -> list[Any]:
 
 
 def _taken(story: history.GradientHistory, meanwhile: list[Event], end: int) -> bool:
-    """Return whether the gradient of each of two passes was read, and the input updated after both."""
+    """Return True if the gradient of each of two passes was read, and the input was updated after both."""
     zeros = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "zero"]
     reads = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "read"]
     if not zeros or not reads or min(reads) > zeros[-1]:
@@ -239,7 +239,7 @@ def _cut_between_windows(
 
 
 def _words(row: Row, position: int, dropped: list[TapeLink], names: str) -> str:
-    """Return what is carried from which tape to which, and which of its adjoints are not."""
+    """Return words for the arrays carried between two tapes, and for the adjoints that are dropped."""
     before, after = row.contexts[position : position + 2]
     edge = dropped[0]
     reader, _ = _reader(after, edge.target)
@@ -268,7 +268,7 @@ def _words(row: Row, position: int, dropped: list[TapeLink], names: str) -> str:
 
 
 def _were_zeroed(row: Row) -> bool:
-    """Return whether the gradients of parameters were zeroed between the passes, and summed elsewhere."""
+    """Return True if the gradients of parameters were zeroed between the passes, and summed elsewhere."""
     context = row.contexts[0]
     numbers = [context.rerun.recorded.id_of(a) for a in row.params]
     stories = [history.history_of(context.trace, number) for number in numbers if number is not None]
@@ -277,7 +277,7 @@ def _were_zeroed(row: Row) -> bool:
 
 
 def _confirmed(horizon: CrossTapeGradient) -> bool:
-    """True if differences of the losses agree with the gradient over all tapes, and not with the sum."""
+    """Return True if finite differences agree with the gradient over all tapes, and not with the sum."""
     if horizon.difference is None:
         return False
     consumed, whole = horizon.along
@@ -314,7 +314,7 @@ def _edges(row: Row) -> list[dict[str, object]]:
 
 
 def _reader(context: RuleContext, array: int) -> tuple[Launch, int]:
-    """The first launch that reads what the tape found in an array, and through which parameter."""
+    """Return the first launch that reads the initial values of an array, and its parameter."""
     launch = context.trace.launches[context.trace.versions_of(array)[0].reads[0]]
     return launch, words.param_of(launch, array)
 

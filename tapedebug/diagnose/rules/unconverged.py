@@ -1,9 +1,8 @@
 """Rule `unconverged`: a solve on the tape that stopped before it converged.
 
-Gradient and differences agree, on the program as it ran, so that no check finds it. The loop contracts
-towards
-a fixed point, and its last round still moves. More rounds are tried out in private memory: what counts is by
-how much they change the loss and the gradient.
+Gradient and finite differences of the program as it ran agree, so that no check finds it. The loop contracts
+towards a fixed point, and its last round still changes the values. More rounds run in private memory, and
+their effect on the loss and the gradient is measured.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from tapedebug.diagnose.trace_analysis.loops import Loop, alike, in_larger_steps
 from tapedebug.trace import Finding, Launch, Location
 
 COLOURS = 4
-"""Launches of one kernel that may differ in a number and make one round."""
+"""Largest number of launches of one kernel that differ in a number and together make one round."""
 TRIED = 3
-"""Loops that are looked into."""
+"""Largest number of loops that are examined."""
 
 
 class Unconverged(TapeRule):
@@ -60,7 +59,7 @@ class Unconverged(TapeRule):
 
 
 def _same(context: RuleContext, rounds: Loop) -> Loop | None:
-    """A loop whose rounds all get the same numbers; two colours of Gauss-Seidel are one round."""
+    """Return a loop whose rounds all get the same numbers; two colours of Gauss-Seidel are one round."""
     for times in range(1, COLOURS + 1):
         larger = rounds if times == 1 else in_larger_steps(context.trace, rounds, times)
         if larger is not None and same_every_round(context.trace, larger):
@@ -69,12 +68,12 @@ def _same(context: RuleContext, rounds: Loop) -> Loop | None:
 
 
 def _tried(context: RuleContext, rounds: Loop, motion: Convergence) -> Finding | None:
-    """Let the loop go on, and see what that changes."""
+    """Run the loop for more rounds, and return a finding if that changes the results."""
     replay = context.replay
     assert replay is not None
     solve = reasons(context, rounds, motion)
     if not solve[0]:
-        return None  # a simulation may well go on, and a descent may end where it is wanted to
+        return None  # a simulation may continue, and a descent may end anywhere
     again = context.need(Resequencing, "does not run its operations in another order")
     results = [extended(replay, again, rounds, times * rounds.count) for times in (0, 1, 3)]
     plain, *more = [item for item in results if item is not None]
@@ -105,7 +104,7 @@ def _finding(
         ]
         for leaf in results[0].gradients
     }
-    # A start that is forgotten on the way has a gradient that changes most, and matters least.
+    # The gradient of a start that the solve forgets changes most and matters least.
     begun = [(trace.launches[rounds.first + each.reader], each.read) for each in rounds.carried]
     starts = {first.args[param].array for first, param in begun}
     asked = [trace.arrays[leaf].label for leaf in results[0].gradients if leaf not in starts] or list(changes)
@@ -150,7 +149,7 @@ def _finding(
 def _line(
     context: RuleContext, launch: Launch, array: int | None, param: int, scalar: int
 ) -> Location | None:
-    """The line that writes what still moves most, where a kernel writes in several places."""
+    """Return the line that writes the scalar that still changes most, if a kernel has several writes."""
     if array is None or not words.writes_in_many_places(context.trace, launch, param):
         return None
     shape = context.trace.arrays[array].shape
@@ -169,7 +168,7 @@ def _effects(results: list[ExtendedRun], worst: str, changes: list[float]) -> st
 
 
 def _rounds_left(motion: Convergence) -> int:
-    """Return the rounds until a change is `UNCONVERGED_FIXED`, rounded up as a person would."""
+    """Return the rounds until a change is `UNCONVERGED_FIXED`, rounded up to a round number."""
     rate = min(motion.rate, 0.9999)
     left = (
         math.log(UNCONVERGED_FIXED / max(motion.distance, UNCONVERGED_FIXED * 1.001)) / math.log(rate)

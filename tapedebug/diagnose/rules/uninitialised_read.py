@@ -80,7 +80,7 @@ def _finding(context: RuleContext, group: list[AccessConflict]) -> Finding:
 
 
 def _measured(context: RuleContext, buffer: Hashable) -> Effect | None:
-    """Return the effect of other contents: all of the memory is undefined before the tape."""
+    """Return the effect of other contents, as all of the memory is undefined before the tape."""
     replay = context.rerun
     if replay.blocked:
         return None

@@ -1,8 +1,8 @@
 """Rule `unused`: swapped arguments, inputs that nothing uses, outputs that are never read.
 
 Names are evidence, not proof: `inputs=[velocity, position]` for the parameters `(position, velocity)`. So is
-an array of zeros that nothing wrote, read by one kernel, beside an array of the same kind that another kernel
-wrote and nobody reads. What the exchange would change is measured; what is only odd is a note.
+an array of zeros that was never written and is read by one kernel, beside an array of the same kind that
+another kernel wrote and that is never read. The effect of an exchange is measured; the rest is a note.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import ArrayInfo, Finding, Launch, Location
 
 PLACES = 200
-"""How many different launches, by line, are looked at."""
+"""Largest number of launches, by line, that are examined."""
 
 
 class Unused(TapeRule):
@@ -41,7 +41,7 @@ class Unused(TapeRule):
     explains = ("disconnected",)
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return what is odd about the arguments of the launches."""
+        """Return the findings about arguments of the launches."""
         if context.experiment.blocked:
             return []
         study = _Study(context)
@@ -51,7 +51,7 @@ class Unused(TapeRule):
         return [*findings, *study.untouched(), *study.only_read()]
 
     def explain(self, cause: Finding, finding: Finding) -> str:
-        """Explain why an input leads nowhere: its array, or what is computed of it, is in the wrong place."""
+        """Explain a disconnected input: its array, or a result computed from it, is in the wrong place."""
         if cause.severity != "warning" or not isinstance(finding, DisconnectedFinding):
             return ""
         mine = finding.kind == NO_DATA_FLOW and set(inputs_of(finding)) <= set(inputs_of(cause))
@@ -59,7 +59,7 @@ class Unused(TapeRule):
 
 
 class _Study:
-    """The launches of a trace, one for each line of source, with what their callers wrote."""
+    """The launches of a trace, one for each line of source, with the names of their arguments."""
 
     def __init__(self, context: RuleContext) -> None:
         self.context, self.trace = context, context.trace
@@ -79,7 +79,7 @@ class _Study:
     # ------------------------------------------------------------ names that are crossed
 
     def crossed(self) -> Iterator[Finding]:
-        """Two arguments of one type, each with the name of the other's parameter."""
+        """Yield findings about two arguments of one type, each with the name of the other's parameter."""
         for launch, given in self.launches:
             for one, other in combinations(given, 2):
                 if self._other_way_round(launch, one, other):
@@ -90,7 +90,7 @@ class _Study:
                     yield finding
 
     def _other_way_round(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> bool:
-        """True if the same kernel is also launched with these the other way round: then both are meant."""
+        """Return True if the same kernel is also launched with these swapped, so that both are intended."""
         wanted = (other.text, one.text)
         return any(
             (given[one.param].text, given[other.param].text) == wanted
@@ -114,11 +114,11 @@ class _Study:
         return self._crossed(launch, one, other, change)
 
     def _values_lost(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> Finding | None:
-        """An input of zeros beside an output that was created with values, which nothing has read."""
+        """Return a finding about an input of zeros beside an output with initial values never read."""
         if one.array is None or other.array is None or not self._alike(launch, one, other):
             return None
         if (one.text, other.text) == (one.name, other.name):
-            return None  # each is called what its parameter is called
+            return None  # each has the name of its own parameter
         read, written = (other, one) if one.array.writes else (one, other)
         source, target = read.array, written.array
         if source is None or target is None or source.writes or not target.writes or target.reads:
@@ -152,7 +152,7 @@ class _Study:
         )
 
     def _alike(self, launch: Launch, one: NamedArgument, other: NamedArgument) -> bool:
-        """True if the two arguments have types that allow them to be swapped."""
+        """Return True if the types of two arguments allow a swap."""
         a, b = one.array, other.array
         kernel = words.kernel_of(self.trace, launch)
         assert kernel is not None
@@ -197,7 +197,7 @@ class _Study:
         )
 
     def _of(self, launch: Launch) -> list[Launch]:
-        """All launches of the kernel on that line."""
+        """Return all launches of the kernel on that line."""
         return [
             each
             for each in self.trace.launches
@@ -207,9 +207,9 @@ class _Study:
     # ------------------------------------------------------------ a result that went elsewhere
 
     def lost_result(self) -> Finding | None:
-        """Zeros that are read where a result of the same kind was computed that nobody reads.
+        """Return a finding about zeros that are read although a result of the same kind is never read.
 
-        Only where an input leads to that result and nowhere else, so that its gradient is 0 because of it.
+        Only if an input leads to that result and nowhere else, so that its gradient is 0 because of it.
         """
         dead = self._dead_leaves()
         for unread in self._unread() if dead else ():
@@ -225,21 +225,21 @@ class _Study:
         return None
 
     def _dead_leaves(self) -> set[int]:
-        """The inputs that lead to no loss."""
+        """Return the inputs that lead to no loss."""
         last = {version.array: version.version for version in self.trace.versions}
         roots = [(array, last[array]) for array in self.context.experiment.losses]
         reached = self.context.dependencies.upstream(roots, with_gradient=False)
         return {leaf for leaf in self.context.experiment.leaves if (leaf, 0) not in reached}
 
     def _unread(self) -> list[ArrayInfo]:
-        """Arrays that launches write and none reads."""
+        """Return the arrays that launches write and none reads."""
         read = {version.array for version in self.trace.versions if version.reads}
         losses = set(self.context.experiment.losses)
         written = {version.array for version in self.trace.versions if version.written_by is not None}
         return [self.trace.arrays[number] for number in sorted(written - read - losses)]
 
     def _zeros_like(self, unread: ArrayInfo) -> list[ArrayInfo]:
-        """Arrays of the same type and shape that hold zeros, which nothing wrote and a later launch reads."""
+        """Return arrays of the same type and shape with initial zeros that a later launch reads."""
         writer = self._writer(unread)
         return [
             info
@@ -303,7 +303,7 @@ class _Study:
     # ------------------------------------------------------------ what a kernel does not use
 
     def untouched(self) -> Iterator[Finding]:
-        """Inputs with a gradient that are only given to parameters which the kernel never uses."""
+        """Yield findings about inputs with a gradient that are passed only to unused parameters."""
         used: set[int] = set()
         places: dict[int, tuple[Launch, int]] = {}
         for launch in self.trace.launches:
@@ -339,7 +339,7 @@ class _Study:
         )
 
     def _definition(self, launch: Launch) -> Location | None:
-        """The line with the name of a kernel."""
+        """Return the line of a kernel's definition."""
         kernel = words.kernel_of(self.trace, launch)
         if kernel is None:
             return None
@@ -347,7 +347,7 @@ class _Study:
         return Location(file=kernel.file, line=kernel.line + next(lines, 0), column=0, function=kernel.name)
 
     def only_read(self) -> Iterator[Finding]:
-        """Arrays in `outputs` that the kernel only reads."""
+        """Yield findings about arrays in `outputs` that the kernel only reads."""
         for launch, given in self.launches:
             for item in given:
                 arg = item.array

@@ -1,8 +1,8 @@
 """Rule `vanishing`: an adjoint that fades in the reverse pass until it is negligible.
 
-A damped system forgets its beginning, and a gradient of 1e-12 is right there: an `info`. Where an operation
-stands in its flat part (`tanh` of 20, a `clamp` at its limit), no step of an optimiser changes anything: a
-`warning`, if no input has a gradient that counts.
+A damped system forgets its initial state: a gradient of 1e-12 is right, an `info`. If an operation is
+saturated (`tanh` of 20, a `clamp` at its limit), no step of an optimiser has an effect: a `warning`, if no
+input has a gradient of relevant size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tapedebug.trace.model import Severity
 
 LAUNCHES = 3
 TRIED = 3
-"""Inputs that are changed to see whether the loss falls."""
+"""Largest number of inputs that are changed to test if the loss falls."""
 
 
 class Vanishing(TapeRule):
@@ -63,7 +63,7 @@ class Vanishing(TapeRule):
 
 
 def _could_fall(context: RuleContext, leaf: int) -> bool:
-    """True if the loss falls when an input changes: at the minimum of a hinge a gradient of 0 is right."""
+    """Return True if the loss falls when an input changes; at a hinge's minimum a gradient of 0 is right."""
     replay = context.replay
     assert replay is not None
     shadow, a = replay._shadow(double=True), replay.arrays[leaf]
@@ -89,7 +89,7 @@ def _could_fall(context: RuleContext, leaf: int) -> bool:
 
 
 def _left(context: RuleContext, profile: AdjointProfile, leaf: int) -> float:
-    """Return what is left of a gradient, relative to the loss; infinite if it is exactly 0."""
+    """Return the remaining size of a gradient relative to the loss; inf if it is exactly 0."""
     gradient, size = profile.gradients[leaf], profile.inputs[leaf]
     assert context.replay is not None
     seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in context.replay.seeds.values()))
@@ -225,7 +225,7 @@ def _way(context: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | No
 
 
 def _suspects(context: RuleContext, profile: AdjointProfile, loop: AdjointGrowth | None) -> list[Launch]:
-    """Launches that let little pass: of a loop those of a round in the middle, else the worst."""
+    """Return the launches that attenuate most: for a loop those of a middle round, else the worst."""
     if loop is not None:
         start = loop.rounds.launch(loop.start + len(loop.norms) // 2, 0)
         indices = list(range(start, start + loop.rounds.length))
@@ -241,7 +241,7 @@ def _suspects(context: RuleContext, profile: AdjointProfile, loop: AdjointGrowth
 
 
 def _saturated(context: RuleContext, launch: Launch) -> tuple[Launch, LocalDerivative] | None:
-    """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
+    """Return the operation of a launch that is saturated in nearly all followed threads."""
     if launch.kind != "kernel":
         return None
     flow = context.experiment.flow(launch.index, "versions")
@@ -263,5 +263,5 @@ def _saturated(context: RuleContext, launch: Launch) -> tuple[Launch, LocalDeriv
 
 
 def _is_flat(slope: LocalDerivative) -> bool:
-    """True if an operation is of the kind that has a flat part, and stands there."""
+    """Return True if an operation can saturate, and does at its operands."""
     return slope.saturates and slope.slope < VANISHING_SLOPE

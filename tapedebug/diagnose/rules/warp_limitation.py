@@ -1,8 +1,8 @@
 """Rule `warp-limitation`: code that Warp reverses wrongly, in programs written for it.
 
-Here such kernels have right gradients. What Warp would have computed is found by running the reverse pass
-with Warp's reverse of one kernel at a time (`compiler.passes.adjoint_warp`): what moves a gradient is an
-error, and a loop that only adds, or a component that is assigned once, is nothing.
+This engine computes right gradients for such kernels. Warp's result is obtained by a reverse pass with Warp's
+reverse of one kernel at a time (`compiler.passes.adjoint_warp`). A construct that changes a gradient is an
+error; a loop that only adds, or a component that is assigned once, is harmless.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
 MEASURED = 16
-"""How many kernels are measured one by one; each costs a reverse pass or two."""
+"""Largest number of kernels that are measured one by one; each costs one or two reverse passes."""
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -41,7 +41,7 @@ class ConstructFinding(RuleFinding):
     constructs: list[tuple[str, int]] = field(metadata=EVIDENCE)
 
     def explains(self, finding: Finding) -> bool:
-        """True if a finding is about what the same launches overwrite of their own, on one of these lines."""
+        """Return True if a finding is about in-place overwrites by the same launches on these lines."""
         if (
             not isinstance(finding, OverwriteFinding)
             or finding.severity == "info"
@@ -55,14 +55,14 @@ class ConstructFinding(RuleFinding):
 
 @dataclass(slots=True)
 class Group:
-    """Launches of one kernel, and what in it Warp may reverse wrongly."""
+    """Launches of one kernel, and its constructs that Warp may reverse wrongly."""
 
     launches: list[int]
     limits: list[ReverseDivergence]
     parts: bool = True
-    """True if components are assigned as in Warp, too."""
+    """True if in-place assignments to components are also reversed as in Warp."""
     functions: bool = False
-    """True if functions lack the adjoints that they lack in Warp, too."""
+    """True if functions also lack the adjoints that they lack in Warp."""
     errors: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ class WarpLimitation(TapeRule):
     explains = ("overwrite",)
 
     def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each kernel that Warp reverses wrongly, and each array that keeps too much."""
+        """Return a finding for each kernel that Warp reverses wrongly, and `retain_grad` array affected."""
         if not context.as_warp:
             return []
         return [*_constructs(context), *_retained(context), *find_commands(context, self.code)]
@@ -112,12 +112,12 @@ def _constructs(context: RuleContext) -> Iterator[Finding]:
 
 
 def _groups(context: RuleContext) -> Iterator[Group]:
-    """The constructs of each kernel: loops and arrays together, then parts of variables."""
+    """Yield the constructs of each kernel: loops and arrays together, then parts of variables."""
     limits = context.experiment.warp_limits()
     for launches in by_kernel(context, limits).values():
         found = limits[launches[0]]
         counted = any(item.kind == "counter" for item in found)
-        # A number that is not computed again makes everything wrong: that is the finding then.
+        # A number that is not recomputed makes all gradients wrong: then only that is reported.
         whole = [i for i in found if i.kind in ("while", "array") or (i.kind == "loop" and not counted)]
         whole += [i for i in found if i.kind == "loop" and counted and i.needed]
         parts = [item for item in found if item.kind == "part"]
@@ -130,7 +130,7 @@ def _groups(context: RuleContext) -> Iterator[Group]:
 
 
 def by_kernel(context: RuleContext, launches: Iterable[int]) -> dict[Any, list[int]]:
-    """Launches by the kernel that they run, and by which of its arrays have gradients."""
+    """Group launches by kernel, and by the set of its arrays with gradients."""
     found: dict[Any, list[int]] = {}
     for index in sorted(launches):
         launch = context.trace.launches[index]
@@ -142,7 +142,7 @@ def by_kernel(context: RuleContext, launches: Iterable[int]) -> dict[Any, list[i
 
 
 def measurable(context: RuleContext, rule: str) -> bool:
-    """True if gradients can be measured; says so in the coverage where not."""
+    """Return True if gradients can be measured; otherwise add a note to the coverage."""
     if context.experiment.blocked or not context.experiment.leaves:
         why = context.experiment.blocked or "there is no input with a gradient"
         context.skipped(f"{rule} was not measured: {why}")
@@ -151,7 +151,7 @@ def measurable(context: RuleContext, rule: str) -> bool:
 
 
 def measure(context: RuleContext, group: Group) -> bool:
-    """Find out what Warp's reverse of a kernel does to the gradients; False where that is not known."""
+    """Measure the effect of Warp's reverse of a kernel on the gradients; return False if it is not known."""
     replay = context.experiment
     name = context.trace.launches[group.launches[0]].name
     wrong = replay.as_warp(group.semantics)
@@ -167,13 +167,13 @@ def measure(context: RuleContext, group: Group) -> bool:
     others = _others(context, group)
     if others is None:
         return True
-    # What the kernel's other constructs do is another finding: here it is asked what is done beside that.
+    # The kernel's other constructs have their own finding; only the additional effect is measured here.
     beside = replay.as_warp(others)
     return beside is not None and severity_of(compared(context, beside, wrong)[0]) is not None
 
 
 def _written(context: RuleContext, group: Group) -> set[str]:
-    """The arrays that the launches of a group write to, by label."""
+    """Return the labels of the arrays that the launches of a group write."""
     arguments = (arg for index in group.launches for arg in context.trace.launches[index].args)
     return {
         context.trace.arrays[arg.array].label for arg in arguments if arg.writes and arg.array is not None
@@ -194,7 +194,7 @@ def _others(context: RuleContext, group: Group) -> Semantics | None:
 def compared(
     context: RuleContext, right: Mapping[int, Values], wrong: Mapping[int, Values]
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return the errors of gradients by label, and both gradients where they differ most."""
+    """Return the errors of gradients by label, and both values of the elements that differ most."""
     labels = {leaf: context.trace.arrays[leaf].label for leaf in right}
     apart = largest_difference(context.trace, right, wrong)
     largest = max((item["norm_right"] for item in apart.values()), default=0.0)
@@ -213,7 +213,7 @@ def severity_of(errors: Mapping[str, float]) -> Severity | None:
 
 
 def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
-    """`its gradient of x is off by 38 % (1.8 in place of 2.91 for x[0])`."""
+    """Return `its gradient of x is off by 38 % (1.8 in place of 2.91 for x[0])`."""
     errors = {label: error for label, error in errors.items() if error > GRADIENT_CHANGED}
     worst = max(errors, key=lambda label: errors[label])
     if not math.isfinite(gradients.get(worst, {}).get("wrong", 0.0)):
@@ -222,7 +222,7 @@ def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
 
 
 def as_run(context: RuleContext, message: str) -> str:
-    """A message about a run that consumed Warp's gradients, as somebody asked for."""
+    """Return a message adapted to a run that consumed Warp's gradients, as requested."""
     if not context.experiment.like_warp:
         return message
     return message.replace(
@@ -232,7 +232,7 @@ def as_run(context: RuleContext, message: str) -> str:
 
 
 def who(context: RuleContext, launches: list[int]) -> str:
-    """`launch 3 (step) and 39 more like it`."""
+    """Return `launch 3 (step) and 39 more like it`."""
     more = f" and {len(launches) - 1} more like it" if len(launches) > 1 else ""
     return words.launch_words(context.trace.launches[launches[0]]) + more
 
@@ -358,7 +358,7 @@ _WORDS = {"loop": _loop, "while": _while, "array": _array, "part": _part, "funct
 
 
 def _retained(context: RuleContext) -> Iterator[Finding]:
-    """Arrays that keep their gradients and are written several times."""
+    """Yield findings about arrays with `retain_grad` that are written several times."""
     replay = context.experiment
     writers: dict[int, list[int]] = {}
     for launch in context.trace.launches:

@@ -1,7 +1,7 @@
 """Rule `wrong-adjoint`: one launch's adjoint is wrong, and no other rule explains the gradient.
 
-The last resort, so that a gradient is never called wrong without a launch: Python operations and native
-functions whose adjoint, written by hand, is wrong; and slips of this engine.
+It runs last, so that every wrong gradient is attributed to a launch: Python operations and native functions
+with a wrong hand-written adjoint, and errors of this engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
 
 OPERATIONS = 256
-"""Operations that are looked at one by one."""
+"""Largest number of operations that are examined one by one."""
 MAY_DIFFER = "gradient (func_grad)"
 
 
@@ -52,15 +52,15 @@ class WrongAdjoint(TapeRule):
         leaves = [
             leaf
             for leaf in sorted(replay.wrong)
-            # What was written off the tape while it recorded has two values, and one gradient for both.
+            # An array written off the tape during recording has two values, but one gradient for both.
             if context.trace.arrays[leaf].label not in cut and leaf not in meanwhile
         ]
-        if not leaves:  # differences see through what was detached on purpose
+        if not leaves:  # finite differences also include paths that were detached on purpose
             return []
         if replay.recorded.tape.capability(Tangents) is None:
             return _one_by_one(context, replay)
         context.progress("bisecting the tape for a wrong adjoint")
-        # With the values that each launch had: what others overwrote is no fault of its adjoint.
+        # Adjoints read the values of their launches: overwrites by others are no error of an adjoint.
         parting = find_first_divergence(
             cast("Any", replay.twin), replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
         )
@@ -73,7 +73,7 @@ class WrongAdjoint(TapeRule):
 
 
 def _one_by_one(context: RuleContext, replay: Replay) -> list[Finding]:
-    """Without a forward mode to bisect with: the last operation whose adjoint is not its derivative."""
+    """Return the last operation whose adjoint is not its derivative, for engines without forward mode."""
     context.progress("comparing each adjoint with differences of its operation")
     trace, looked = context.trace, [record for record in replay.records if record.has_adjoint][-OPERATIONS:]
     for record in reversed(looked):
@@ -199,7 +199,7 @@ def _written_by_hand(custom: CustomGradients | None) -> tuple[str, str, Place | 
 
 
 def _adjoint_location(adjoint: HandWrittenAdjoint | None) -> Location | None:
-    """The first line of the adjoint that the user wrote."""
+    """Return the first line of the adjoint that the user wrote."""
     text = None if adjoint is None else adjoint.text
     if text is None:
         return None
