@@ -104,7 +104,7 @@ def _refers_to(module: Any, engines: Sequence[str]) -> bool:
 def _origin(value: Any) -> str:
     """Return the package that a value comes from.
 
-    No attribute of the value itself is read, as `isinstance` would: reading a deprecated name may warn.
+    It tests `type(value)`, because `isinstance` reads `__class__` of the value: a deprecated name may warn.
     """
     kind = type(value)
     if issubclass(kind, ModuleType):

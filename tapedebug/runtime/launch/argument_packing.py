@@ -138,7 +138,7 @@ def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:
     """Return the cached result of `dims` for these sizes, or None."""
     try:
         found = KNOWN.get(dim)
-    except TypeError:  # a list, perhaps
+    except TypeError:  # unhashable, such as a list
         return None
     # A value that equals an integer need not be one: 2.0 must be rejected.
     if found is None or dim.__class__ is int:

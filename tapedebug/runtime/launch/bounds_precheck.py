@@ -194,7 +194,7 @@ class BoundsPrecheck:
         ends: dict[int, dict[int, tuple[int, int]]] = {}
         for reach in found.known:
             if not isinstance(reach.length, tuple) or reach.length[0] != "extent":
-                return False  # a component, or a slice of the kernel's
+                return False  # a component, or a slice made in the kernel
             _, param, axis = reach.length
             try:
                 low, high = evaluated(reach.low, look), evaluated(reach.high, look)

@@ -37,7 +37,7 @@ class KernelText:
 
     @property
     def text(self) -> SourceText:
-        """The kernel itself."""
+        """The source of the kernel function."""
         return _text(self._kernel.key, self._kernel.origin)
 
     @property
@@ -120,7 +120,7 @@ class _Operations:
         self._kernel = kernel
 
     def operations(self) -> Iterator[SourceOperation]:
-        """Return the operations that the kernel is compiled from."""
+        """Return the operations of the kernel's IR, with their source spans."""
         return (SourceOperation(op.kind, op.span) for op in ops_of(self._kernel._lowered.function.body))
 
 

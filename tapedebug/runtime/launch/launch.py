@@ -83,7 +83,7 @@ def launch(
         adjoints = (*adj_inputs, *adj_outputs)
         try:
             return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
-        except TapedebugError as error:  # the user's line is in the message, not in our frames
+        except TapedebugError as error:  # the message shows the user's line; frames of tapedebug are dropped
             raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
     known = KNOWN.get(dim) if dim.__class__ is int else known_dims(dim)
     packed = None
@@ -176,7 +176,7 @@ def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan,
     """Return the plan of a launch and the flat arguments; the next launch tries this plan first."""
     try:
         plan = kernel.plans.get(kernel.kinds(*args))
-    except (AttributeError, TypeError):  # something does not fit, or fits after it has been converted
+    except (AttributeError, TypeError):  # an argument does not fit, or only after conversion
         plan = None
     if plan is not None:
         kernel.latest = plan
@@ -235,7 +235,7 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
         generic.kinds = _kinds_function(kernel, generic)
     if kernel.flat or flat:
         plan, found = _plan_of(kernel, args)
-        if generic is not kernel and not plan.watched:  # found at once the next time
+        if generic is not kernel and not plan.watched:  # a fast path for the next launch
             generic.plans[_any_kinds(*found)] = plan
         return plan, found
     return _plan_of(kernel, argument_flattening.check_and_flatten(kernel, args))

@@ -135,7 +135,7 @@ def _function(func: Any) -> tuple[str, Any]:
         key: Any = (func.__code__, id(func.__globals__), cells, func.__defaults__)
         try:
             known = _FUNCTIONS.get(key)
-        except TypeError:  # something that it captures has no hash
+        except TypeError:  # a captured value has no hash
             key, known = id(func), None
         if known is None:
             known = _FUNCTIONS[key] = function_of(func)

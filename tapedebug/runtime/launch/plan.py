@@ -37,7 +37,7 @@ AccessRow = tuple[int, str, bool, bool, tuple[bool, ...]]
 """Parameter, name, the flags "is read" and "is in `fresh`", and the other flags of an `Access`."""
 
 Slots = tuple[tuple[int, int], ...]
-"""(Parameter, number of the slot of its pointer)."""
+"""Pairs of a parameter and the slot of its pointer."""
 
 NOTHING: frozenset[int] = frozenset()
 NOTHING_SAID: frozenset[str] = frozenset()
@@ -140,7 +140,7 @@ class LaunchPlan:
         self.adjoint_slots: Slots = ()
         self.needed_slots: Slots = ()
         self.touched = tuple(sorted(reads | writes | atomic))
-        # Reads first: another parameter may read, through the same memory, what one parameter covers.
+        # Parameters that are read come first: they may share memory with one that the launch covers.
         self.found = tuple(sorted(self.touched, key=lambda p: p in covers))
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))

@@ -77,7 +77,7 @@ class PythonOperation:
         self._takes_float64 = True
 
     def on(self, args: Sequence[Any]) -> PythonOperation:
-        """Return the same operation on other arrays like these."""
+        """Return the same operation on other arrays of the same shapes and types."""
         made = copy.copy(self)
         made.args = tuple(args)
         return made
@@ -167,7 +167,7 @@ class PythonOperation:
             except Exception as error:
                 if not wide:
                     raise
-                found = call(rounded=True)  # it raises the same if float64 is not the reason
+                found = call(rounded=True)  # raises the same error if float64 is not the reason
                 self._takes_float64 = False
                 self.narrow = f"{which} raises {type(error).__name__} if it is given float64"
                 return found

@@ -58,8 +58,8 @@ class array(ArrayProtocols, Arithmetic):
         ndim: Number of dimensions of an annotation.
         grad: The gradient array; implies `requires_grad`.
         requires_grad: True if the array takes part in differentiation.
-        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`: the adjoint of the value
-            that the last launch to write each element left there.
+        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`: for each element, the
+            adjoint of its value after the last launch that wrote it or the part of the array around it.
 
     Raises:
         ArrayError: Data, dtype and shape do not fit together.
@@ -209,7 +209,7 @@ class array(ArrayProtocols, Arithmetic):
 
     @property
     def dtype_name(self) -> str:
-        """The element type as a kernel's annotation names it: `float32`, `vec3`."""
+        """The name of the element type in annotations of kernels: `float32`, `vec3`."""
         return types.type_name(self.dtype)
 
     @property
@@ -520,7 +520,7 @@ def _kind_of(a: array) -> int:
 
 
 def range_key(a: array) -> tuple[Any, ...]:
-    """Return a key that is equal for arrays of the same bytes, whatever the shape of contiguous ones."""
+    """Return a key that is equal for arrays of the same bytes; the shape of contiguous arrays is ignored."""
     if a.is_contiguous:
         return (id(a.buffer), a.start, a.stop)
     return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)

@@ -98,7 +98,7 @@ def memory(nbytes: int, *, zeroed: bool = False) -> Bytes:
 
 
 def uncleared(nbytes: int, *, zeroed: bool) -> tuple[Bytes, bool]:
-    """Return new memory, and False if it was taken from the cache and still has to be cleared."""
+    """Return memory; with `zeroed`, also True if it already holds zeros, False if it must be cleared."""
     make = np.zeros if zeroed else np.empty
     if not LEAST <= nbytes <= MOST:
         block: Bytes = make(nbytes + ALIGNMENT, dtype=np.uint8)

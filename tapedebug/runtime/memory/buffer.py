@@ -279,7 +279,7 @@ class Window:
 
     def __init__(self, buffer: Buffer, interface: dict[str, Any], start: int, stop: int) -> None:
         self.buffer = buffer
-        if not buffer.nbytes:  # NumPy before 2.4 takes the address 0 for no interface at all
+        if not buffer.nbytes:  # NumPy before 2.4 treats address 0 as a missing interface
             interface["data"] = (buffer.data.ctypes.data, False)
         self.__array_interface__ = interface
         buffer.windows += 1

@@ -92,5 +92,5 @@ class overwriting:
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:
             for buffer, writes in self.before:
-                if buffer.writes == writes:  # else it has run, and was interrupted at its end
+                if buffer.writes == writes:  # else the launch ran, and was interrupted at its end
                     buffer.data.fill(0)

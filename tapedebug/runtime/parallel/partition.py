@@ -32,7 +32,7 @@ NUMBERS = (32, 24, 16, 12, 8, 6, 4, 2)
 NEAREST = 4
 """Minimum number of even and odd chunks: with fewer, no two run at once."""
 COPIES = 512 * 1024
-"""Bytes of private copies that are always allowed; the limit is this or a tenth of the launch's arrays."""
+"""Bytes of private copies that are always allowed; for large arrays, a tenth of their bytes is allowed."""
 KEPT = 64 * 1024
 """Maximum bytes of private copies that are cached for the next launch."""
 PAID = 2
