@@ -60,15 +60,15 @@ def test_what_is_in_it() -> None:
 @pytest.mark.parametrize(
     "data, message",
     [
-        (3, "this is no data of a gradcheck"),
-        ({"kind": "trace"}, "this is no data of a gradcheck"),
+        (3, "this is not gradcheck data"),
+        ({"kind": "trace"}, "this is not gradcheck data"),
         (
             {"kind": "gradcheck", "schema": 9},
             "this data has version 9 of its schema; this tapedebug reads 1",
         ),
         (
             {"kind": "gradcheck", "schema": 1},
-            "this is no data of a gradcheck, or damaged (KeyError: 'subject')",
+            "this is not gradcheck data, or it is damaged (KeyError: 'subject')",
         ),
     ],
 )

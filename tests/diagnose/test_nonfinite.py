@@ -258,7 +258,7 @@ def test_an_input_that_was_not_finite_before_is_named_as_such() -> None:
     (finding,) = wp.diagnose(tape).findings
     assert finding.message == (
         "1 of 2 values of x are not finite before the tape begins; launch 0 (double) reads them. "
-        "No gradient that was asked for is touched by it. The loss is nan."
+        "It affects no gradient that was asked for. The loss is nan."
     )
     assert (finding.severity, finding.evidence["cause"]) == ("error", "input")
 

@@ -229,7 +229,7 @@ def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
     assert finding.message == (
         f"Nothing zeroed the gradient of x before backward ran at test_unmask.py:{passes}, and x was updated "
         f"since the pass before at test_unmask.py:{step}. The gradient is exactly 0 in every pass, which "
-        "hides it; it will add up once what flat-op says is fixed."
+        "hides it; it will accumulate once the flat-op finding is fixed."
     )
     assert finding.fix == f"call tape.zero() or x.grad.zero_() after the update at test_unmask.py:{step}"
     assert {item.rule for item in alarms(fit(zero=True))} == {"flat-op"}

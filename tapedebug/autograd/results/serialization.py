@@ -89,7 +89,7 @@ def result_fields(data: object) -> dict[str, Any]:
         GradcheckError: It made something else.
     """
     if not isinstance(data, Mapping) or data.get("kind") != "gradcheck":
-        raise GradcheckError("this is no data of a gradcheck", hint="pass what to_dict() gave")
+        raise GradcheckError("this is not gradcheck data", hint="pass what to_dict() gave")
     if data.get("schema") != SCHEMA:
         raise GradcheckError(
             f"this data has version {data.get('schema')!r} of its schema; this tapedebug reads {SCHEMA}",
@@ -107,7 +107,7 @@ def result_fields(data: object) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GradcheckError(
-            f"this is no data of a gradcheck, or damaged ({type(error).__name__}: {error})",
+            f"this is not gradcheck data, or it is damaged ({type(error).__name__}: {error})",
             hint="pass what to_dict() gave",
         ) from None
 

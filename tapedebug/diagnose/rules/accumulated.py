@@ -169,7 +169,7 @@ def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:
             text += f", {words.number(facts['ratio'])} times that"
     if severity == "info":
         text += (
-            ". Nobody has read it before it was zeroed"
+            ". It was zeroed before anything read it"
             if facts["off"] > GRADIENT_WRONG
             else ". That is rounding"
         )
@@ -229,7 +229,7 @@ def _latent_finding(
         message=(
             f"Nothing zeroed the gradient of {label} before backward ran{history.at(event)}, and {label} was "
             f"updated since the pass before{history.at(update)}. The gradient is exactly 0 in every pass, "
-            f"which hides it; it will add up once what {hiding.rule} says is fixed."
+            f"which hides it; it will accumulate once the {hiding.rule} finding is fixed."
         ),
         launches=history.first_reader(context.trace, story.info.id),
         arrays=[label],

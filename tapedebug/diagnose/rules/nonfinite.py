@@ -304,7 +304,7 @@ def _finding(
 def _consequence(trace: Trace, broken: list[int], gradients: Mapping[int, Values]) -> str:
     loss = f" The loss is {_bad_loss(trace)}." if _bad_loss(trace) else ""
     if not broken:
-        return f" No gradient that was asked for is touched by it.{loss}"
+        return f" It affects no gradient that was asked for.{loss}"
     parts = [
         f"{_count(values)} of {values.size} values of the gradient of {trace.arrays[leaf].label}"
         for leaf in broken
