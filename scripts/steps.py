@@ -1,6 +1,7 @@
 """Run targets of make in turn; at the end print the time of each and the memory of its largest process.
 
-Targets joined by `+` are one step and run side by side: tests that wait for browsers leave processors idle.
+Targets joined by `+` are one step and run side by side. Browsers run alone: beside pytest, which keeps both
+processors busy, JupyterLab takes longer to answer than its tests wait.
 The output of the last of them is shown as it comes, that of each other one when it ends. The earlier a target
 is named, the sooner it gets a processor: `scripts/steps.py setup lint+browser-tests+python-tests`.
 """
