@@ -1,4 +1,4 @@
-"""The result of `tapedebug run` as files that code hosts and build servers read."""
+"""Output files of `tapedebug run` in formats of code hosts and build servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of running a program: its tapes, how it ended, and what makes it fail."""
+"""The result of running a program: its tapes, its outcome, and the criterion of failure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Run:
     """One run of `tapedebug run`.
 
     Attributes:
-        name: The program, as it was named on the command line.
-        file: Its file, if it has one.
-        root: Where it was started: paths below are relative to this folder.
+        name: The program, as named on the command line.
+        file: The file of the program, if it has one.
+        root: The folder it was started in: paths below it are printed relative to it.
         traces: The diagnosed tapes.
-        fail_on: What makes the run fail.
-        failed: Whether the program itself failed.
-        reason: Why, in a few words.
-        message: Its traceback.
-        notes: What was not diagnosed, and why.
+        fail_on: The kind of findings that make the run fail.
+        failed: The program itself failed.
+        reason: The reason of that failure, in a few words.
+        message: The traceback of the program.
+        notes: Sentences on the parts that were not diagnosed, and why.
         status: The exit status.
-        seconds: The time that all of it took.
+        seconds: The duration of the whole run.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Run:
     seconds: float = 0.0
 
     def relative(self, file: str | Path) -> str | None:
-        """The path of a file below `root`, with slashes; None if it is no file, or stands elsewhere."""
+        """Return the path of a file below `root`, with slashes; None if it is not a file, or elsewhere."""
         path = Path(os.path.normpath(file))
         if not path.is_absolute() or not path.is_file():
             return None
@@ -55,7 +55,7 @@ class Run:
 
 
 def failing(trace: Trace, fail_on: FailOn) -> list[Finding]:
-    """The findings of a tape that make a run fail; with ``"wrong"`` the errors of a wrong gradient."""
+    """Return the findings of a tape that make a run fail; with ``"wrong"`` the errors of a wrong gradient."""
     if fail_on == "wrong" and trace.verdict != "WRONG":
         return []
     wanted = {"error", "warning"} if fail_on == "warning" else {"error"}
@@ -65,14 +65,14 @@ def failing(trace: Trace, fail_on: FailOn) -> list[Finding]:
 def fails(trace: Trace, fail_on: FailOn) -> bool:
     """True if a tape makes a run fail.
 
-    With ``"wrong"`` its gradient is WRONG; with ``"error"`` that, or a finding is an error; with
-    ``"warning"`` that, or a finding is a warning.
+    With ``"wrong"`` a run fails if the gradient is WRONG; with ``"error"`` also if a finding is an error;
+    with ``"warning"`` also if a finding is a warning.
     """
     return trace.verdict == "WRONG" or bool(failing(trace, fail_on))
 
 
 def one_line(finding: Finding, root: Path) -> str:
-    """A finding as compilers and linters print one: place, severity, rule, its first sentence."""
+    """Return a finding in the format of compilers and linters: place, severity, rule, first sentence."""
     place = finding.location or finding.call_site
     at = f"{_short(place, root)}: " if place is not None else ""
     sentence, _, _ = finding.message.partition(". ")

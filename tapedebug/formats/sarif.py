@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, which code hosts show at the lines that they are about.
+"""Findings as SARIF 2.1.0, which code hosts show at the lines concerned.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
@@ -19,19 +19,19 @@ from tapedebug.trace import Finding, Location, Trace
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "%SRCROOT%"
-"""The name of the folder that relative paths begin at."""
+"""The name of the base folder of relative paths."""
 LEVEL = {"error": "error", "warning": "warning", "info": "note"}
 WRONG = "wrong-gradient"
-"""The rule of a gradient that is WRONG where no finding is an error."""
+"""The rule of a gradient that is WRONG although no finding is an error."""
 WRONG_TITLE = "The gradient does not agree with its reference"
 
 
 def sarif(run: Run, titles: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-    """Return a run as a SARIF log; the same finding on several tapes is one result that occurred often.
+    """Return a run as a SARIF log; the same finding on several tapes is one result with a count.
 
     Args:
         run: The run.
-        titles: The title of each rule by its code; by default, rules have no other title than their code.
+        titles: The title of each rule by its code; by default the code is the title.
     """
     results: dict[str, dict[str, Any]] = {}
     for trace in run.traces:
@@ -102,7 +102,7 @@ def _result(run: Run, trace: Trace, finding: Finding) -> dict[str, Any]:
 
 
 def _related(run: Run, finding: Finding, shown: Location | None) -> list[dict[str, Any]]:
-    """The call site, and the other launches that the evidence names with their lines."""
+    """Return the call site, and the other launches that the evidence lists with their lines."""
     places: list[tuple[str, Location]] = []
     if finding.call_site is not None:
         places.append(("launched here", finding.call_site))
@@ -135,7 +135,7 @@ def _wrong(run: Run, trace: Trace) -> dict[str, Any]:
 
 
 def _location(run: Run, place: Location | None) -> dict[str, Any]:
-    """A place as a location; that of code that stands in no file is the program."""
+    """Return a place as a SARIF location; code without a file is located in the program."""
     found: dict[str, Any] = {}
     file = run.file if place is None else _file(place)
     inside = place if file is not None else None
@@ -169,7 +169,7 @@ def _artifact(run: Run, file: Path) -> dict[str, str]:
 
 
 def _recognisable(result: dict[str, Any], place: Location | None, arrays: list[str]) -> dict[str, Any]:
-    """Add what the same finding has in common with that of another run, also if its line has moved."""
+    """Add a fingerprint that the same finding has in other runs, also if its line has moved."""
     text = "" if place is None else f"{place.function}\n{source_line(place.file, place.line).strip()}"
     digest = hashlib.sha256("\n".join((result["ruleId"], text, *arrays)).encode()).hexdigest()
     result["partialFingerprints"] = {"tapedebug/v1": digest[:32]}

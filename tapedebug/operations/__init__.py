@@ -1,7 +1,7 @@
-"""Tapes of executable operations: what an engine needs to give the debugger a tape that it can replay.
+"""Tapes of executable operations, with which an engine gives the debugger a tape that it can replay.
 
 An engine describes each step as an `ExecutableOperation` and records it on an `OperationTape`; replays,
-writes from outside and reverse passes are worked out here. `tests/reference_engine.py` is an example.
+outside writes and reverse passes are implemented here. `tests/reference_engine.py` is an example.
 """
 
 from __future__ import annotations

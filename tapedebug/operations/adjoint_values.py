@@ -1,8 +1,8 @@
-"""Measure which values an adjoint reads: those before its operation, or those after it.
+"""Measurement of the values that an adjoint reads: those before its operation, or those after it.
 
-The adjoint of an operation that overwrites what it reads is often written for one of the two, and which one
-differs by engine and kernel. An `ExactAdjoint` is given both and picks; for all others it is measured which
-values make the vjp the transpose of the derivative of `forward`.
+The adjoint of an operation that overwrites its own inputs is often written for one of the two, and which one
+differs by engine and kernel. An `ExactAdjoint` receives both and chooses; for all others the values are
+determined by measurement that make the vjp the transpose of the derivative of `forward`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 When = Literal["before", "after"]
 
 TRIES = 2
-"""Pairs of random directions that a vjp must agree in."""
+"""Number of pairs of random directions in which a vjp must agree."""
 STEPS = (0.1, 0.03, 0.01, 0.003, 1e-3, 1e-4)
-"""Relative displacements that a derivative is measured with; the best one counts."""
+"""Relative displacements for the measurement of a derivative, of which the best is used."""
 AGREES = 1e-4
-"""Relative difference of a vjp to the measured derivative that still counts as equal."""
+"""Largest relative difference between a vjp and the measured derivative that counts as agreement."""
 
 
 def may_need_after(operation: Operation) -> bool:
-    """Return True if it makes a difference to the adjoint whether it reads values before or after."""
+    """True if the adjoint may depend on reading the values before or after the operation."""
     return any(x.writes and (x.needs_before or x.needs_after) for x in operation.accesses)
 
 
 def given_values(tape: OperationTape) -> dict[int, When]:
-    """Return for each operation of a tape the values that its vjp is to be given as those before it.
+    """Return, for each operation of a tape, which values to pass to its vjp as `before`.
 
-    Operations with equal `code` that overwrite the same of their parameters are measured once.
+    Operations with equal `code` that overwrite the same parameters are measured once.
     """
     if tape.given_values is None:
         tape.given_values = {}
@@ -68,12 +68,12 @@ def _measure(tape: OperationTape, found: dict[int, When]) -> None:
 
 
 class _Probe:
-    """One operation at the point where the program ran it.
+    """One operation at the values with which the program ran it.
 
     Args:
         operation: The operation.
         step: The operation, or its float64 form.
-        found: Memory as the operation found it.
+        found: The memory before the operation.
     """
 
     def __init__(self, operation: ExecutableOperation, step: Step, found: Memory) -> None:
@@ -91,7 +91,7 @@ class _Probe:
         self.precision = max(float(np.finfo(self.before.view(a).dtype).eps) for a in self.arrays or ())
 
     def decide(self, rng: np.random.Generator) -> When | None:
-        """Return the values that make the vjp right; None if this point tells no difference."""
+        """Return the values that make the vjp right; None if both are equivalent at this point."""
         right = {"before": True, "after": True}
         for _ in range(TRIES):
             adjoints: dict[Array, Values] = {
@@ -163,14 +163,14 @@ def _apart(arrays: list[Array]) -> list[Array]:
 
 
 def slope(function: Callable[[float], float], noise: float) -> tuple[float, float]:
-    """Return the derivative of a function at 0, and the error that was measured with it.
+    """Return the derivative of a function at 0, and its measured error.
 
-    A cubic through seven points at each of several steps: its residual is the noise, its change from step to
-    step the truncation error.
+    For each of several steps a cubic is fitted to seven points: its residual is the noise, its change from
+    step to step the truncation error.
 
     Args:
         function: The function of one number.
-        noise: The least noise of its values: few roundings can look like a smooth curve.
+        noise: A lower bound of the noise of its values: few roundings can look like a smooth curve.
     """
     points = np.arange(-3, 4) / 3
     basis = np.stack([np.ones(7), points, points**2, points**3], 1)

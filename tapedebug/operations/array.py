@@ -11,14 +11,14 @@ from tapedebug.operations.memory import Memory, Region
 
 
 class HostArray:
-    """An array that NumPy can view; everything that `contract.Array` asks for is worked out from the view.
+    """An array that NumPy can view; all attributes of `contract.Array` are derived from the view.
 
     Args:
         values: A view of the program's memory, of the array's shape plus that of one element.
-        region: The allocation that the view lies in.
+        region: The allocation that contains the view.
         requires_grad: The program computes a gradient of it, in `region.gradients`.
         element_ndim: The number of trailing axes that are one element: 1 for an array of vectors.
-        dtype_name: The data type as users write it; by default NumPy's name of it.
+        dtype_name: The data type as users write it; by default NumPy's name.
     """
 
     def __init__(

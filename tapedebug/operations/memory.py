@@ -12,11 +12,11 @@ from tapedebug.contract import Array, Values, view_of
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ALIGNMENT = 64
-"""Bytes to which regions of replays are aligned, as vector instructions ask for."""
+"""Alignment of the regions of replays, in bytes, as required by vector instructions."""
 
 
 class Region:
-    """One allocation of the program: the bytes of its values and, where it has them, of its gradients.
+    """One allocation of the program: the bytes of its values and, if there are any, of its gradients.
 
     Attributes:
         values: A view of the program's own memory.
@@ -45,11 +45,11 @@ class Memory:
 
     Args:
         regions: The bytes of each region.
-        wide: The regions that hold float32 values as float64: everything in them takes twice the bytes.
+        wide: The regions that hold float32 values as float64 and are twice as large.
 
     Attributes:
         bytes: The bytes by region.
-        bound: Anything that engines make for this memory; it lives as long as the memory.
+        bound: Objects that engines create for this memory and that live as long as it.
     """
 
     def __init__(self, regions: Mapping[Hashable, Bytes], wide: Collection[Hashable] = ()) -> None:
@@ -60,7 +60,7 @@ class Memory:
 
     @classmethod
     def zeros(cls, sizes: Mapping[Any, int], wide: Collection[Hashable] = ()) -> Memory:
-        """Return new memory for regions of so many bytes; twice as many where they are held wide."""
+        """Return new zeroed memory for regions of these sizes in bytes; wide ones are twice as large."""
         return cls({region: _aligned(size * (1 + (region in wide))) for region, size in sizes.items()}, wide)
 
     def view(self, array: Array) -> Values:

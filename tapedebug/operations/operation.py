@@ -18,15 +18,15 @@ class Step(Protocol):
     """A map from the state of memory to the next one, and its transpose."""
 
     def forward(self, values: Memory) -> None:
-        """Change memory as the operation did; repeatable, and touching nothing but its accesses."""
+        """Change memory as the operation did; repeatable, and limited to its accesses."""
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Replace the adjoints of the state after the operation by those of the state before it.
 
-        Adjoints of what it overwrites are used up, those of what it leaves alone stay. `before` and `after`
-        hold the values that its accesses claim to need (`needs_before`, `needs_after`) and stay as they are.
-        An operation that is not `ExactAdjoint` reads `before` only; it is given there the values after the
-        operation, if these are measured to make it the transpose of `forward`.
+        Adjoints of values that it overwrites are consumed, all others stay unchanged. `before` and `after`
+        hold the values that its accesses claim to need (`needs_before`, `needs_after`) and must not be
+        modified. An operation that is not `ExactAdjoint` reads `before` only, which holds the values after
+        the operation if measurement shows that these make the vjp the transpose of `forward`.
         """
 
 
@@ -43,7 +43,7 @@ class RunsInFloat64(Step, Protocol):
 
 
 class ExactAdjoint(Protocol):
-    """The operation's `vjp` reads the values before and after it as it should: nothing is to be measured."""
+    """Marker for a `vjp` that reads the values before and after as it should: no measurement is needed."""
 
 
 class HostOperation(AccessSets):
@@ -57,7 +57,7 @@ class HostOperation(AccessSets):
         call_site: The place in the program that ran it, see `caller_place`.
         kind: The kind of the operation.
         dim: The launch dimensions.
-        code: Anything hashable that tells what it computes; by default its class and name.
+        code: A hashable key of the computed function; by default the class and name.
         capabilities: Implementations by capability protocol.
     """
 

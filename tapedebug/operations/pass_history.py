@@ -10,17 +10,17 @@ from tapedebug._clock import clock
 from tapedebug.contract import Array, HistoryEvent, Place
 
 Norms = list[tuple[Array, float]]
-"""Inputs, and the norms of their gradients."""
+"""Inputs with the norms of their gradients."""
 
 KEPT = 1000
-"""Events that are remembered at least; up to twice as many are."""
+"""Number of events that are stored at least; up to twice as many are."""
 
 
 class PassHistory:
     """The capability `contract.History` of an `OperationTape`.
 
     Attributes:
-        dropped: The number of earlier events that are not remembered.
+        dropped: The number of earlier events that are no longer stored.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class PassHistory:
         self._events: list[HistoryEvent] = []
 
     def events(self) -> list[HistoryEvent]:
-        """Return what is remembered, in order."""
+        """Return the stored events, in order."""
         return list(self._events)
 
     def begin(self, inputs: Sequence[Array]) -> tuple[int, Norms]:
-        """Note that a reverse pass begins; returns what `end` is to be given."""
+        """Note that a reverse pass begins; return the argument `begun` of `end`."""
         return clock.tick(), _norms(inputs)
 
     def end(
@@ -47,11 +47,11 @@ class PassHistory:
         """Note a reverse pass that has ended.
 
         Args:
-            begun: What `begin` returned.
+            begun: The result of `begin`.
             tape: The id of the tape.
             at: The number of its operations.
             number: The number of the pass, from 1 on.
-            again: It began from the same seeds as the one before.
+            again: It began from the same seeds as the previous pass.
             call_site: The place in the program.
         """
         now, before = begun

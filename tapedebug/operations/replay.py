@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Need:
-    """A range of bytes as it was at one time, for adjoints: still in memory, or a copy once overwritten."""
+    """The content of a range of bytes at one time, for adjoints: in memory, or a copy once overwritten."""
 
     __slots__ = ("copy", "region", "start", "stop")
 
@@ -43,11 +43,10 @@ class OperationReplay:
     Attributes:
         position: The index of the operation that runs next.
         pulse: Called before each operation that runs; may raise to cancel.
-        forward_only: It will not run in reverse, and keeps nothing that it overwrites.
-        on_outside: Called with an operation before which something outside the tape wrote, once that is
-            loaded.
+        forward_only: The replay will not run in reverse and keeps no overwritten values.
+        on_outside: Called with an operation before which there was an outside write, after that is loaded.
         after_operation: Called with this replay and each operation that ran forward; may change values.
-        after_adjoint: The same after the adjoint of each operation; may change adjoints.
+        after_adjoint: Called likewise after the adjoint of each operation; may change adjoints.
     """
 
     def __init__(self, tape: OperationTape, float64: bool = False) -> None:
@@ -73,7 +72,7 @@ class OperationReplay:
         self._restart()
 
     def _step(self, operation: ExecutableOperation) -> Step | None:
-        """What runs an operation here; None for one that cannot be run again."""
+        """Return the step that runs an operation in this replay; None if it cannot be run again."""
         if operation.capability(Irreplayable) is not None:
             return None
         return operation.capability(RunsInFloat64) if self.is_float64 else operation
@@ -81,10 +80,10 @@ class OperationReplay:
     # -- memory -----------------------------------------------------------------------------------------
 
     def reset(self, discard: bool = False) -> OperationReplay:
-        """Stand before the first operation again, with the values that the tape found.
+        """Return to the state before the first operation, with the values that the tape found.
 
         Args:
-            discard: Drop values that were set after the first operation and that nothing has used.
+            discard: Drop values that were set after the first operation and have not been used.
 
         Raises:
             TapeError: There are such values, and `discard` is False.
@@ -114,7 +113,7 @@ class OperationReplay:
         view[...] = found
 
     def inject(self) -> None:
-        """Load what something outside the tape wrote just before the operation that runs next."""
+        """Load the outside writes just before the operation that runs next."""
         self.load_outside(self.position)
 
     def values(self, array: Array, /) -> Values:
@@ -130,9 +129,9 @@ class OperationReplay:
         self.adjoint.view(self._known(array))[...] = values
 
     def matches_live(self) -> bool:
-        """True if the values computed here equal, bit for bit, what the program's arrays hold.
+        """True if the values computed here equal, bit for bit, those of the program's arrays.
 
-        Arrays that something outside the tape wrote after the tape last did are left out.
+        Arrays that were written outside the tape after the tape's last write are left out.
         """
         self.tape.look()
         last: dict[Array, int] = {}
@@ -167,10 +166,10 @@ class OperationReplay:
             self.memory.view(array)[...] = values
 
     def _refuse_unused(self, what: str, otherwise: str) -> None:
-        """Refuse to drop values that were set after the first operation, and that nothing has used.
+        """Raise an error if values that were set after the first operation and never used would be dropped.
 
         Raises:
-            TapeError: There are some.
+            TapeError: There are such values.
         """
         if self._unused is not None:
             raise TapeError(
@@ -207,13 +206,13 @@ class OperationReplay:
             self.position = index + 1
             if self.after_operation is not None:
                 self.after_operation(self, self.operations[index])
-                self._unused = None  # what it set is part of the run
+                self._unused = None  # the values it set are part of the run
             if on_operation is not None:
                 on_operation(self.operations[index])
         return self
 
     def load_outside(self, index: int) -> None:
-        """Load what something outside the tape wrote just before an operation."""
+        """Load the outside writes just before an operation."""
         writes = self.tape.injections(index)
         for write in writes:
             stop = write.start + write.content.size
@@ -237,7 +236,7 @@ class OperationReplay:
         self._needs.append((found, self._keep(after)))
 
     def _keep(self, arrays: list[Array]) -> list[_Need]:
-        """Return the present values of arrays, which are copied as soon as something overwrites them."""
+        """Return the current values of arrays, which are copied just before they are overwritten."""
         found = []
         for array in arrays:
             known = self._open.setdefault(array.region, {})
@@ -248,7 +247,7 @@ class OperationReplay:
         return found
 
     def _preserve(self, region: Hashable, start: int, stop: int) -> None:
-        """Copy what adjoints need of a range that is about to be overwritten."""
+        """Copy the values that adjoints need from a range that is about to be overwritten."""
         known = self._open.get(region, {})
         for low, high in [key for key in known if key[0] < stop and start < key[1]]:
             known.pop((low, high)).copy = self.memory.range(region, low, high).copy()
@@ -320,7 +319,7 @@ class OperationReplay:
         loaded[key] = need
 
     def _as_they_ended(self) -> Memory:
-        """Memory as the program's reverse pass found it, with what was written after the last operation."""
+        """Return memory as the program's reverse pass found it, with the writes after the last operation."""
         late = self.tape.injections(len(self.operations)) if self.position == len(self.operations) else []
         if not late:
             return self.memory

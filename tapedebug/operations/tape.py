@@ -1,4 +1,4 @@
-"""Tapes of executable operations: what an engine's recorder fills, and the debugger reads."""
+"""Tapes of executable operations, which an engine records and the debugger reads."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class Injection:
-    """Bytes that something outside the tape wrote before operation `at`, found by comparison.
+    """Bytes written outside the tape before operation `at`, found by comparison.
 
     Attributes:
         at: The number of operations recorded then.
         region: The memory.
         start: The first byte that changed, rounded down to `GRAIN`.
-        changed: For each byte from there on, whether it changed.
+        changed: A mask of the changed bytes from `start` on.
         content: The bytes.
-        settled: A reverse pass had run already.
+        settled: A reverse pass had already run.
         clock: The time.
     """
 
@@ -64,7 +64,7 @@ class Injection:
     clock: int
 
     def load(self, memory: Memory) -> None:
-        """Write the bytes that changed into the memory of a replay."""
+        """Write the changed bytes into the memory of a replay."""
         there = memory.range(self.region, self.start, self.start + self.content.size)
         if self.region in memory.wide:
             where = self.changed.reshape(-1, 4).any(1)
@@ -118,12 +118,12 @@ class ReversePass:
 
     @property
     def stale(self) -> Sequence[Array]:
-        """The arrays whose gradients held what another tape had left: not known here."""
+        """The arrays whose gradients held results of another tape; unknown here, so empty."""
         return ()
 
 
 class _Seen:
-    """What is known of a region: its bytes when the tape first saw it, and when it last looked."""
+    """The bytes of a region when the tape first used it (`live_in`), and at the last comparison (`known`)."""
 
     __slots__ = ("known", "live_in")
 
@@ -132,7 +132,7 @@ class _Seen:
 
 
 GRAIN = 8
-"""Bytes that an injection begins and ends at a multiple of."""
+"""Injections begin and end at multiples of this number of bytes."""
 
 
 class OperationTape:
@@ -143,10 +143,10 @@ class OperationTape:
 
     Args:
         engine: The engine, as reports name it.
-        arrays: The arrays that exist when recording begins. What they hold then is what the tape finds,
-            also if something that is not recorded writes them before an operation uses them.
+        arrays: The arrays that exist when recording begins. The tape starts from their values at that time,
+            even if an unrecorded write changes them before an operation uses them.
         preserves_values: The program's reverse pass reads the values that each operation had.
-        listed: The tape is one of the program's, and lists of live tapes show it.
+        listed: The tape belongs to the program and is in the list of live tapes.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class OperationTape:
     # -- recording --------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin to record, or go on."""
+        """Begin or resume recording."""
         self.began = self.began or clock.tick()
         self.is_recording = True
 
@@ -196,7 +196,7 @@ class OperationTape:
         notify("tape_exited", self)
 
     def watch(self, array: Array) -> None:
-        """Keep what an array holds now, as what the tape found if an operation uses it later."""
+        """Store the current content of an array as the one that the tape found, for later operations."""
         region = _region(array)
         if region not in self._seen:
             self._seen[region] = _Seen(region.values)
@@ -226,12 +226,12 @@ class OperationTape:
     def note_names(
         self, kind: type, frame: FrameType, array_of: Callable[[Any], Array] = lambda found: found
     ) -> None:
-        """Look through the program's variables for names of the tape's arrays.
+        """Search the program's variables for names of the tape's arrays.
 
         Args:
             kind: The class of the arrays that the program's variables hold.
-            frame: Where to begin.
-            array_of: Returns the array of the tape that such an object is.
+            frame: The first frame.
+            array_of: Function that converts such an object to the array of the tape.
         """
         wanted = {memory_key(array) for arrays in self.regions.values() for array in arrays}
         for key, names in find_names(kind, lambda found: memory_key(array_of(found)), wanted, frame).items():
@@ -290,7 +290,7 @@ class OperationTape:
         notify("backward_done", self)
 
     def _inputs(self) -> list[Array]:
-        """The arrays with a gradient that operations read and none writes, each range of memory once."""
+        """Return the arrays with a gradient that operations only read, each range of memory once."""
         written = {array.region for array in self._written()}
         found: dict[Hashable, Array] = {}
         for operation in self.operations:
@@ -308,7 +308,7 @@ class OperationTape:
         return found
 
     def _written(self) -> list[Array]:
-        """The arrays that operations write, each range of memory once."""
+        """Return the arrays that operations write, each range of memory once."""
         found: dict[Hashable, Array] = {}
         for operation in self.operations:
             for access in operation.accesses:
@@ -320,7 +320,7 @@ class OperationTape:
     # -- memory -----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Find what something outside the tape wrote since the tape last looked."""
+        """Find writes outside the tape since the last comparison."""
         for region in list(self._seen):
             self._look(region, 0, region.nbytes)
 
@@ -353,7 +353,7 @@ class OperationTape:
         return self._seen[cast("Region", region)].live_in
 
     def injections(self, at: int, /) -> list[Injection]:
-        """Return what something outside the tape wrote just before an operation, or after the last."""
+        """Return the outside writes just before an operation, or after the last one."""
         return [write for write in self._injections if write.at == at and write.region in self.regions]
 
     @property
@@ -366,7 +366,7 @@ class OperationTape:
         ]
 
     def _arrays_of(self, write: Injection) -> list[Array]:
-        """The smallest array around all bytes that changed; else the largest ones that have some of them."""
+        """Return the smallest array with all changed bytes; else the largest ones with some of them."""
         known = {(a.start, a.stop): a for a in self.regions.get(cast("Region", write.region), ())}
         touched = sorted((a for a in known.values() if write.touches(a)), key=lambda a: a.stop - a.start)
         where = np.flatnonzero(write.changed) + write.start
@@ -383,7 +383,7 @@ class OperationTape:
 
     @property
     def seeds(self) -> Mapping[Array, Values]:
-        """The seeds of the last reverse pass; before the first one, what gradients of written arrays hold."""
+        """The seeds of the last reverse pass; before the first one, the gradients of written arrays."""
         return self.reverse_passes[-1].seeds if self.reverse_passes else self._preset(())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
@@ -393,11 +393,11 @@ class OperationTape:
         return renderer().marimo(self)
 
     def uses(self, array: Array, /) -> bool:
-        """Return True if an operation accesses the array's region."""
+        """True if an operation accesses the array's region."""
         return array.region in self.regions
 
     def names(self, array: Array, /) -> list[str]:
-        """Return the names that variables had for an array when `note_names` looked, the best first."""
+        """Return the names of an array that `note_names` found, the best first."""
         return self._names.get(memory_key(array), [])
 
     def new_replay(self, *, float64: bool = False) -> OperationReplay:
@@ -471,7 +471,7 @@ class _LocalReplays:
 
 
 class _OneOperation(OperationTape):
-    """A tape of one operation of another tape, as if it had found given values."""
+    """A tape with one operation of another tape, which starts from given values."""
 
     def __init__(self, tape: OperationTape, index: int, values: Mapping[A, Values]) -> None:
         super().__init__(tape.engine, listed=False)
@@ -487,7 +487,7 @@ class _OneOperation(OperationTape):
         self._seen = {region: _Seen(found.bytes[region]) for region in self.regions}
 
     def look(self) -> None:
-        """Do nothing: what the program has written since is not seen here."""
+        """Do nothing: later writes of the program are not visible here."""
 
 
 def _same_seeds(some: Mapping[Array, Values], others: Mapping[Array, Values]) -> bool:

@@ -1,4 +1,4 @@
-"""The built front end that every report contains."""
+"""The built front end, which every report contains."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ STATIC = Path(__file__).parent.parent / "static"
 
 
 class BundleError(TapedebugError, RuntimeError):
-    """The front end of this installation was not built, or is incomplete."""
+    """The front end of this installation has not been built, or is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """The script and the style of a report, with the hashes that its content-security policy names."""
+    """The script and the style of a report, with their hashes for its content security policy."""
 
     script: str
     style: str
 
     @property
     def policy(self) -> str:
-        """The content-security policy: this script, this style, and nothing else from anywhere."""
+        """The content security policy, which allows this script and this style only."""
         return "; ".join(
             (
                 "default-src 'none'",
@@ -40,7 +40,7 @@ def load_assets(folder: Path | None = None) -> Assets:
     """Return the built front end.
 
     Raises:
-        BundleError: A file is missing, or would end the element that holds it.
+        BundleError: A file is missing, or contains the end tag of its element.
     """
     folder = STATIC if folder is None else folder
     parts = {}

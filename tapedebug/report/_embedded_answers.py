@@ -1,7 +1,7 @@
-"""Answers embedded in a report to the queries of the panel that matter most.
+"""Answers to the most important queries of the panel, embedded in a report.
 
-How questions look and who answers them is written in ``tapedebug/panel/queries.py``; here is only which
-are worth asking, and how much room they may take.
+``tapedebug/panel/queries.py`` describes the format of queries and answers them; this module selects the
+queries and limits the size of their answers.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Ask = Callable[[Json], tuple[Json, list[bytes]]]
-"""Returns JSON-compatible data and buffers, or raises where there is no answer."""
+"""Function that answers a query with JSON-compatible data and buffers, or raises if there is no answer."""
 
 MOST_BYTES = 4_000_000
-"""Bytes that the answers of one report may take."""
+"""Size limit of the answers of one report, in bytes."""
 MOST_SECONDS = 20.0
-"""Seconds after which no more questions are asked."""
+"""Seconds after which no further queries are answered."""
 MOST_FAILED = 24
 MOST_OTHERS = 4
-"""Jacobians of pairs that failed a check, and of those that passed with the largest errors."""
+"""Number of Jacobians, of pairs that failed a check and of those that passed with the largest errors."""
 MOST_LAUNCHES = 60
-"""Launches whose values are looked at, of those that findings name."""
+"""Largest number of launches named by findings whose values are embedded."""
 MOST_ELEMENTS = 20_000
-"""Elements of an array whose values are embedded."""
+"""Largest number of elements of an array whose values are embedded."""
 _FAILED = ("WRONG", "NONDETERMINISTIC", "KINK", "UNDECIDABLE")
 
 
@@ -43,21 +43,21 @@ class AnswerBudget:
     seconds: float = MOST_SECONDS
 
     def shared(self, among: int) -> AnswerBudget:
-        """The part of each of so many."""
+        """Return the share of each of this many traces."""
         return AnswerBudget(self.bytes // max(1, among), self.seconds / max(1, among))
 
 
 def embed_answers(
     trace: Json, launches: Sequence[Launch], ask: Ask, kinds: Iterable[str], room: AnswerBudget
 ) -> tuple[list[Json], list[str]]:
-    """Return the answers to embed (``question``, ``data``, ``buffers`` as base64), and what to say of them.
+    """Return the answers to embed (``question``, ``data``, ``buffers`` as base64), and notes about them.
 
     Args:
         trace: The trace as JSON-compatible data, or the head of it.
-        launches: Those of the trace.
-        ask: Answers a question; one that it raises for is left out.
-        kinds: The kinds of questions that it knows.
-        room: Where to stop.
+        launches: The launches of the trace.
+        ask: Function that answers a query; queries for which it raises are left out.
+        kinds: The kinds of queries that it supports.
+        room: The limits of size and time.
     """
     known = set(kinds)
     until = time.monotonic() + room.seconds
@@ -84,7 +84,7 @@ def embed_answers(
 
 
 def questions(trace: Json, launches: Sequence[Launch]) -> Iterator[Json]:
-    """The questions that a reader of this trace asks first: about what failed, then about where it did."""
+    """Yield the queries to answer, the most important first: failed checks, then values at the findings."""
     yield from _jacobians(trace["checks"])
     yield from _values(trace, launches)
 
@@ -105,7 +105,7 @@ def _error(check: Json) -> float:
 
 
 def _values(trace: Json, launches: Sequence[Launch]) -> Iterator[Json]:
-    """Values and adjoints of what the launches of findings read and wrote, those of the worst first."""
+    """Yield queries for values and adjoints at the launches of findings, the worst finding first."""
     named: dict[int, None] = {}
     for finding in trace["findings"]:
         named.update(dict.fromkeys(finding["launches"]))
@@ -126,7 +126,7 @@ def _values(trace: Json, launches: Sequence[Launch]) -> Iterator[Json]:
 def _asked(ask: Ask, question: Json) -> Json | None:
     try:
         data, buffers = ask(question)
-    except Exception:  # no tape, a pair that can not be compared: the panel says so where somebody looks
+    except Exception:  # no tape, or a pair that cannot be compared: the panel shows the reason on request
         return None
     return {
         "question": question,

@@ -7,11 +7,11 @@ from itertools import count
 from pathlib import Path
 
 LONGEST = 60
-"""Characters of a tape's name in the name of a file."""
+"""Largest number of characters of a tape's name in a file name."""
 
 
 def unused_path(name: str, folder: Path | None = None) -> Path:
-    """Return a path for the report of a tape that does not exist yet.
+    """Return an unused path for the report of a tape.
 
     Args:
         name: The tape's name, any text: ``"net"`` gives ``tapedebug-report-net.html``, then

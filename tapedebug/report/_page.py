@@ -18,9 +18,9 @@ from tapedebug.trace.level import LEVEL_SIGNS, gradient_words, level_of
 Json = dict[str, Any]
 
 MOST_PLAIN = 2_000_000
-"""Characters of data that are put into the page as they are."""
+"""Largest number of characters of data that are embedded uncompressed."""
 MOST_LISTED = 200
-"""Findings and checks listed in the summary without JavaScript."""
+"""Largest number of findings, and of checks, in the summary without JavaScript."""
 _SIGNS = {"error": "✕", "warning": "!", "info": "i"}
 
 _PAGE = """\
@@ -52,10 +52,10 @@ _PAGE = """\
 
 
 def embed_json(value: object) -> str:
-    """Return `value` as JSON that can stand in any HTML element.
+    """Return `value` as JSON that is safe inside any HTML element.
 
-    Characters that could end the element, open a comment or break a line in JavaScript are written as
-    escapes, which JSON reads back as the same characters.
+    Characters that could end the element, open a comment or break a line in JavaScript are escaped; JSON
+    parsers read the escapes as the same characters.
     """
     text = json.dumps(value, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -64,8 +64,8 @@ def embed_json(value: object) -> str:
 def embed_data(value: object) -> tuple[str, str]:
     """Return the type and the text of the element that carries `value`.
 
-    Large data is packed (gzip, base64), which browsers undo by themselves. Small data stays as it is, for
-    readers and other tools; the columns of traces are packed in any case.
+    Large data is packed (gzip, base64), which browsers can unpack without a library. Small data is embedded
+    as plain JSON, for readers and other tools; the columns of traces are packed in any case.
     """
     text = embed_json(value)
     if len(text) <= MOST_PLAIN:
@@ -75,13 +75,13 @@ def embed_data(value: object) -> tuple[str, str]:
 
 
 def build_page(payload: Json, assets: Assets, version: str) -> str:
-    """Return the whole file.
+    """Return the complete HTML file.
 
     Args:
-        payload: What the script reads: `traces` (sealed), `notes`, `answers`, and `diff` where two are
+        payload: The data for the script: `traces` (sealed), `notes`, `answers`, and `diff` if two tapes are
             compared.
         assets: The front end.
-        version: That of tapedebug.
+        version: The version of tapedebug.
     """
     written = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(_now()))
     kind, data = embed_data({**payload, "version": version, "written": written})
@@ -100,7 +100,7 @@ def build_page(payload: Json, assets: Assets, version: str) -> str:
 
 
 def _now() -> float:
-    """The time, or what reproducible builds say it is."""
+    """Return the time, or the one that is set for reproducible builds."""
     return float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
 
 
@@ -115,7 +115,7 @@ def _title(payload: Json) -> str:
 
 
 def _tape_title(trace: Json) -> str:
-    """Return the name and number of a tape; the number alone if nobody named it."""
+    """Return the name and number of a tape; the number alone if it has no name."""
     name, numbered = str(trace["name"]), f"tape {trace['tape']['id']}"
     if name in ("", "tape"):
         return numbered
@@ -218,5 +218,5 @@ def _row(tag: str, *cells: str) -> str:
 
 
 def _number(value: float | str) -> float:
-    """JSON has no NaN and no infinities; traces write them as text."""
+    """Return a number of a trace as a float: JSON has no NaN and no infinities, which are text there."""
     return float(value)

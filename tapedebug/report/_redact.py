@@ -1,4 +1,4 @@
-"""Remove code from reports: source, generated adjoints, scripts and folder names."""
+"""Removal of code from reports: source, generated adjoints, scripts and folder names."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Json = dict[str, Any]
 
 REMOVED = "…"
 _BRACKETS = 3
-"""Characters of lines that only close brackets: hiding those, or lone words, would riddle every message."""
+"""Length of lines that only close brackets: hiding those, or single words, would garble all messages."""
 _FOLDERS = re.compile(r"(?<![\w/.:])/(?:[^\s/:'\"(),]+/)+|\b[A-Za-z]:[\\/](?:[^\s\\/:'\"(),]+[\\/])+")
 _CODE = frozenset({"adjoint", "code", "lines", "program", "reproduce", "script", "source", "text"})
-"""Keys of answers that hold code whatever is in it."""
+"""Keys of answers whose values are always treated as code."""
 
 
 class Redactor:
-    """Knows the code of one trace, and takes it out of texts.
+    """Filter that removes the code of one trace from texts.
 
     Names of kernels, arrays and scopes, line numbers and values stay.
     """
@@ -87,7 +87,7 @@ class Redactor:
 
 
 def _snippets(kernels: list[Json]) -> Iterator[str]:
-    """Code that a message may quote: whole lines, and the expressions that read or write an array."""
+    """Yield code that a message may quote: whole lines, and the expressions that read or write an array."""
     for kernel in kernels:
         parts: list[Json] = [kernel, *kernel.get("functions", ())]
         for line in [*(line for part in parts for line in part["lines"]), *_adjoint_of(kernel)]:
@@ -119,7 +119,7 @@ def _without_folder(item: Json) -> Json:
 
 
 def _numbers(evidence: Json) -> Json:
-    """Evidence without its texts, which may quote code or name folders."""
+    """Return evidence without its texts, which may quote code or contain folder names."""
     kept = {}
     for key, value in evidence.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`report`: a tape, a trace or a diagnosis as one HTML file."""
+"""The function `report`, which writes a tape, a trace or a diagnosis as one HTML file."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def report(
 ) -> Path:
     """Write a report: one HTML file that shows the panel, with no network and nothing to install.
 
-    The file appears complete or not at all. Very long texts and lists are cut, and the report says so. Where
-    the tape is alive in this process, the Jacobians of the pairs that failed and the values around the
-    findings are computed and put into the file, too.
+    The file appears complete or not at all. Very long texts and lists are cut, which the report states. If
+    the tape is alive in this process, the Jacobians of failed pairs and the values around the findings are
+    also computed and embedded.
 
     Args:
         obj: A `Tape`, a `Trace`, a `Diagnosis`, the JSON data of a trace, or a list of these, which the
@@ -51,10 +51,10 @@ def report(
         The absolute path of the file.
 
     Raises:
-        TypeError: `obj` is nothing that has a trace.
-        TraceError: `obj` is JSON data that is no trace.
-        BundleError: The front end of this installation was not built.
-        OSError: The file can not be written.
+        TypeError: `obj` is none of these.
+        TraceError: `obj` is JSON data that is not a trace.
+        BundleError: The front end of this installation has not been built.
+        OSError: The file cannot be written.
     """
     require_place(Path(path).absolute())  # before the minutes that a diagnosis may take
     load_assets()
@@ -69,7 +69,7 @@ def write_report(
     redact_source: bool = False,
     diff: Json | None = None,
 ) -> Path:
-    """Write a report of what `report_sources` gave; `diff` is what the page says about two of them."""
+    """Write a report of the results of `report_sources`; `diff` is the comparison of two of them."""
     from tapedebug import __version__
 
     target = Path(path).absolute()

@@ -29,7 +29,7 @@ def _nobody(question: Json) -> tuple[Json, list[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class ReportSource:
-    """One trace of a report, packed, and who answers which kinds of questions about it."""
+    """One trace of a report, packed, with the function that answers queries and the kinds it supports."""
 
     trace: Trace
     head: Json
@@ -39,17 +39,17 @@ class ReportSource:
 
 
 def report_sources(obj: object, *, diagnose: bool = True) -> list[ReportSource]:
-    """Return what to report of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace.
+    """Return the report sources of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace.
 
-    A diagnosis of several tapes has one subject for each.
+    A diagnosis of several tapes has one source for each.
 
     Args:
-        obj: What it is made of.
+        obj: The object to report.
         diagnose: Show a `Tape` with its diagnosis, which is made if it has none.
 
     Raises:
-        TypeError: It is none of them.
-        TraceError: The JSON data is no trace.
+        TypeError: `obj` is none of them.
+        TraceError: The JSON data is not a trace.
     """
     if isinstance(obj, Diagnosis) and obj.traces:
         return [answered(trace) for trace in obj.traces]
@@ -65,11 +65,11 @@ def trace_of(obj: object, *, diagnose: bool = True) -> tuple[Trace, RecordedTape
         diagnose: Take a `Tape` with its newest diagnosis if that still fits, else diagnose it.
 
     Raises:
-        TypeError: It is none of them.
-        TraceError: The JSON data is no trace.
+        TypeError: `obj` is none of them.
+        TraceError: The JSON data is not a trace.
     """
     if isinstance(obj, dict):
-        return trace_from_json(obj), None  # so that damaged data is told here, not in the browser
+        return trace_from_json(obj), None  # so that damaged data is reported here, not in the browser
     if is_recorded_tape(obj):
         return _trace_of_tape(obj, diagnose=diagnose), obj
     if isinstance(obj, Diagnosis):
@@ -90,7 +90,7 @@ def _trace_of_tape(tape: RecordedTape, *, diagnose: bool) -> Trace:
 
 
 def unanswered(trace: Trace) -> ReportSource:
-    """Return a trace about which nobody answers questions."""
+    """Return the source of a trace for which no queries are answered."""
     return ReportSource(trace, *pack(trace))
 
 
@@ -101,13 +101,13 @@ def answered(
     packed: Packed | None = None,
     checks: Sequence[Json] | None = None,
 ) -> ReportSource:
-    """Return a trace with those who answer questions about it, as they do for a panel.
+    """Return the source of a trace with the functions that answer its queries, as for a panel.
 
     Args:
         trace: The trace.
-        tape: The tape it was made from; by default the live tape of this process that it was made from.
-        packed: The trace in its packed form, where that is at hand.
-        checks: The results of newer checks, in place of those of the trace.
+        tape: The tape it was made from; by default found among the live tapes of this process.
+        packed: The packed form of the trace, if it is available.
+        checks: The results of newer checks, which replace those of the trace.
     """
     found = panel.PanelSource(trace, tape if tape is not None else panel.live_tape_of(trace))
 

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 TITLES = ("Run", "Result", "Change")
 """The subjects of the sentences, in their order."""
 _COMPARED = "finite differences of the loss"
-_MINOR = 1e-2  # a gradient that agrees and is further off has next to no size
+_MINOR = 1e-2  # a gradient that agrees with a larger error is close to zero
 
 
 def sentences(head: Json) -> list[str]:
@@ -26,10 +26,10 @@ def compared(
     """Return the sentences about two tapes, before and after a change.
 
     Args:
-        names: What the two are called.
+        names: The names of the two tapes.
         heads: The heads of their packed traces.
-        counts: How many findings are gone, new, and still there.
-        worst: The worst finding that is gone.
+        counts: The numbers of findings that are fixed, new, and unchanged.
+        worst: The worst finding that is fixed.
     """
     before, after = heads
     gone, new, still = counts
@@ -46,7 +46,7 @@ def compared(
 
 
 def _named(finding: Json | None) -> str:
-    """`` (the worst: overwrite of x, x_next at net.py:177)``."""
+    """Return `` (the worst: overwrite of x, x_next at net.py:177)``."""
     if finding is None:
         return ""
     of = f" of {', '.join(finding['arrays'][:4])}" if finding["arrays"] else ""
@@ -72,7 +72,7 @@ def _run(head: Json) -> str:
 
 
 def _tape(head: Json) -> str:
-    """A tape at the beginning of a sentence."""
+    """Return the name of a tape for the beginning of a sentence."""
     name = head["name"]
     if name in ("", "tape"):
         return f"Tape {head['tape']['id']}"
@@ -87,7 +87,7 @@ def _result(head: Json) -> str:
         checks = _whole(head, "AGREE")
         worst = max((_number(check["max_rel_error"]) for check in checks), default=0.0)
         to = f"to a relative error of {worst:.1g}"
-        if worst > _MINOR:  # near a stationary point, where the gradient's size is no measure
+        if worst > _MINOR:  # near a stationary point, where the size of the gradient is no suitable scale
             to = "as far as float32 resolves it near a stationary point"
         agrees = f"{_gradient(checks)} with {_COMPARED} in float64, {to}"
         found = " and ".join(_counted(head["findings"]))
@@ -146,7 +146,7 @@ def _change(head: Json) -> str:
 
 
 def _where(finding: Json) -> str:
-    """``At net.py:177 (launch) or net.py:107 (kernel integrate)``."""
+    """Return ``At net.py:177 (launch) or net.py:107 (kernel integrate)``."""
     call, line = finding["call_site"], finding["location"]
     if call and line and line != call:
         named = f" {line['function']}" if line["function"] else ""
@@ -160,12 +160,12 @@ def _place(at: Json) -> str:
 
 
 def _lower(text: str) -> str:
-    """A sentence as the second half of one; a name in capitals stays."""
+    """Return a sentence with a lower-case first letter, to append it; a name in capitals is unchanged."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def _counted(findings: list[Json], more: str = "") -> Iterator[str]:
-    """Errors and warnings, in words."""
+    """Yield the numbers of errors and of warnings, in words."""
     for kind in ("error", "warning"):
         count = sum(finding["severity"] == kind for finding in findings)
         if count:
@@ -185,7 +185,7 @@ def _off(relative: float) -> str:
 
 
 def _number(value: float | str | None) -> float:
-    """JSON has no NaN and no infinities; traces write them as text."""
+    """Return a number of a trace as a float: JSON has no NaN and no infinities, which are text there."""
     return math.nan if value is None else float(value)
 
 
@@ -199,7 +199,7 @@ def _file(path: str) -> str:
 
 
 def _stopped(text: str) -> str:
-    """A text with a full stop at its end."""
+    """Return a text with a full stop at its end."""
     text = text.strip()
     return text if text[-1:] in (".", "!", "?") else f"{text}."
 

@@ -1,6 +1,6 @@
-"""Size limits of reports: what is left out beyond them, and stated in the report.
+"""Size limits of reports: data beyond them is left out, which the report states.
 
-Columns of numbers go in as they are packed; what can be long or can tell too much is in the head.
+Columns of numbers are embedded as packed; long or confidential data is in the head only.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from tapedebug.report._redact import Redactor
 Json = dict[str, Any]
 
 MOST_TEXT = 4_000
-"""Characters kept of one message, label or line."""
+"""Largest number of characters of one message, label or line."""
 MOST_ADJOINT = 100_000
-"""Characters kept of the generated adjoint of one kernel."""
+"""Largest number of characters of the generated adjoint of one kernel."""
 MOST_ITEMS = 500
-"""Entries kept of one list of evidence."""
+"""Largest number of entries of one list of evidence."""
 MOST_ROWS = {"findings": 2_000, "checks": 20_000, "events": 1_000}
-"""Entries kept of the lists that people read: of findings the worst, of events the last."""
+"""Largest number of entries of displayed lists: the worst findings and the last events are kept."""
 _SEVERITIES = {"error": 0, "warning": 1, "info": 2}
 
 
 def reduce_trace(trace: Json, *, redact_source: bool) -> tuple[Json, list[str]]:
-    """Return the head of a packed trace as it goes into the report, and what was left out, in sentences.
+    """Return the head of a packed trace for the report, and sentences on the parts that were left out.
 
     Args:
         trace: The head; it is not changed.
@@ -78,13 +78,13 @@ def _cap_rows(trace: Json, notes: list[str]) -> Json:
 
 
 class _Cutter:
-    """Cuts what is too long, and counts it."""
+    """Cutter of values that are too long, with a count of them."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def value(self, value: Any, *, lists: bool) -> Any:
-        kind = type(value)  # compared, not tested with isinstance: a large trace has millions of values
+        kind = type(value)  # faster than isinstance: a large trace has millions of values
         if kind is str:
             if len(value) <= MOST_TEXT:
                 return value
@@ -98,7 +98,7 @@ class _Cutter:
 
     def _item(self, key: str, item: object, lists: bool) -> Any:
         if key == "adjoint" and type(item) is str:
-            return item  # generated code has a limit of its own, and has been through it
+            return item  # generated code has its own limit, which was applied before
         return self._evidence(item) if lists and key == "evidence" else self.value(item, lists=lists)
 
     def _evidence(self, value: object) -> Any:

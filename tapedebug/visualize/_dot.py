@@ -1,4 +1,4 @@
-"""A trace as Graphviz DOT text: launches are grey boxes with a port an array argument, arrays ellipses."""
+"""A trace as Graphviz DOT text: launches are grey boxes with a port per array argument, arrays ellipses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Drawing:
         self.edges: dict[str, str] = {}
 
     def _hidden(self) -> set[int]:
-        """Groups of arrays that are left out: read-only ones, if that was asked for."""
+        """Return the groups of arrays that are left out: read-only ones, if that option is set."""
         if not self.options.hide_readonly_arrays:
             return set()
         written = {
@@ -69,7 +69,7 @@ class _Drawing:
     def _arrays(self) -> list[str]:
         used = {
             self.folded.group[arg.array]
-            for launch in self.trace.launches  # also those that others stand for: they may read other arrays
+            for launch in self.trace.launches  # also the folded ones, which may read other arrays
             for arg in launch.args
             if arg.array is not None and _has_port(arg)
         }
@@ -138,7 +138,7 @@ class _Drawing:
         return self._cluster_lines(top, "  ", [0])
 
     def _path(self, launch: Launch) -> list[tuple[tuple[str, int], str, str]]:
-        """The boxes around a launch, outermost first; a repetition is inside the scopes that hold it."""
+        """Return the boxes around a launch, outermost first; a repetition is inside its enclosing scopes."""
         scopes = [] if self.options.ignore_graph_scopes else self._scopes(launch.scope)
         path: list[tuple[tuple[str, int], str, str]] = [
             (("scope", scope), self.trace.scopes[scope].name, "rounded") for scope in scopes
@@ -159,7 +159,7 @@ class _Drawing:
         return path
 
     def _holds_scope(self, scope: int, first: int, last: int) -> bool:
-        """Does a scope hold these launches?"""
+        """True if a scope contains these launches."""
         return self.trace.scopes[scope].first <= first and self.trace.scopes[scope].last >= last
 
     def _scopes(self, scope: int | None) -> list[int]:
@@ -170,7 +170,7 @@ class _Drawing:
         return found
 
     def _merges(self, run: Sequence, inner: list[int]) -> bool:
-        """Is one round of the repetition just one scope? Then one box shows both."""
+        """True if one round of the repetition is exactly one scope, so that one box shows both."""
         if not inner:
             return False
         scope = self.trace.scopes[inner[0]]
@@ -212,7 +212,7 @@ class _Drawing:
         return f"l{launch.index} [shape=plain, label=<{table}>];"
 
     def _connect(self, launch: Launch) -> None:
-        """Edges of a drawn launch, and of the launches that it stands for: they may read other arrays."""
+        """Add the edges of a drawn launch and of the launches folded into it, which may read other arrays."""
         for index in self.folded.stands_for.get(launch.index, [launch.index]):
             for number, arg in enumerate(self.trace.launches[index].args):
                 if arg.array is None or not _has_port(arg) or self.folded.group[arg.array] in self.hidden:
@@ -236,7 +236,7 @@ class _Drawing:
     # ------------------------------------------------------------------ legend
 
     def _legend(self) -> list[str]:
-        """Return the legend of the marks that are used; empty without any."""
+        """Return the legend of the marks that are used; empty if there are none."""
         marks = self.marks
         rows = []
         if marks.lost:
@@ -280,7 +280,7 @@ def _series(labels: list[str]) -> str:
 
 
 def _has_port(arg: Argument) -> bool:
-    """Arrays have ports; fields of a struct that the kernel does not touch have none."""
+    """True for arrays; fields of a struct that the kernel does not access have no port."""
     return arg.array is not None and (arg.reads or arg.writes or "." not in arg.name)
 
 

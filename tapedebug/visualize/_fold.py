@@ -1,12 +1,12 @@
-"""Fold repeated launches and arrays into one node each without losing the data flow.
+"""Folding of repeated launches and arrays into one node each without losing the data flow.
 
-Of a sequence that repeats, the first round is drawn, and of what repeats in that round, its first round.
-Arrays that the same argument of the same launch writes in different rounds are drawn as one node, so that a
-loop that swaps two arrays, or uses a new one for every step, is a cycle through that node, and what reads the
-result of the last round is still connected to it.
+Of a repeated sequence the first round is drawn, and likewise for repetitions inside that round. Arrays that
+the same argument of the same launch writes in different rounds are drawn as one node. A loop that swaps two
+arrays, or uses a new one for every step, is then a cycle through that node, and launches that read the result
+of the last round are still connected to it.
 
-What is still too long to be drawn launch by launch is drawn by kernel and place in the program: one node
-for all launches of a line in scopes of one name, which says so.
+A tape that is still too long to be drawn launch by launch is drawn by kernel and place in the program: one
+node, labelled accordingly, for all launches of a line in scopes of one name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Folded:
     """The part of a trace that is drawn.
 
     Attributes:
-        launches: Those that are drawn.
-        runs: The sequences among them, outer ones before those that they hold.
+        launches: The launches that are drawn.
+        runs: The repeated sequences among them, outer ones before inner ones.
         group: The node of each array.
         members: The arrays of each node.
-        stands_for: For each launch that is drawn, those that it stands for, itself first.
-        drawn: For each launch the one that is drawn for it.
-        summary: Launches of one line are one, whatever they read.
+        stands_for: For each drawn launch, the launches that it represents, itself first.
+        drawn: For each launch, the drawn launch that represents it.
+        summary: Launches of one line are merged, whatever they read.
     """
 
     launches: list[Launch]
@@ -40,17 +40,17 @@ class Folded:
 
 
 def fold(trace: Trace, *, simplify: bool, most: int) -> Folded:
-    """Return what is drawn of `trace`.
+    """Return the part of `trace` that is drawn.
 
     Args:
         trace: The tape.
-        simplify: Draw one round of each repeated sequence, not all launches.
-        most: Draw no more launches than this one by one, if `simplify`.
+        simplify: Draw one round of each repeated sequence instead of all launches.
+        most: The largest number of launches that are drawn one by one, if `simplify`.
     """
     drawn = list(range(len(trace.launches)))
     nodes = _Nodes(len(trace.arrays))
     runs = _runs(trace) if simplify else []
-    for run in reversed(runs):  # inner ones first: an outer one repeats what they have left
+    for run in reversed(runs):  # inner ones first: an outer one repeats the launches that they leave
         for offset in range(run.length):
             first = run.first + offset
             for index in range(first + run.length, run.first + run.length * run.count, run.length):
@@ -76,7 +76,7 @@ def fold(trace: Trace, *, simplify: bool, most: int) -> Folded:
 
 
 def _runs(trace: Trace) -> list[Sequence]:
-    """The repeated sequences, and those within the first round of each, and so on."""
+    """Return the repeated sequences, and recursively those within the first round of each."""
     level = trace.sequences or sequences_of(trace)
     runs: list[Sequence] = []
     while level:
@@ -94,7 +94,7 @@ def _settled(drawn: list[int], index: int) -> int:
 
 
 def _by_place(trace: Trace, drawn: list[int], nodes: _Nodes, most: int) -> None:
-    """Let one launch stand for all of its kernel and line; and one node for many arrays, if need be."""
+    """Represent all launches of a kernel and line by one launch, and many arrays by one node if necessary."""
     first: dict[object, int] = {}
     scopes = scope_names(trace)
     for index, launch in enumerate(trace.launches):
@@ -115,7 +115,7 @@ def _by_place(trace: Trace, drawn: list[int], nodes: _Nodes, most: int) -> None:
 
 
 def _edges(trace: Trace, drawn: list[int], nodes: _Nodes) -> dict[tuple[int, int, int, bool], None]:
-    """Launch that is drawn, argument, node of the array, whether it is written; in order, each once."""
+    """Return (drawn launch, argument, node of the array, True if written), in order, each once."""
     return {
         (shown, place, nodes.root(arg.array), arg.writes): None
         for shown, launch in zip(drawn, trace.launches, strict=True)
@@ -125,7 +125,7 @@ def _edges(trace: Trace, drawn: list[int], nodes: _Nodes) -> dict[tuple[int, int
 
 
 class _Nodes:
-    """Sets of arrays that share a node."""
+    """Union-find of arrays that share a node."""
 
     def __init__(self, count: int) -> None:
         self.parents = list(range(count))

@@ -13,7 +13,7 @@ RED = "#c62828"
 BOX = "#d5d5d5"
 CUT = "✂"
 SENTENCE = 200
-"""Characters of an explanation."""
+"""Largest number of characters of an explanation."""
 
 
 def legend(rows: Sequence[tuple[str, str, str]], notes: Sequence[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""Marks in a drawing: overwritten values, gradients that end, findings of a diagnosis."""
+"""Marks in a drawing: overwritten values, interrupted gradients, findings of a diagnosis."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tapedebug.visualize._fold import Folded
 
 MARKS = {"error": "✕", "warning": "!"}
 MOST = 3
-"""Rules that are named at one node."""
+"""Largest number of rules that are named at one node."""
 _WHOLE_NUMBERS = re.compile(r"int|bool|^(vec|mat)\d+(b|ub|s|us|i|ui|l|ul)$")
 _Key = tuple[int, int]
 
 
 @dataclass(slots=True)
 class Marks:
-    """The marks, by node (`Folded.group`) or by launch that is drawn.
+    """The marks, by node (`Folded.group`) or by drawn launch.
 
     Attributes:
-        lost: How often values were overwritten that an adjoint needs, for each node.
-        kept: The same where the tape kept copies.
-        cut: Nodes at which the gradient ends: on the way from an input to the loss, without `requires_grad`.
-        zero: Nodes whose adjoint was measured, and is 0 in every element of every version on that way.
-        disabled: Launches on that way whose kernel has no adjoint.
+        lost: For each node, the number of overwrites of values that an adjoint needs.
+        kept: The number of such overwrites for which the tape kept copies.
+        cut: Nodes at which the gradient ends: on a path from an input to the loss, without `requires_grad`.
+        zero: Nodes whose measured adjoint is 0 in every element of every version on such a path.
+        disabled: Launches on such a path whose kernel has no adjoint.
         of_nodes: The findings about each node, worst first: a mark and the rule.
-        of_launches: The same for launches.
+        of_launches: The findings about each launch, likewise.
     """
 
     lost: dict[int, int] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def _add_mark(found: dict[int, list[str]], places: Iterable[int], words: str) ->
 
 
 def _mark_ends(trace: Trace, folded: Folded, marks: Marks) -> None:
-    """Mark what lies on the way from an array with a gradient to the loss, and lets none through."""
+    """Mark nodes and launches on a path from an array with a gradient to the loss that block the gradient."""
     way = _GradientPath(trace)
     zero: dict[int, bool] = {}
     for version in trace.versions:
@@ -131,7 +131,7 @@ class _GradientPath:
         self.between = self.reached & self.leading
 
     def _from_inputs(self) -> set[_Key]:
-        """Return the arrays that a value with a gradient went into."""
+        """Return the versions that depend on an array with a gradient."""
         reached = {(info.id, 0) for info in self.trace.arrays if info.requires_grad and self.floats[info.id]}
         for launch in self.trace.launches:
             if any(key in reached for key in self._read(launch)):
@@ -139,7 +139,7 @@ class _GradientPath:
         return reached
 
     def _to_the_loss(self) -> set[_Key]:
-        """What goes into the loss: where nobody said which it is, into any output with a gradient."""
+        """Return the versions that the loss depends on; if no loss is known, any output with a gradient."""
         loss = self.trace.backward.loss
         ends = {
             info.id
@@ -154,7 +154,7 @@ class _GradientPath:
         return leading
 
     def _read(self, launch: Launch) -> Iterator[_Key]:
-        """The versions that a launch reads, or adds to."""
+        """Yield the versions that a launch reads or adds to."""
         added_to = self.added_to[launch.kernel] if launch.kernel is not None else ()
         for place, arg in enumerate(launch.args):
             if arg.array is None or not self.floats[arg.array]:
@@ -165,7 +165,7 @@ class _GradientPath:
                 yield arg.array, arg.write_version - 1
 
     def passes(self, launch: Launch) -> bool:
-        """Return True if a launch lies on a path from an array with a gradient to the loss."""
+        """True if a launch lies on a path from an array with a gradient to the loss."""
         return any(key in self.reached for key in self._read(launch)) and any(
             key in self.leading for key in self.written.get(launch.index, ())
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MOST_LAUNCHES = 300
-"""Launches that are drawn one by one; of more, nobody could follow the edges, and `dot` takes minutes."""
+"""Largest number of launches drawn one by one; with more, edges are unreadable and `dot` takes minutes."""
 
 
 @dataclass(slots=True, kw_only=True)

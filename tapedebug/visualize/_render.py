@@ -1,4 +1,4 @@
-"""Render DOT to pictures with an installed Graphviz."""
+"""Rendering of DOT to pictures with an installed Graphviz."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from tapedebug._errors import TapedebugError
 
 
 class GraphvizError(TapedebugError, RuntimeError):
-    """No Graphviz is installed, or it refused the text."""
+    """Graphviz is not installed, or could not read the text."""
 
 
 PICTURES = ("svg", "pdf", "png")
-"""The kinds of pictures that are drawn, as files of them end."""
+"""The supported picture formats, as file extensions."""
 
 
 def render_svg(dot: str) -> str:
     """Return `dot` (from `visualize`) drawn as an SVG document.
 
-    The `graphviz` package with the `dot` program is used if both are there, else `pygraphviz`.
+    The `graphviz` package with the `dot` program is used if both are installed, else `pygraphviz`.
 
     Raises:
         GraphvizError: Neither is installed, or Graphviz could not read the text.
@@ -25,7 +25,7 @@ def render_svg(dot: str) -> str:
 
 
 def rendered(dot: str, kind: str) -> bytes:
-    """Return `dot` drawn as one of `PICTURES`; raises as `render_svg` does."""
+    """Return `dot` drawn as one of `PICTURES`; errors are those of `render_svg`."""
     drawn = _with_graphviz(dot, kind)
     if drawn is None:
         drawn = _with_pygraphviz(dot, kind)
@@ -64,6 +64,6 @@ def _with_pygraphviz(dot: str, kind: str) -> bytes | None:
 
 
 def _message_of(error: Exception) -> str:
-    """Return what Graphviz said, as text."""
+    """Return the error message of Graphviz as text."""
     said = getattr(error, "stderr", None)
     return said.decode(errors="replace").strip() if isinstance(said, bytes) and said else str(said or error)

@@ -1,4 +1,4 @@
-"""Escape names in DOT text."""
+"""Escaping of names in DOT text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _HTML = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&
 
 
 def text(value: str, longest: int = LONGEST) -> str:
-    """`value` inside an HTML-like label: nothing in it can end the label, open a tag or start a new line."""
+    """Return `value` escaped for an HTML label: it cannot end the label, open a tag or break a line."""
     value = _short(value, longest)
     for character, entity in _HTML:
         value = value.replace(character, entity)
@@ -15,8 +15,8 @@ def text(value: str, longest: int = LONGEST) -> str:
 
 
 def quoted(value: str) -> str:
-    """`value` as a quoted DOT string, taken literally: backslashes would begin escapes."""
-    # Graphviz decodes entities in quoted text too, so that "&lt;" in a name would turn into "<".
+    """Return `value` as a quoted literal DOT string, with backslashes escaped."""
+    # Graphviz also decodes entities in quoted text: "&lt;" in a name would become "<".
     value = (
         _short(value)
         .replace("&", "&amp;")

@@ -42,34 +42,34 @@ def visualize(
     Launches are grey boxes with a port for each array argument. Arrays are ellipses: green with
     `requires_grad`, grey without; with a red border where values that an adjoint needs were overwritten
     (dashed where the tape kept copies), and with an orange one where a gradient ends on its way from the loss
-    to an input. A diagnosis has its errors and warnings written at the arrays and launches concerned. All
+    to an input. The errors and warnings of a diagnosis are written at the arrays and launches concerned. All
     marks have words as well as a colour, and a legend. Scopes are boxes around launches.
     `visualize.render_svg` draws the text.
 
     Args:
         tape: A tape, a trace or a diagnosis.
-        filename: Also write the text to this file; where its name ends in `.svg`, `.pdf` or `.png`, the
-            picture, drawn as `visualize.render_svg` does.
-        simplify_graph: Draw a repeated sequence of launches once, with how often it occurs. Arrays that swap
-            places, or are new in each round, become one node, so that the data flow stays whole. Launches
-            inside a scope are never folded with those outside it, or in one of another name; names that
-            differ only in their numbers (`step 1`, `step 2`) are rounds of one loop.
+        filename: Also write the text to this file; if its name ends in `.svg`, `.pdf` or `.png`, write the
+            picture instead, drawn as by `visualize.render_svg`.
+        simplify_graph: Draw a repeated sequence of launches once, with its number of repetitions. Arrays that
+            swap places, or are new in each round, become one node, so that the data flow is preserved.
+            Launches inside a scope are never folded with those outside it, or in one of another name; names
+            that differ only in their numbers (`step 1`, `step 2`) are rounds of one loop.
         hide_readonly_arrays: Leave out arrays that no launch writes.
         array_labels: Names of arrays; others get the names of the caller's variables.
-        choose_longest_node_name: Of several names of one array take the longest, not the nearest.
+        choose_longest_node_name: If an array has several names, use the longest, not the nearest.
         ignore_graph_scopes: Draw no scopes.
         track_inputs: Arrays that are drawn even if they are only read, with a double border.
-        track_outputs: The same for outputs.
+        track_outputs: Output arrays that are drawn in the same way.
         track_input_names: Names for `track_inputs`.
         track_output_names: Names for `track_outputs`.
         graph_direction: `"LR"`, `"RL"`, `"TB"` or `"BT"`.
-        most_launches: With `simplify_graph`, where more launches than this are left, one box stands for all
-            of a line of the program.
+        most_launches: With `simplify_graph`, if more launches than this remain, draw one box for all launches
+            of a program line.
 
     Raises:
-        ValueError: An unknown direction, or names that do not match the tracked arrays in number.
-        TypeError: What is to be labelled or tracked is no array (of a trace: no label).
-        GraphvizError: The file is a picture, and no Graphviz is installed.
+        ValueError: The direction is unknown, or the numbers of names and tracked arrays differ.
+        TypeError: An object to be labelled or tracked is not an array (for a trace: not a label).
+        GraphvizError: The file is a picture, and Graphviz is not installed.
         OSError: The file cannot be written.
     """
     if graph_direction not in DIRECTIONS:
@@ -97,7 +97,7 @@ def visualize(
 
 
 def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, Ids]:
-    """The trace, and what finds the id of an array in it: arrays of a trace are known by their labels."""
+    """Return the trace, and a function from an array, or the label of one in a trace, to its id."""
     found = getattr(tape, "trace", None)
     trace = tape if isinstance(tape, Trace) else found if isinstance(found, Trace) else None
     if trace is not None:
@@ -136,9 +136,9 @@ def _tracked(
     ids: Ids,
     notes: list[str],
 ) -> dict[int, str | None]:
-    """The ids of tracked arrays with their names; `notes` get those that are not on the tape."""
+    """Return the ids of tracked arrays with their names; add those that are not on the tape to `notes`."""
     if isinstance(arrays, str) or hasattr(arrays, "is_contiguous"):
-        arrays = [arrays]  # one array, whose rows nobody meant
+        arrays = [arrays]  # a single array: do not iterate over its rows
     arrays = list(arrays or ())
     if names is not None and len(names) != len(arrays):
         raise ValueError(
