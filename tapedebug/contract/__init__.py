@@ -1,9 +1,9 @@
 """The contract between the debugger and the engine that ran a program. It imports nothing of either.
 
 `program` has the core: arrays, operations, recorded tapes and replays, which every engine provides. The other
-modules have capabilities: what an engine may tell or do beyond that. The debugger asks for each, with
+modules have capabilities: optional information and functions of an engine. The debugger queries each with
 `tape.capability(Float64)` or `operation.capability(KernelSource)`. An engine returns None for those that it
-lacks; the coverage then says what was not examined.
+lacks; the coverage then lists what was not examined.
 
 | module | capabilities |
 | --- | --- |

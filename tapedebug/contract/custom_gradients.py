@@ -53,22 +53,22 @@ class CustomFunction(Hashable, Protocol):
 
     @property
     def differs(self) -> bool:
-        """Of a gradient: True if it is meant to differ from the derivative."""
+        """True for a gradient that is meant to differ from the derivative."""
 
     @property
     def adjoint_writes(self) -> Sequence[AdjointWrite]:
-        """Of a gradient: the statements that change adjoints, in order."""
+        """The statements of a gradient that change adjoints, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomCall:
-    """A call in a kernel that adjoints do not reverse by reversing its body.
+    """A call in a kernel whose adjoint is not derived from its body.
 
     Attributes:
         name: The name of the function.
         span: The place of the call, if it is known.
         function: The function; None for a native one.
-        has_gradient: It has a gradient of the user's; else only a replay.
+        has_gradient: It has a custom gradient; else only a replay.
     """
 
     name: str
@@ -79,7 +79,7 @@ class CustomCall:
 
 @dataclass(frozen=True, slots=True)
 class NativeCall:
-    """A call of a native function whose adjoint, if it has one, is native code of the user's."""
+    """A call of a native function whose adjoint, if there is one, is native user code."""
 
     name: str
     span: Place | None
@@ -92,9 +92,9 @@ class PartialDerivative:
     Attributes:
         name: The parameter, with the component of a vector.
         value: The value of the argument.
-        given: The derivative that the user's gradient adds, for the seeds.
-        right: The derivative by differences of the body; None if it has none here.
-        thrown_away: The adjoint that had been gathered before is gone afterwards.
+        given: The derivative that the custom gradient adds, for the seeds.
+        right: The derivative by finite differences of the body; None if it has none here.
+        thrown_away: The adjoint accumulated before is lost afterwards.
     """
 
     name: str

@@ -13,7 +13,7 @@ from tapedebug.contract.program import Array, Place, Replay
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 ElementQuery: TypeAlias = tuple[int, Array, Literal["read", "write"]]
-"""A launch, an array, and the access that is asked for."""
+"""A launch, an array, and the kind of access that is queried."""
 
 AccessKind = Literal["read", "write", "atomic", "exchange"]
 """An exchange replaces the value atomically: the result of two threads depends on their order."""
@@ -67,11 +67,11 @@ class OutOfBoundsAccess:
         launch: The index of the launch.
         param: The parameter.
         axis: The axis whose index is outside.
-        index: All indices of the element that the first such thread asked for.
+        index: All indices of the element that the first such thread accessed.
         length: The length of the axis.
         side: That thread, and the access.
-        threads: The threads that did so, as far as they were looked for.
-        complete: False if more threads may have done so.
+        threads: The threads with such accesses, as far as they were searched.
+        complete: False if there may be more such threads.
     """
 
     launch: int

@@ -1,4 +1,4 @@
-"""Capabilities: what happened around a tape and is not an operation on it."""
+"""Capabilities: events around a tape that are not operations on it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ EventKind = Literal["backward", "zero", "read", "write", "reset"]
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """Something that happened around a tape and is not an operation on it.
+    """An event around a tape that is not an operation on it.
 
     Attributes:
         kind: A reverse pass began; a gradient was set to one value; something was read or written; a tape
-            forgot what it had recorded.
+            was reset.
         clock: The time.
-        of: What it happened to: the `"values"` or the `"gradient"` of memory of the tape, or the `"tape"`.
+        of: The subject: the `"values"` or the `"gradient"` of memory of the tape, or the `"tape"`.
         region: The memory, that of the values also for gradients; None for events of the tape.
         start: The first byte.
         stop: The byte after the last.
@@ -52,10 +52,10 @@ class History(Protocol):
 
     @property
     def dropped(self) -> int:
-        """The number of earlier events that are not remembered."""
+        """The number of earlier events that are no longer stored."""
 
     def events(self) -> Iterable[HistoryEvent]:
-        """Return what is remembered, in any order; `RecordedTape.outside_writes` may be among them."""
+        """Return the stored events, in any order; `RecordedTape.outside_writes` may be among them."""
 
 
 class ValueSamples(Protocol):
@@ -113,10 +113,10 @@ class OutsideReads(Protocol):
 
 
 class OverwrittenOutside(Protocol):
-    """The values that something outside the tape overwrote before an adjoint read them."""
+    """Values that were overwritten outside the tape before an adjoint read them."""
 
     def taken(self) -> Iterable[tuple[int, int, OutsideWrite]]:
-        """Return operation, parameter and write, for each value that an adjoint needs and that is gone."""
+        """Return operation, parameter and write for each lost value that an adjoint needs."""
 
 
 @dataclass(frozen=True, slots=True)

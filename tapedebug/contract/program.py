@@ -3,8 +3,8 @@
 The debugger (`trace`, `autograd`, `diagnose`, `panel`, `report`, `notebook`) sees a program as a
 `RecordedTape`: operations in order, each a map from the state of memory before it to the state after it, on
 byte ranges of memory regions. A `Replay` runs these operations again in private memory, forward and in
-reverse. Whatever else an engine can do is a capability: the debugger asks for it and, where it is missing,
-says in the coverage what was not examined.
+reverse. Everything else that an engine can do is a capability: the debugger queries it and, if it is missing,
+lists in the coverage what was not examined.
 
 An array is a region, a byte range, a shape, strides and a data type. Two arrays alias where their bytes
 overlap; names play no part. All values cross this boundary as NumPy arrays of shape
@@ -315,7 +315,7 @@ class ReversePass(Protocol):
 
     @property
     def seeds(self) -> Seeds:
-        """The adjoints that it started from: of the loss, of `grads=`, and those that gradients held."""
+        """The adjoints that it started from: of the loss, from `grads=`, and those already in gradients."""
 
     @property
     def preset(self) -> Sequence[Array]:
@@ -327,7 +327,7 @@ class ReversePass(Protocol):
 
     @property
     def stale(self) -> Sequence[Array]:
-        """The arrays in whose gradients it found what a pass of another tape had left there."""
+        """The arrays whose gradients still held results of another tape's pass."""
 
     @property
     def operation_count(self) -> int:
@@ -376,13 +376,13 @@ class Engine:
 
 
 OnReplay: TypeAlias = "Callable[[Replay, Operation], None]"
-"""Is given the replay that runs, and the operation that has run."""
+"""Callback with the running replay and the operation that has run."""
 
 
 class Replay(Protocol):
-    """The operations of a tape again, in private memory. The program's arrays are never written.
+    """A repeated run of the operations of a tape in private memory. The program's arrays are never written.
 
-    A new replay stands before the first operation, with the values that the tape found.
+    A new replay is at the first operation, with the values that the tape found.
     """
 
     @property
@@ -397,10 +397,10 @@ class Replay(Protocol):
     """Called before each operation that runs, forward or in reverse; may raise to cancel."""
 
     forward_only: bool
-    """Set it if the replay will not run in reverse: it then keeps nothing of what it overwrites."""
+    """Set it if the replay will not run in reverse: it then keeps no overwritten values."""
 
     on_outside: Callable[[Any], Any] | None
-    """Called with an operation before which something outside the tape wrote, once that is loaded."""
+    """Called with an operation before which there was an outside write, after that is loaded."""
 
     after_operation: OnReplay | None
     """Called after each operation that ran forward; may change values with `set`."""
@@ -409,18 +409,18 @@ class Replay(Protocol):
     """Called after the adjoint of each operation, also of one that has none; may change adjoints."""
 
     def reset(self, discard: bool = False) -> Replay:
-        """Stand before the first operation again, with the values that the tape found.
+        """Return to the state before the first operation, with the values that the tape found.
 
         Args:
-            discard: Drop values that were set after the first operation and that nothing has used: without
-                it, that is an error.
+            discard: Drop values that were set after the first operation and have not been used; without it,
+                such values are an error.
         """
 
     def set(self, array: Array, values: Values, /) -> None:
         """Replace the values of an array before the operation that runs next.
 
         Before the first operation the array is an input: it keeps these values through `forward(0)`, until
-        `reset`. Later values are for what runs next; until then `forward(0)` and `reset()` are errors.
+        `reset`. Later values are for the next operation; until then `forward(0)` and `reset()` are errors.
         """
 
     def forward(
@@ -453,7 +453,7 @@ class Replay(Protocol):
         """
 
     def inject(self) -> None:
-        """Load what something outside the tape wrote just before the operation that runs next.
+        """Load the outside writes just before the operation that runs next.
 
         `forward` does the same before it runs the operation.
         """
@@ -472,7 +472,7 @@ class Replay(Protocol):
 
 
 class RecordedTape(Protocol):
-    """What an engine recorded of a program."""
+    """The operations of a program that an engine recorded, with their replays."""
 
     @property
     def operations(self) -> Sequence[Operation]:
@@ -516,7 +516,7 @@ class RecordedTape(Protocol):
 
     @property
     def seeds(self) -> Mapping[Any, Values]:
-        """The seeds of the last reverse pass; before the first one, what gradients of written arrays hold."""
+        """The seeds of the last reverse pass; before the first one, the gradients of written arrays."""
 
     @property
     def reverse_passes(self) -> Sequence[ReversePass]:
@@ -532,7 +532,7 @@ class RecordedTape(Protocol):
         """Return a new replay.
 
         Args:
-            float64: Compute in float64. Where `capability(Float64)` is None, or says why not, this raises.
+            float64: Compute in float64; raises if `capability(Float64)` is None or has an obstacle.
         """
 
     def capability(self, kind: type[T], /) -> T | None:
@@ -540,17 +540,17 @@ class RecordedTape(Protocol):
 
 
 def is_array(found: object) -> TypeGuard[Array]:
-    """Return True if an object is an array of an engine that implements this contract."""
+    """True if an object is an array of an engine that implements this contract."""
     return all(hasattr(found, name) for name in ("region", "scalar_dtype", "element_shape", "current"))
 
 
 def is_recorded_tape(found: object) -> TypeGuard[RecordedTape]:
-    """Return True if an object is a tape of an engine that implements this contract."""
+    """True if an object is a tape of an engine that implements this contract."""
     return all(hasattr(found, name) for name in ("operations", "new_replay", "capability", "reverse_passes"))
 
 
 def arrays_overlap(a: Array, b: Array) -> bool:
-    """Return True if two arrays share an element, exactly for strided views too."""
+    """True if two arrays share an element; exact for strided views, too."""
     if a.region is not b.region or a.stop <= b.start or b.stop <= a.start:
         return False
     if a.is_contiguous and b.is_contiguous:
@@ -562,7 +562,7 @@ def arrays_overlap(a: Array, b: Array) -> bool:
 
 
 class _Extent:
-    """The elements of an array at made-up addresses: only where they lie is compared, nothing is read."""
+    """The elements of an array at artificial addresses, which are only compared and never read."""
 
     def __init__(self, array: Array) -> None:
         size = int(np.prod(array.element_shape, dtype=np.int64)) * array.scalar_dtype.itemsize
@@ -607,7 +607,7 @@ def view_of(array: Array, content: Values, scale: int = 1, scalar: np.dtype[Any]
 
 
 def memory_key(array: Array) -> Hashable:
-    """Return what makes two arrays one: the same bytes; for contiguous arrays whatever their shape."""
+    """Return a key that arrays with the same bytes share, for contiguous arrays regardless of their shape."""
     if array.is_contiguous:
         return id(array.region), array.start, array.stop
     return id(array.region), array.start, array.shape, array.strides, array.dtype_name

@@ -27,7 +27,7 @@ class TangentReplay(Replay, Protocol):
     """A replay that runs forward with tangents."""
 
     lost: list[str]
-    """Operations without a tangent that a tangent reached in the last `push`; what comes out is unknown."""
+    """Operations without a tangent that a tangent reached in the last `push`; their results are unknown."""
 
     def push(
         self,
@@ -64,7 +64,7 @@ class SecondOrderReplay(TangentReplay, Protocol):
 
 
 class NoTangents(Protocol):
-    """An operation that a tangent does not pass: what comes out of it has an unknown tangent."""
+    """An operation that does not propagate tangents: the tangents of its results are unknown."""
 
     def reason(self) -> str:
         """Return why, as a clause: `record 3 is a Python operation without jvp (solve)`."""
@@ -129,8 +129,8 @@ class StaleReads(Protocol):
 
         Args:
             replay: One of `new_replay` that has run forward.
-            now: These read what memory holds at the end of the forward pass.
-            left: These read what the operation itself left in the array. All others read what they had.
+            now: These read the values at the end of the forward pass.
+            left: These read the values just after the operation. All others read the values that it had.
         """
 
 
@@ -164,10 +164,10 @@ class Copy:
 
 
 class Resequencing(Protocol):
-    """Operations of a tape in another order, some of them more than once: what a longer loop would give."""
+    """Operations of a tape in another order, some of them more than once, as in a longer loop."""
 
     def new_replay(self, steps: Sequence[Operation | Copy], /, *, float64: bool = False) -> Replay:
-        """Return a replay of other steps. It starts from what memory holds now; `set` gives other inputs.
+        """Return a replay of other steps. It starts from the current memory; `set` gives other inputs.
 
         Args:
             steps: Operations of the tape, and copies between its arrays.

@@ -11,11 +11,11 @@ RunThreads: TypeAlias = Callable[[int, int], None]
 """Runs the threads `low … high-1` of a launch, in order."""
 
 ThreadSchedule: TypeAlias = Callable[[RunThreads, int], None]
-"""Runs the threads of a launch, given what runs some of them and the number of threads."""
+"""Function that runs the threads of a launch, given a function that runs a range and their number."""
 
 
 class ThreadScheduling(Protocol):
-    """Launches whose threads run in any order; results then show what depends on the order."""
+    """Launches whose threads run in any order, to find results that depend on the order."""
 
     def reschedule(
         self, replay: Replay, schedules: Mapping[int, ThreadSchedule], /, *, tangents: bool = False

@@ -10,7 +10,7 @@ from tapedebug.contract.program import Place, Values
 
 
 class CannotFollow(Exception):
-    """A thread cannot be followed: it runs too long, reaches outside an array, or does something unknown.
+    """A thread cannot be followed: too many operations, an index outside an array, or an unknown operation.
 
     Attributes:
         native: The native function whose code would have to be followed, if that is the reason.
@@ -51,7 +51,7 @@ class LocalDerivative:
         incoming: The adjoint of the result.
         slope: The largest derivative by an operand that matters, as a magnitude.
         bent: The slope depends on an operand that matters; that of a division by a constant does not.
-        saturates: The operation has a part, far out or beyond a limit, with no slope to speak of.
+        saturates: The operation has a range, far out or beyond a limit, with a negligible slope.
         compares: It is a comparison.
     """
 
@@ -101,7 +101,7 @@ class FollowedThread(Protocol):
         """Return the first operation that stands at a corner in a value with an adjoint: `abs` of 0."""
 
     def turns(self) -> int:
-        """Return how often the operation that ran most often was run."""
+        """Return the number of runs of the operation that ran most often."""
 
 
 class Threads(Protocol):

@@ -24,11 +24,11 @@ class Retention(Protocol):
         """The bytes of copies for replays only."""
 
     def recomputed(self) -> Iterable[tuple[int, int]]:
-        """Return the operations and parameters whose copies were let go of, to be computed again."""
+        """Return the operations and parameters whose copies were released, to be recomputed."""
 
 
 def overwrite_mode(tape: RecordedTape) -> str:
-    """Return the treatment of overwrites; of a tape without `Retention`, one that is the same in effect."""
+    """Return the treatment of overwrites; for a tape without `Retention`, the equivalent mode."""
     retention = tape.capability(Retention)
     if retention is not None:
         return retention.mode

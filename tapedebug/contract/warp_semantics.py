@@ -41,7 +41,7 @@ class WarpReverse(Protocol):
 
     @property
     def consumed(self) -> bool:
-        """True if the program's own reverse pass gave what Warp's would."""
+        """True if the program's own reverse pass gave the same results as Warp's would."""
 
     def divergences(self) -> Mapping[int, Sequence[ReverseDivergence]]:
         """Return, for each operation with an adjoint, what Warp may reverse wrongly, if there is any."""
@@ -81,7 +81,7 @@ class StructChanges(Protocol):
     """The structs that a program changed between a launch and the reverse pass."""
 
     def changed(self) -> Mapping[int, Sequence[int]]:
-        """Return, by operation, the parameters that were something else when the reverse pass began."""
+        """Return, by operation, the parameters that had changed when the reverse pass began."""
 
     def backward(self, replay: Replay, seeds: Seeds, operations: Collection[int], /) -> bool:
         """Run a new replay, and reverse some operations with what their structs held by then.

@@ -1,4 +1,4 @@
-"""The notebook room: the panel widget, rich display, magics, the kernel side of JupyterLab.
+"""Notebook integration: the panel widget, rich display, magics, the kernel side of JupyterLab.
 
 Imported on demand; importing it loads neither IPython nor ipywidgets.
 """
@@ -28,7 +28,7 @@ def load_widget() -> type[TapeDebugger]:
 
     Raises:
         ImportError: anywidget is not installed, or the panel's JavaScript has not been built; the message
-            says which, and how to fix it.
+            names the reason and the fix.
     """
     from pathlib import Path
 
@@ -43,14 +43,14 @@ def load_widget() -> type[TapeDebugger]:
 
 
 def latest_panel() -> TapeDebugger | None:
-    """Return the panel that was opened last by showing something, or None."""
+    """Return the panel that was opened last by displaying an object, or None."""
     from tapedebug.notebook._open_panels import latest
 
     return latest()
 
 
 def load_ipython_extension(ipython: InteractiveShell) -> None:
-    """``%load_ext tapedebug``: the magics, and the connection for the JupyterLab extension."""
+    """Handle ``%load_ext tapedebug``: register the magics and the connection for the JupyterLab extension."""
     from tapedebug.notebook._cell_sources import cells
     from tapedebug.notebook.magics import install
     from tapedebug.notebook.record_next_cell import next_cell
@@ -58,7 +58,7 @@ def load_ipython_extension(ipython: InteractiveShell) -> None:
     install(ipython)
     execution_lock.install(ipython)
     cells.install(ipython)
-    next_cell.install(ipython)  # after the gate: a recording begins when the checks have ended
+    next_cell.install(ipython)  # after the execution lock: a recording begins when the checks have ended
     if getattr(ipython, "kernel", None) is not None:
         from tapedebug.notebook import _comm
 

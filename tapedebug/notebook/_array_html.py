@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tapedebug.trace.model import Histogram, Summary
 
 MOST_VALUES = 64
-"""Scalars up to which all values are shown."""
+"""Largest number of scalars for which all values are shown."""
 
 MOST_SUMMARISED = 1 << 26
-"""Bytes up to which values are summarised: showing an array must take no noticeable time."""
+"""Largest size in bytes for which values are summarised: display must take no noticeable time."""
 
 WIDTH, HEIGHT = 96.0, 24.0
 
@@ -56,7 +56,7 @@ STYLE = """
 
 
 def array_html(array: Array | indexedarray) -> str:
-    """Return what a notebook shows of an array. Looking at it is no use of it: no diagnosis hears of this."""
+    """Return an array as HTML for a notebook. Displaying it does not count as a read in diagnoses."""
     values = _look(array)
     facts = [
         _type_name(array.dtype),
@@ -96,7 +96,7 @@ def _look(array: Array | indexedarray) -> Any:
 
 
 def _gradient(array: Array | indexedarray) -> Any:
-    """The gradient, where there is memory for it: asking for `.grad` would make some."""
+    """Return the gradient, if memory for it exists: access to `.grad` would allocate it."""
     gradient = gradient_in_memory(array) if isinstance(array, Array) else None
     return None if gradient is None else gradient._look()
 
@@ -121,7 +121,7 @@ def _row(name: str, summary: Summary) -> str:
 
 
 def _histogram(histogram: Histogram | None) -> str:
-    """A few bars; the title has it in words."""
+    """Return a small bar chart, with a title that describes it in words."""
     if histogram is None or not sum(histogram.counts):
         return ""
     step, top = WIDTH / len(histogram.counts), max(histogram.counts)

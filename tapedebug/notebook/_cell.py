@@ -1,4 +1,4 @@
-"""Run the code of a notebook cell below a magic as the cell would run without it."""
+"""Execution of the code below a cell magic as the cell would run without the magic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CellCode:
     """The code under a cell magic, with the line numbers and the name (``In [4]``) of the whole cell.
 
     Raises:
-        UsageError: It is no Python; the message points at the place. A SyntaxError would be shown with all
+        UsageError: It is not Python; the message points at the place. A SyntaxError would be shown with all
             of IPython's frames and ours.
     """
 
@@ -23,7 +23,7 @@ class CellCode:
         __tracebackhide__ = True
         self._shell = shell
         try:
-            # the magic's own line is line 1 of what the user sees
+            # the line of the magic is line 1 of the cell
             source = "\n" + shell.transform_cell(cell)
             self.name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
             self._module = shell.compile.ast_parse(source, filename=self.name)
@@ -57,9 +57,9 @@ def _pointed(magic: str, error: SyntaxError) -> str:
 
 
 def _cell_number(shell: InteractiveShell) -> int:
-    """Return the number of the cell that is running: that of the nearest frame that is a cell.
+    """Return the number of the running cell, which is that of the nearest frame of a cell.
 
-    `execution_count` is already that of the next cell, or not, depending on how this one was started.
+    `execution_count` may already be that of the next cell, depending on how this one was started.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -1,4 +1,4 @@
-"""The Jacobians of one launch of a recorded cell, at the values that it ran on."""
+"""The Jacobians of one launch of a recorded cell, at the values with which it ran."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def jacobian_of_launch(
     """Return the Jacobians of a launch.
 
     Args:
-        tape: With the launch.
-        launch: Its index; by default the last one of a kernel that has a Jacobian.
-        input_output_mask: See `tapedebug.autograd.jacobian`, as for all that follow.
-        max_outputs_per_var: How many rows.
-        plot_jacobians: Whether to plot.
-        mode: By adjoints, tangents or both.
-        sparse: Whether to return sparse matrices.
-        sample: Which rows.
-        max_seconds: What it may take.
+        tape: The tape with the launch.
+        launch: The index of the launch; by default the last one of a kernel that has a Jacobian.
+        input_output_mask: See `tapedebug.autograd.jacobian`, as for all further arguments.
+        max_outputs_per_var: The largest number of rows.
+        plot_jacobians: Plot the Jacobians.
+        mode: Use adjoints, tangents or both.
+        sparse: Return sparse matrices.
+        sample: The choice of rows.
+        max_seconds: The time limit.
 
     Raises:
         GradcheckError: There is no such launch, or it has no Jacobian.

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     Part: TypeAlias = KernelInfo | FunctionInfo
 
 MOST_TAPES = 8
-"""Tapes that are looked at, the newest first; a program may make one a step."""
+"""Largest number of examined tapes, the newest first; a program may create one in each step."""
 MOST_LAUNCHES = 20_000
-"""Launches of a tape that nobody has diagnosed up to which its trace is made for its marks alone."""
+"""Largest number of launches of an undiagnosed tape for which a trace is made only for the marks."""
 
 SIGNS = {"error": "✕", "warning": "!", "info": "i"}
 
 Mark = dict[str, Any]
-"""``kind`` (read, write, overwrite, lost-read, finding), ``severity``, ``text``, ``title``, and where a click
-leads: ``launch``, ``finding``."""
+"""``kind`` (read, write, overwrite, lost-read, finding), ``severity``, ``text``, ``title``, and the
+target of a click: ``launch``, ``finding``."""
 
 ByPlace = dict[tuple[str, int], list[Mark]]
 
@@ -38,10 +38,10 @@ _MADE: weakref.WeakKeyDictionary[Tape, tuple[Any, ByPlace]] = weakref.WeakKeyDic
 
 
 def cell_marks(tapes: Iterable[Tape]) -> list[dict[str, Any]]:
-    """Return the marked cells; each cell has the marks of one tape, the newest that knows it.
+    """Return the marked cells; each cell has the marks of the newest tape that refers to it.
 
-    A cell is described by the text that was executed: a front end shows its marks only where the cell still
-    has that text.
+    A cell is identified by the executed text: a front end shows its marks only while the cell still has that
+    text.
     """
     found: dict[Any, dict[str, Any]] = {}
     newest = [tape for tape in sorted(tapes, key=lambda tape: -tape.id) if tape.operations][:MOST_TAPES]
@@ -70,7 +70,7 @@ def _entry(cell: CellSource, tape: Tape) -> dict[str, Any]:
 
 
 def _made(tape: Tape) -> ByPlace:
-    """The marks of a tape by file and line; they are made once, and kept."""
+    """Return the marks of a tape by file and line, cached."""
     diagnosis = diagnosis_of(tape)
     key = (recording_of(tape), len(tape.operations), len(tape.reverse_passes), id(diagnosis))
     kept = _MADE.get(tape)
@@ -103,14 +103,14 @@ class Overwrite:
 
 
 class Story:
-    """A trace, seen from its source lines."""
+    """A trace arranged by source lines."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.marks: ByPlace = defaultdict(list)
         self.strange: set[str] = set()
         self.told: set[int] = set()
-        """Findings that are told by the mark of an overwrite."""
+        """Findings that the mark of an overwrite already shows."""
         self.first: dict[int, int] = {}
         for launch in trace.launches:
             if launch.kernel is not None:
@@ -138,7 +138,7 @@ class Story:
                     _count(self.readers, (reader.kernel, name), version, label)
 
     def _names(self, launch: Launch, array: int, *, writes: bool) -> list[str]:
-        """The arguments of a launch that are in the memory of an array."""
+        """Return the names of the arguments of a launch that are in the memory of an array."""
         info = self.trace.arrays[array]
         names = []
         for arg in launch.args:
@@ -151,12 +151,12 @@ class Story:
         return names
 
     def tell(self) -> ByPlace:
-        """All marks, those of one line in the order in which people read them: reads, writes, findings."""
+        """Return all marks; those of one line in the order reads, writes, findings."""
         parts: list[Part] = [part for kernel in self.trace.kernels for part in kernel.parts]
         sound = [part for part in parts if _is_in_its_cell(part)]
         for kernel in self.trace.kernels:
             self._kernel(kernel, sound)
-        # the number of a cell may be that of another text, if code ran that is in no history
+        # a cell number may belong to another text, if code ran that is not in the history
         self.strange = {part.file for part in parts} - {part.file for part in sound}
         for place, what in self.copies.items():
             if place[0] in self.strange:
@@ -169,7 +169,7 @@ class Story:
         return dict(self.marks)
 
     def _kernel(self, kernel: KernelInfo, sound: list[Part]) -> None:
-        """The marks of a kernel, also in those functions that it calls."""
+        """Add the marks of a kernel, also in the functions that it calls."""
         launch = self.first.get(kernel.id)
         seen: set[tuple[str, int, str, bool]] = set()
         for access in sorted(kernel.accesses, key=lambda a: (a.line, a.kind != "read", a.column)):
@@ -216,7 +216,7 @@ class Story:
         return self._with(finding, _mark("overwrite", text, title, version.overwritten_by, "error"))
 
     def _finding(self, what: Overwrite) -> Finding | None:
-        """The finding about an overwrite: of those about its array, the one that names its launch."""
+        """Return the finding about an overwrite: of those about its array, the one that names its launch."""
         about = [f for f in self.trace.findings if f.rule == OverwriteRule.code and what.label in f.arrays]
         by = what.version.overwritten_by
         return next((f for f in about if by in f.launches), about[0] if about else None)
@@ -273,7 +273,7 @@ def _mark(kind: str, text: str, title: str, launch: int | None, severity: str | 
 
 
 def _count(known: dict[Any, Overwrite], key: object, version: Version, label: str) -> None:
-    """Count an overwrite; the first that is lost speaks for all."""
+    """Count an overwrite; the first lost one represents all."""
     what = known.get(key)
     if what is None:
         known[key] = Overwrite(version, label)

@@ -1,7 +1,7 @@
-"""The notebook cell that the name ``In [4]`` of a trace stands for, and its text when it ran.
+"""The notebook cell that the name ``In [4]`` in a trace denotes, and its text when it ran.
 
-IPython knows the numbers of cells, Jupyter their ids. A trace names files as people know them (``In [4]``),
-so the number is what joins the two.
+IPython has the numbers of cells, Jupyter their ids. A trace uses the displayed file names (``In [4]``), so
+the number connects the two.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 MOST_CELLS = 2_000
-"""Executions that are remembered; a kernel may run for weeks."""
+"""Number of executions that are stored; a kernel may run for weeks."""
 
 _NAME = re.compile(r"In \[(\d+)\]")
 
 
 @dataclass(frozen=True)
 class CellSource:
-    """One execution: its number, the text as the user has it, and the cell's id where one was told."""
+    """One execution: its number, the text in the notebook, and the cell's id if the front end sent one."""
 
     number: int
     source: str
@@ -36,11 +36,11 @@ class CellSource:
         return self.source.splitlines()
 
     def line_of(self, line: int) -> int:
-        """The line of the text that Python counts as `line`: IPython drops blank lines on top."""
+        """Return the line of the text for compiled line `line`: IPython drops leading blank lines."""
         return line + self._dropped
 
     def holds(self, line: int, lines: list[str]) -> bool:
-        """Return True if the text has these lines at the place of compiled line `line`."""
+        """True if the text has these lines at the place of compiled line `line`."""
         first = self.line_of(line) - 1
         return first >= 0 and bool(lines) and self.lines[first : first + len(lines)] == list(lines)
 
@@ -67,7 +67,7 @@ class CellSources:
             shell.events.register("post_run_cell", self._ran)
 
     def find(self, file: str) -> CellSource | None:
-        """The execution that a trace calls `file`; None where that is no cell, or one long ago."""
+        """Return the execution with the name `file` in a trace; None if it is not a cell, or too old."""
         found = _NAME.fullmatch(file)
         if found is None:
             return None
@@ -86,7 +86,7 @@ class CellSources:
 
 
 def _from_history(number: int) -> CellSource | None:
-    """A cell that ran before ``%load_ext``: IPython kept its text, nobody its id."""
+    """Return a cell that ran before ``%load_ext``, from IPython's history: its text without an id."""
     history = getattr(getattr(_shell.current(), "history_manager", None), "input_hist_raw", [])
     source = history[number] if 0 < number < len(history) else ""
     return CellSource(number, source, None) if source else None

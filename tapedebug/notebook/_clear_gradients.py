@@ -1,4 +1,4 @@
-"""Clear the gradients of a tape before a magic runs its reverse pass, and name those not zero."""
+"""Clearing of a tape's gradients before a magic runs its reverse pass, with a note on non-zero ones."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def clear_gradients(tape: Tape, loss: object, magic: str) -> str:
 
     Args:
         tape: The tape, before its reverse pass.
-        loss: What the pass begins from; the seed of the pass before in its gradient is not worth a word.
-        magic: Who clears them.
+        loss: The array that the pass starts from; the previous seed in its gradient is not mentioned.
+        magic: The name of the magic, for the message.
     """
     found: dict[Any, float] = {}
     for a in arrays_of(tape):

@@ -1,9 +1,8 @@
 """The kernel side of the JupyterLab extension: lists live tapes, sends traces, runs checks.
 
-Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What
-is said is written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive
-while a cell runs, in another thread; then the list is told, and what would look into a tape is answered with
-``busy``.
+Each message is a dict with ``type`` and, for a request, a number ``request`` that its answer repeats.
+``js/src/lab/protocol.ts`` describes the protocol. With ipykernel 7 messages arrive while a cell runs, in
+another thread; then the list is sent, and requests that would access a tape are answered with ``busy``.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ if TYPE_CHECKING:
 TARGET = "tapedebug"
 
 PROCESS = uuid4().hex
-"""Tells this kernel from the one that a restart puts in its place, under the same id."""
+"""Id of this kernel process, which changes with a restart while the kernel id stays the same."""
 
 
 def register() -> None:
-    """Let the JupyterLab extension connect to this kernel."""
+    """Register the comm target to which the JupyterLab extension connects."""
     import comm
 
     comm.get_comm_manager().register_target(TARGET, opened)
 
 
 def opened(channel: BaseComm, _: object = None) -> Connection:
-    """A side bar or a tab has connected."""
+    """Create the connection of a side bar or tab that has opened a comm."""
     return Connection(channel)
 
 
 class Connection:
-    """One connected front end, with a run of checks for each tape that it has open."""
+    """One connected front end, with a check runner for each tape that it has open."""
 
     def __init__(self, channel: BaseComm) -> None:
         from tapedebug import __version__
@@ -107,7 +106,7 @@ class Connection:
         next_cell.arm(question.get("on") is True)
 
     def _forget(self, question: dict[str, Any]) -> None:
-        """A tab was closed: nobody waits for its checks, and nothing of it need be kept."""
+        """Cancel the checks of a closed tab and drop its data."""
         runner = self._runners.pop(question.get("tape", -1), None)
         if runner is not None:
             runner.cancel()
@@ -155,7 +154,7 @@ class Connection:
         return "done", {"message": f"Report written to {target}"}
 
     def _diagnose(self, question: dict[str, Any], request: int | None) -> None:
-        """Diagnose a tape beside the notebook, and answer with the list of tapes when it is done."""
+        """Diagnose a tape in a thread, and answer with the list of tapes when it is done."""
         tape = find_tape(question.get("tape"))
 
         def work() -> None:
@@ -181,7 +180,7 @@ def find_tape(number: object) -> Tape:
     """Return the live tape with this id.
 
     Raises:
-        TapeError: There is none; the message lists those there are.
+        TapeError: There is none; the message lists the live tapes.
     """
     from tapedebug._tape_observers import live_tapes
 
@@ -194,9 +193,9 @@ def find_tape(number: object) -> Tape:
 
 
 def tape_rows() -> list[dict[str, Any]]:
-    """Return what the side bar shows of each live tape, newest first. Nothing is computed for it.
+    """Return the side bar's row of each live tape, newest first, without any computation.
 
-    A running cell may record meanwhile, so what is counted here may change under the counting.
+    A running cell may record at the same time, so the counted collections may change during the count.
     """
     from tapedebug._tape_observers import live_tapes
 

@@ -23,7 +23,7 @@ ENDINGS = {"file": (".html", ".tapedebug-trace")}
 
 
 def install(shell: InteractiveShell, magics: Mapping[str, BoundMagic]) -> None:
-    """Complete the lines of magics, by their names with per cent signs."""
+    """Install completion for magics, given by their names with per cent signs."""
     for name, magic in magics.items():
         shell.set_hook("complete_command", _completer(magic.parser), str_key=name)
 
@@ -38,13 +38,13 @@ def _completer(parser: argparse.ArgumentParser) -> Callable[[Any, Any], list[str
 def candidates(
     parser: argparse.ArgumentParser, line: str, symbol: str, variables: Mapping[str, Any]
 ) -> list[str]:
-    """Return what may stand in place of `symbol`, the word before the cursor.
+    """Return the completions of `symbol`, the word before the cursor.
 
     Args:
-        parser: Of the magic.
-        line: Up to the cursor or beyond.
-        symbol: The word that is being written; perhaps empty.
-        variables: The user's.
+        parser: The parser of the magic.
+        line: The line, at least up to the cursor.
+        symbol: The word that is being typed; may be empty.
+        variables: The user's variables.
     """
     words = line.split()[1:]
     if symbol and words and words[-1] == symbol:
@@ -79,7 +79,7 @@ def _values(action: argparse.Action, symbol: str, variables: Mapping[str, Any]) 
 
 
 def _named(kind: str | None, variables: Mapping[str, Any]) -> list[str]:
-    """Variables that hold such a thing."""
+    """Return the variables that hold an object of this kind."""
     kinds: dict[str | None, Any] = {"tape": (Tape, Trace, Diagnosis), "array": array, "kernel": Kernel}
     wanted = kinds.get(kind)
     if wanted is None:
@@ -93,7 +93,7 @@ def _named(kind: str | None, variables: Mapping[str, Any]) -> list[str]:
 
 
 def _files(symbol: str) -> list[str]:
-    """Files of ours and folders, where the path that is being written leads."""
+    """Return folders and files of tapedebug that complete the typed path."""
     head, slash, _ = symbol.rpartition("/")
     folder = Path((head + slash) or ".").expanduser()
     found = []

@@ -21,10 +21,10 @@ from tapedebug.runtime import Tape
 
 
 class Base(Magics):
-    """Looks up what options name.
+    """Base class with the lookup of objects that options name.
 
     Attributes:
-        last: The tape of the cell that a magic recorded last; nothing else may hold on to it.
+        last: The tape of the cell that a magic recorded last; nothing else may keep a reference to it.
     """
 
     last: Tape | None = None
@@ -57,18 +57,18 @@ class Base(Magics):
             raise UsageError(f"{magic}: {option} {text}: {type(error).__name__}: {error}") from None
 
     def display(self, shown: object) -> None:
-        """Show something below the cell."""
+        """Display an object below the cell."""
         from IPython.display import display
 
         display(shown)
 
     def keep(self, name: str | None, value: object) -> None:
-        """Keep something in a variable of the user, if one was named."""
+        """Store a value in a variable of the user, if a name was given."""
         if name is not None:
             self.shell.user_ns[name] = value
 
     def variable(self, magic: str, option: str, name: str) -> Any:
-        """Return what is in a variable that an option names."""
+        """Return the value of a variable that an option names."""
         try:
             return self.shell.user_ns[name]
         except KeyError:
@@ -83,7 +83,7 @@ class Base(Magics):
 
 @contextlib.contextmanager
 def told(magic: str) -> Iterator[None]:
-    """Turn errors of tapedebug into messages; only errors of the user's code have a traceback."""
+    """Context that turns errors of tapedebug into messages; only errors of user code have a traceback."""
     __tracebackhide__ = True
     try:
         yield
@@ -92,7 +92,7 @@ def told(magic: str) -> Iterator[None]:
 
 
 def _as_options(text: str) -> str:
-    """A message in which hints speak of options, where Python's keywords are meant."""
+    """Return a message in which hints name options instead of Python keywords."""
     message, hint, rest = text.rpartition("\n  = hint: ")
     rest = _KEYWORD.sub(lambda found: f"--{found[1].replace('_', '-')}{_VALUES[found[2]]}", rest)
     return message + hint + rest.replace("inside `with tape:`", "in this cell")

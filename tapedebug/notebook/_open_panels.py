@@ -1,11 +1,11 @@
-"""Track open panels, to close those of a cell that runs again.
+"""Registry of open panels, which closes those of a cell that runs again.
 
-A widget lives in the kernel until it is closed, and keeps its tape and all the tape's arrays with it. Cells
-are run again and again, so a panel whose output has been replaced is closed, and the tape that was the
-cell's result leaves `Out`.
+A widget lives in the kernel until it is closed, and keeps its tape and all the tape's arrays alive. Cells are
+run repeatedly, so a panel whose output has been replaced is closed, and the tape that was the cell's result
+is removed from `Out`.
 
-JupyterLab says which cell it runs. Of other clients a cell is known by its text and by the place in the
-source where the tape was made, and only the newest panels stay open.
+JupyterLab sends the id of the cell. With other clients a cell is identified by its text and by the place in
+the source where the tape was made, and only the newest panels stay open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tapedebug.notebook._widget import TapeDebugger
 
 MOST_UNKNOWN = 16
-"""Panels that stay open of cells that no client has named, which may have been edited and run again."""
+"""Number of panels of cells without an id that stay open; these cells may have been edited and rerun."""
 
 
 @dataclass
@@ -29,10 +29,10 @@ class _Run:
     """The displays of one run of a cell.
 
     Attributes:
-        execution: Which request of the client it was.
+        execution: The id of the client's request.
         number: Its number in `Out`.
-        panels: Those that are open.
-        objects: The identities of what they show.
+        panels: The open panels.
+        objects: The ids of the objects that they show.
     """
 
     execution: str
@@ -46,7 +46,7 @@ _LATEST: list[TapeDebugger] = []
 
 
 def forget(panel: TapeDebugger) -> None:
-    """Hold on to a panel no more: it was closed."""
+    """Remove a closed panel from the registry."""
     if panel in _LATEST:
         _LATEST.clear()
     for cell, run in list(_BY_CELL.items()):
@@ -60,7 +60,7 @@ def open_panel(obj: object, *, height: float | None = None) -> TapeDebugger:
     """Return a new panel for `obj`, and close those that the same cell showed when it ran before.
 
     Raises:
-        ImportError: Widgets can not be shown here; the message says why.
+        ImportError: Widgets cannot be shown here; the message contains the reason.
     """
     from tapedebug.notebook import load_widget
 
@@ -84,12 +84,12 @@ def open_panel(obj: object, *, height: float | None = None) -> TapeDebugger:
 
 
 def latest() -> TapeDebugger | None:
-    """Return the panel that was shown last, or None."""
+    """Return the panel that was displayed last, or None."""
     return _LATEST[0] if _LATEST else None
 
 
 def _cell(panel: TapeDebugger) -> Hashable:
-    """Key of a cell, the same in all its runs; None outside of cells."""
+    """Return the key of a cell, the same in all its runs; None outside of cells."""
     id = _shell.cell_id()
     if id is not None:
         return id
@@ -105,9 +105,9 @@ def _close_oldest() -> None:
 
 
 def _replace(run: _Run) -> None:
-    """Close what an earlier run of a cell has shown, and take its result out of `Out`.
+    """Close the panels of an earlier run of a cell, and remove its result from `Out`.
 
-    IPython keeps all results, under numbers that stand nowhere any more when their cells have run again, and
+    IPython keeps all results, under numbers that are no longer displayed when their cells have run again, and
     the last three as `_`, `__` and `___`.
     """
     for panel in list(run.panels):

@@ -17,7 +17,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, parse_argstring
 
 Kind = Literal["tape", "array", "kernel", "file", "new"]
-"""What a value names, for completion: something in a variable, a file, or a variable that will be made."""
+"""Kinds of names for completion: a variable with such an object, a file, or a new variable."""
 
 
 class BoundMagic(Protocol):
@@ -32,7 +32,7 @@ SEE = re.compile(r"^See `(\w+)`")
 
 
 class Option(argument):
-    """One option; `kind` says what its value names, `keyword` which Python keyword it is (None: our own)."""
+    """One option; `kind` is the kind of its value, `keyword` the Python keyword (None: an option of ours)."""
 
     def __init__(
         self, *names: str, kind: Kind | None = None, keyword: str | None = None, **kwds: Any
@@ -42,7 +42,7 @@ class Option(argument):
         self.keyword = keyword
 
     def add_to_parser(self, parser: argparse.ArgumentParser, group: argparse._ArgumentGroup | None) -> None:
-        """Add it, and what completion needs to know of it."""
+        """Add the option, with its data for completion."""
         action: Any = (group or parser).add_argument(*self.args, **self.kwds)
         action.td_kind, action.td_keyword = self.kind, self.keyword
 
@@ -62,10 +62,10 @@ def keyword(function: Callable[..., Any], name: str, kind: Kind | None = None, *
     """Return the option for a keyword of a function.
 
     Args:
-        function: A function or class, with a Google docstring or another function's that it names.
+        function: A function or class with a Google docstring, or one that refers to that of another function.
         name: The keyword.
-        kind: What the value names; such values, and those of no plain type, are Python expressions.
-        changes: For `add_argument`, in place of what the signature gives; `default`, too.
+        kind: The kind of the value; such values, and those without a plain type, are Python expressions.
+        changes: Arguments for `add_argument` that replace those from the signature, including `default`.
     """
     parameter = inspect.signature(function).parameters[name]
     flag = f"--{name.replace('_', '-')}"
@@ -94,7 +94,7 @@ def _typed(function: Callable[..., Any], name: str, default: object) -> dict[str
 
 
 def _hint(function: Callable[..., Any], name: str) -> Any:
-    """The type of one keyword; other annotations may name what is imported for type checkers alone."""
+    """Return the type of one keyword; other annotations may use names imported only for type checkers."""
     written = getattr(function, "__annotations__", {}).get(name)
     if not isinstance(written, str):
         return written
@@ -105,7 +105,7 @@ def _hint(function: Callable[..., Any], name: str) -> Any:
 
 
 def described(function: Callable[..., Any], name: str) -> str:
-    """Return what the docstring of a function says of an argument, in one paragraph."""
+    """Return the description of an argument in the docstring of a function, as one paragraph."""
     lines = inspect.getdoc(function) or ""
     found = re.search(rf"^( +){name}: (.*?)(?=^\1\S|^\S|\Z)", lines, re.M | re.S)
     if found is None:
@@ -133,23 +133,23 @@ def parse(magic: BoundMagic, name: str, line: str) -> argparse.Namespace:
 
     Args:
         magic: The bound method of the magic.
-        name: With its per cent signs.
-        line: What stands after it.
+        name: The name of the magic, with its per cent signs.
+        line: The rest of the line.
 
     Raises:
-        UsageError: The line does not fit; the message points at what is wrong.
+        UsageError: The line is invalid; the message points at the error.
     """
     try:
         parsed: argparse.Namespace = parse_argstring(magic, line)
     except UsageError as error:
         raise UsageError(pointed(name, line, str(error), _strings(magic.parser))) from None
-    except ValueError as error:  # a quotation that does not end
+    except ValueError as error:  # an unterminated quotation
         raise UsageError(pointed(name, line, f"{error}".lower(), ())) from None
     return parsed
 
 
 def pointed(name: str, line: str, message: str, known: Iterable[str]) -> str:
-    """Return a message with the line under it and a caret at what it is about."""
+    """Return a message with the line under it and a caret at the word concerned."""
     token, hint = _culprit(message, list(known), name)
     shown = f"{name} {line}".rstrip()
     parts = [f"{name}: {message}", f"   | {shown}"]
@@ -160,7 +160,7 @@ def pointed(name: str, line: str, message: str, known: Iterable[str]) -> str:
 
 
 def _culprit(message: str, known: list[str], name: str) -> tuple[str, str]:
-    """The word of the line that a message of argparse is about, and what to do."""
+    """Return the word of the line that a message of argparse is about, and a hint."""
     shows_all = f"{name}? shows the options"
     unknown = re.search(r"unrecognized arguments: (\S+)", message)
     if unknown:

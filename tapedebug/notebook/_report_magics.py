@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @magics_class
 class ReportMagics(Base):
-    """Writes tapes as files."""
+    """Magics that write tapes to files."""
 
     @line_magic
     @magic_arguments()
@@ -65,7 +65,7 @@ class ReportMagics(Base):
         subject = self._subject(given.tape)
         with told("%tape_report"):
             if path is not None:
-                require_place(path.absolute())  # before the minutes that a diagnosis may take
+                require_place(path.absolute())  # before a diagnosis, which may take minutes
             shown = _shell.in_namespace(lambda: report_sources(subject, diagnose=given.diagnose))
             traces = [item.trace for item in shown]
             target = unused_path(traces[0].name) if path is None else path
@@ -106,7 +106,7 @@ class ReportMagics(Base):
         replaced = path is not None and path.exists()
         with told("%tape_diff"):
             compared = diff(before, after, redact_source=given.redact_source)
-            if compared.names[0] == compared.names[1]:  # the variables (or files) tell them apart
+            if compared.names[0] == compared.names[1]:  # the variables (or files) distinguish them
                 compared.names = (given.before, given.after)
             if path is not None:
                 compared.save(path, redact_source=given.redact_source)
@@ -138,7 +138,7 @@ class ReportMagics(Base):
         return max(tapes, key=lambda tape: tape.id)
 
     def _announce(self, what: str, path: Path, *, replaced: bool) -> None:
-        """Say what was written where, and link to it in a notebook."""
+        """Report the written file, with a link in a notebook."""
         size = f"{path.stat().st_size / 1000:.0f} kB"
         print(
             f"{what} written to {path.absolute()} ({size})"
@@ -147,7 +147,7 @@ class ReportMagics(Base):
         if not _shell.in_notebook():
             return
         here, there = Path.cwd(), path.absolute()
-        if there.is_relative_to(here):  # the front end serves the folder of the notebook, not the disk
+        if there.is_relative_to(here):  # the front end serves the notebook's folder, not the disk
             from IPython.display import FileLink
 
             self.display(FileLink(str(there.relative_to(here))))
@@ -164,7 +164,7 @@ class ReportMagics(Base):
 
 
 def _called(trace: Trace) -> str:
-    """A tape for a person: ``loop (tape 3, 12 launches, gradient WRONG)``."""
+    """Return the display name of a tape: ``loop (tape 3, 12 launches, gradient WRONG)``."""
     number = f"tape {trace.tape.id}"
     count = len(trace.launches)
     facts = [number] if number not in trace.name else []

@@ -1,4 +1,4 @@
-"""Results without a page of their own as static HTML: Jacobians, end-to-end and second-order checks."""
+"""Results without a panel as static HTML: Jacobians, end-to-end and second-order checks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.end_to_end import EndToEnd
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...], int, int]
-"""Shapes of output and input, and the numbers of their components."""
+"""Shapes of output and input, and their numbers of components."""
 
 MOST_SHOWN = 12
-"""Jacobians with pictures."""
+"""Largest number of Jacobians with pictures."""
 
 MOST_ENTRIES = 1 << 22
-"""Entries up to which there is a picture."""
+"""Largest number of entries of a Jacobian with a picture."""
 
 
 def jacobians_html(found: Jacobians) -> str:
@@ -70,7 +70,7 @@ def _jacobian(key: Key, matrix: Any, names: tuple[str, str], shapes: Shapes) -> 
 
 
 def _entries(matrix: Any) -> ComparedEntries | None:
-    """The entries that were evaluated, as a check has them; None where there are too many."""
+    """Return the evaluated entries in the form of checks; None if there are too many."""
     if hasattr(matrix, "tocoo"):
         stored = matrix.tocoo()
         rows, columns, values = stored.row, stored.col, np.asarray(stored.data, np.float64)
@@ -104,7 +104,7 @@ def _facts(compared: ComparedEntries, reduced: bool) -> Iterator[str]:
 
 
 def check_html(result: EndToEnd | HessianCheck) -> str:
-    """Return an `EndToEnd` or a `HessianCheck`: its verdict, and the numbers that it rests on."""
+    """Return an `EndToEnd` or a `HessianCheck` as HTML: its verdict and the underlying numbers."""
     if isinstance(result, HessianCheck):
         numbers = (("⟨u, H v⟩", result.forward), ("⟨v, H u⟩", result.reverse), ("difference", result.fd))
         rows = [f"<tr><th>{name}</th><td>{value:.9g}</td></tr>" for name, value in numbers]

@@ -29,7 +29,7 @@ from tapedebug.panel.queries import answer_later
 STATIC = Path(__file__).parent.parent / "static"
 
 LOWEST = 200
-"""CSS pixels: less shows no lane."""
+"""Smallest height in CSS pixels: a lower panel shows no lane."""
 
 UNSET: Any = object()
 
@@ -37,39 +37,38 @@ UNSET: Any = object()
 class TapeDebugger(anywidget.AnyWidget):
     """The gradient debugger of one tape, in a notebook.
 
-    ``TapeDebugger(tape)`` as the last expression of a cell shows the panel. What is selected and which
-    pairs are switched on can be read, set and observed from Python; a click in the panel changes the same
-    traits.
+    ``TapeDebugger(tape)`` as the last expression of a cell shows the panel. The selection and the enabled
+    pairs can be read, set and observed from Python; a click in the panel changes the same traits.
 
     Args:
-        obj: A `Tape`, a `Trace` or a `Diagnosis`. Checks need the tape itself: of a trace they say so.
-        mask: The pairs to switch on; by default those of the whole tape.
-        height: Of the panel, in CSS pixels; by default what suits the window.
+        obj: A `Tape`, a `Trace` or a `Diagnosis`. Checks need the tape itself: for a trace they report this.
+        mask: The pairs to enable; by default those of the whole tape.
+        height: The height of the panel in CSS pixels; by default it adapts to the window.
 
     Attributes:
-        head: What there is little of, as JSON-compatible data, and what each of `columns` holds. Read only.
+        head: The small parts as JSON-compatible data, with a description of `columns`. Read only.
         columns: Launches and versions as bytes (packed form: ``docs/trace.md``). Read only.
         mask: The pairs that *Run* recomputes: a list of ``[launch, input, output]``, launch None for the
             whole tape.
         checks: The results, a list of dicts with ``launch``, ``input``, ``output``, ``verdict``,
             ``max_abs_error``, ``max_rel_error``, ``message`` and ``seconds``; ``verdict`` is None for a
             pair that was not run.
-        selection: What is selected: a dict with any of ``launch`` (index), ``array`` (id or label),
-            ``version``, ``finding`` (id) and ``pair`` (as in `mask`; the one whose Jacobian is looked at).
-        height: In CSS pixels, or None.
-        verdict: On the gradient, as the panel says it: the diagnosis' or, where there was none, the worst of
-            the whole-tape checks. Read only.
-        findings: What the diagnosis found, worst first: a list of dicts (schema: ``docs/trace.md``). Read
-            only, and not synced.
-        running: Whether checks are running.
-        progress: Of the running checks, 0 to 1.
-        beat: Counts up every second while checks run, so that the panel knows that its kernel is alive.
-        status: The last news, in words.
-        can_run: Whether the tape is here, so that checks can be run.
+        selection: The selection: a dict with any of ``launch`` (index), ``array`` (id or label),
+            ``version``, ``finding`` (id) and ``pair`` (as in `mask`; the one whose Jacobian is displayed).
+        height: The height in CSS pixels, or None.
+        verdict: The verdict on the gradient, as displayed: that of the diagnosis or, without one, the worst
+            of the whole-tape checks. Read only.
+        findings: The findings of the diagnosis, worst first: a list of dicts (schema: ``docs/trace.md``).
+            Read only, and not synced.
+        running: True while checks run.
+        progress: The progress of the running checks, 0 to 1.
+        beat: A counter that increases every second while checks run, as a sign that the kernel is alive.
+        status: The last status message.
+        can_run: True if the tape is in this process, so that checks can be run.
 
     Raises:
-        TypeError: `obj` can not be shown.
-        traitlets.TraitError: `mask` names a pair that the tape does not have, or `height` is none.
+        TypeError: `obj` cannot be shown.
+        traitlets.TraitError: `mask` names a pair that the tape does not have, or `height` is invalid.
     """
 
     _esm = STATIC / "widget.js"
@@ -94,14 +93,14 @@ class TapeDebugger(anywidget.AnyWidget):
     ) -> None:
         __tracebackhide__ = True
         subject = subject_of(obj)
-        # before traitlets looks at them, which would show its own frames with a refusal
+        # validated before traitlets does, whose errors would show its own frames
         mask = default_mask(subject.head) if mask is None else _checked_mask(mask, subject)
         height = _checked_height(height)
         self._display_ids: list[str] = []
-        # the validators of `mask` and `selection` need the trace, so it is there before any trait is set
+        # the validators of `mask` and `selection` need the trace, so it is set before any trait
         self._runner = CheckRunner(subject, self._report)
         self._runner.learn(panel_sync.found_elsewhere(subject))
-        # a program that runs a notebook keeps all that widgets send: the tape again, and the front end
+        # a program that runs a notebook stores all messages of widgets: the tape again, and the front end
         unheard = {"comm": _Unheard()} if _shell.is_batch() else {}
         super().__init__(
             **unheard,
@@ -120,16 +119,16 @@ class TapeDebugger(anywidget.AnyWidget):
             panel_sync.follow(shell)
 
     def run(self, mask: Iterable[Any] | None = None) -> list[dict[str, Any]]:
-        """Check the pairs that are switched on, as *Run* does, and wait for the results.
+        """Check the enabled pairs, as *Run* does, and wait for the results.
 
         Args:
-            mask: Switch on these pairs first, and no others.
+            mask: Enable exactly these pairs first.
 
         Returns:
-            One dict a pair, as in `checks`.
+            One dict per pair, as in `checks`.
 
         Raises:
-            TapedebugError: No pair is on, or the tape can not be checked.
+            TapedebugError: No pair is enabled, or the tape cannot be checked.
             traitlets.TraitError: `mask` names a pair that the tape does not have.
         """
         self._require_open()
@@ -138,7 +137,7 @@ class TapeDebugger(anywidget.AnyWidget):
         return self._runner.run(self.mask)
 
     def cancel(self) -> None:
-        """Stop the running checks; the results so far stay."""
+        """Stop the running checks; the results so far are kept."""
         self._runner.cancel()
 
     def select(
@@ -150,23 +149,23 @@ class TapeDebugger(anywidget.AnyWidget):
         version: object = UNSET,
         pair: object = UNSET,
     ) -> None:
-        """Select something, as a click does; what is not named is not selected.
+        """Replace the selection, as a click does.
 
         Args:
             finding: The id of a finding, a `Finding`, or one of the dicts of `findings`.
             launch: The index of a launch.
             array: The label or id of an array, or the array itself.
-            version: Of that array.
+            version: The number of a version of that array.
             pair: ``(launch, input, output)``, launch None for the whole tape: shows its Jacobian.
 
         Raises:
-            traitlets.TraitError: The tape has no such thing; the message says what it has.
+            traitlets.TraitError: The tape has no such item; the message lists those it has.
         """
         given = {"finding": finding, "launch": launch, "array": array, "version": version, "pair": pair}
         self.selection = {part: value for part, value in given.items() if value is not UNSET}
 
     def refresh(self) -> None:
-        """Show what was recorded or diagnosed since; masks and results that still fit stay.
+        """Show the current recording and diagnosis; masks and results that are still valid are kept.
 
         Raises:
             TapedebugError: A check of the tape is running, or the panel was closed.
@@ -193,8 +192,8 @@ class TapeDebugger(anywidget.AnyWidget):
         self._update_saved()
 
     def close(self) -> None:
-        """Take the panel away and let go of its tape; what was shown stays as it was last seen."""
-        runner: CheckRunner | None = getattr(self, "_runner", None)  # none where there was nothing to show
+        """Close the panel and release its tape; the saved output keeps its last state."""
+        runner: CheckRunner | None = getattr(self, "_runner", None)  # missing if `obj` could not be shown
         if runner is not None:
             runner.cancel()
             self._runner = CheckRunner(PanelSource(runner.subject.source, None), _nothing)
@@ -204,26 +203,26 @@ class TapeDebugger(anywidget.AnyWidget):
         super().close()
         layout = getattr(self, "_own_layout", None)
         if layout is not None:
-            layout.close()  # a widget of its own, which nothing else closes
+            layout.close()  # a separate widget, which is not closed otherwise
 
     def export(self, path: str | Path | None = None) -> Path:
-        """Write what the panel shows as one offline HTML file.
+        """Write the content of the panel as one offline HTML file.
 
         Args:
             path: The file; by default ``tapedebug-report-TAPE.html`` with the name of the tape, and a number
-                where there is such a file.
+                if that file exists.
 
         Returns:
-            Its absolute path.
+            The absolute path of the file.
 
         Raises:
-            OSError: It can not be written.
+            OSError: The file cannot be written.
         """
         return write_report(self._runner.subject, self.checks, path)
 
     @property
     def trace(self) -> dict[str, Any]:
-        """The tape as JSON-compatible data (schema: ``docs/trace.md``); made when it is asked for."""
+        """The tape as JSON-compatible data (schema: ``docs/trace.md``), created on access."""
         return self._runner.subject.trace
 
     @traitlets.validate("mask")
@@ -247,7 +246,7 @@ class TapeDebugger(anywidget.AnyWidget):
 
     def _show_subject(self, subject: PanelSource) -> None:
         self._passes = panel_sync.passes_of(subject)
-        with self.hold_sync():  # in one message: one is nothing without the other
+        with self.hold_sync():  # in one message: neither is useful without the other
             self.set_trait("head", subject.head)
             self.set_trait("columns", subject.packed.columns)
         self.set_trait("findings", subject.head["findings"])
@@ -260,7 +259,7 @@ class TapeDebugger(anywidget.AnyWidget):
             )
 
     def _on_click(self, _: object, content: Mapping[str, Any], __: object) -> None:
-        """A button was pressed. There is no cell to show a traceback in: errors go to the status line."""
+        """Handle a pressed button. There is no cell for a traceback: errors go to the status line."""
         kind = content.get("type") if isinstance(content, dict) else None
         try:
             if kind == "run":
@@ -275,7 +274,7 @@ class TapeDebugger(anywidget.AnyWidget):
             self.status = describe(error)
 
     def _start(self, mask: Iterable[Any] | None = None) -> None:
-        """Run these pairs, or those that are switched on."""
+        """Run these pairs, or the enabled ones."""
         self._runner.start(self.mask if mask is None else check_mask(mask, self._runner.subject.source))
 
     def _report(self, **changes: object) -> None:
@@ -287,20 +286,20 @@ class TapeDebugger(anywidget.AnyWidget):
             panel_sync.share(self)
 
     def _learn(self, checks: list[dict[str, Any]]) -> None:
-        """Another panel of this tape has results."""
+        """Add results of another panel of this tape."""
         self._runner.learn(checks)
         if self.checks != self._runner.checks:
             self.checks = self._runner.checks
             self._update_saved()
 
     def _look_for_passes(self) -> None:
-        """After another reverse pass the adjoints that the front end has are those of the one before."""
+        """Notify the front end after another reverse pass, as its adjoints are those of the previous one."""
         passes = panel_sync.passes_of(self._runner.subject)
         if passes != self._passes:
             self._passes = passes
             self.send({"type": "passes", "passes": passes})
 
-    # -- display: what a saved notebook holds is brought up to date when checks have run
+    # -- display: the output in a saved notebook is updated when checks have run
 
     def _ipython_display_(self, **_: object) -> None:
         if not _shell.in_notebook():
@@ -323,7 +322,7 @@ class TapeDebugger(anywidget.AnyWidget):
             update_display(data, raw=True, metadata=metadata, display_id=display_id)
 
     def bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what a notebook keeps of the panel: MIME data and metadata."""
+        """Return the MIME data and metadata of the panel for a saved notebook."""
         subject, checks = self._runner.subject, self.checks
         answers = saved_answers(subject, checks)
         model_id = None if _shell.is_batch() else self.model_id
@@ -335,7 +334,7 @@ class TapeDebugger(anywidget.AnyWidget):
 
 
 class _Unheard(BaseComm):
-    """The line to a front end that is not there."""
+    """A comm without a front end."""
 
     def publish_msg(self, *_: object, **__: object) -> None:
         """Send nothing."""
@@ -361,4 +360,4 @@ def _checked_height(height: object) -> float | None:
 
 
 def _nothing(**_: object) -> None:
-    """A check that was running when its panel was closed has nobody to tell."""
+    """Ignore the reports of a check that was running when its panel was closed."""

@@ -25,12 +25,12 @@ TRACE_MIME = "application/vnd.tapedebug.trace+json"
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 MOST_SAVED = 4_000_000
-"""Bytes of JSON that a notebook may be made to carry for one panel; a tape of about 100,000 launches."""
+"""Size limit in bytes of one panel's JSON in a notebook, reached by a tape of about 100,000 launches."""
 
 MOST_ANSWERS = AnswerBudget(bytes=100_000, seconds=1.0)
-"""What a notebook may be made to carry, and wait for, of what is only computed when somebody looks."""
+"""Limits of size and time of the answers in a notebook that a live panel computes only on request."""
 MOST_ANSWERED = 5_000
-"""Launches of a tape up to which a saved notebook has such answers: showing it must not take long."""
+"""Largest number of launches for which a saved notebook has such answers: display must be fast."""
 
 Bundle = tuple[dict[str, Any], dict[str, Any]]
 
@@ -43,8 +43,8 @@ def tape_bundle(obj: object, include: object = None, exclude: object = None) -> 
 
     In a notebook it holds the live panel, the trace for a saved notebook without a kernel, static HTML and
     plain text; elsewhere only the text. A notebook that a program runs has no live panel: nbconvert would
-    prefer it to the static HTML, and fetch what shows it from the network. `include` and `exclude` are
-    IPython's, which filters by itself.
+    prefer it to the static HTML, and load its front end from the network. `include` and `exclude` are unused:
+    IPython filters by itself.
     """
     text = _plain(obj)
     if not _shell.in_notebook():
@@ -65,9 +65,9 @@ def tape_bundle(obj: object, include: object = None, exclude: object = None) -> 
 
 
 def marimo_view(obj: object) -> Any:
-    """Return what marimo shows of a `Tape`, `Trace` or `Diagnosis`: the panel, or its static form.
+    """Return the view of a `Tape`, `Trace` or `Diagnosis` in marimo: the panel, or its static form.
 
-    marimo asks for it by `_display_`, and shows widgets by itself.
+    marimo calls it through `_display_`, and displays widgets by itself.
     """
     from tapedebug.notebook._open_panels import open_panel
 
@@ -79,7 +79,7 @@ def marimo_view(obj: object) -> Any:
 
 
 class _Html:
-    """HTML for a front end that asks an object for it."""
+    """Object with an HTML representation."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -89,7 +89,7 @@ class _Html:
 
 
 def static_bundle(obj: Static) -> Bundle:
-    """Return the MIME bundle of what has no panel: static HTML in a notebook, and text everywhere.
+    """Return the MIME bundle of an object without a panel: static HTML in a notebook, and text everywhere.
 
     Args:
         obj: An array, Jacobians, or the result of `end_to_end` or `hvp_check`.
@@ -112,12 +112,12 @@ def bundle_of(
     """Return the MIME bundle of a trace.
 
     Args:
-        subject: What is shown.
+        subject: The displayed source.
         checks: The results of its checks so far.
         text: The plain-text form.
         model_id: The live widget that shows it.
-        mask: The pairs that are switched on, for the panel without a kernel.
-        answers: What `saved_answers` gave, for the panel without a kernel.
+        mask: The enabled pairs, for the panel without a kernel.
+        answers: The result of `saved_answers`, for the panel without a kernel.
     """
     data: dict[str, Any] = {"text/plain": text}
     metadata: dict[str, Any] = {}
@@ -139,10 +139,10 @@ def bundle_of(
 
 
 def saved_answers(subject: PanelSource, checks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the answers that a saved notebook carries: Jacobians that failed, values around findings.
+    """Return the answers for a saved notebook: failed Jacobians, values around findings.
 
     Args:
-        subject: Who answers.
+        subject: The source that answers.
         checks: The results of its checks so far.
     """
     launches = subject.source.launches
@@ -157,10 +157,10 @@ def write_report(
 ) -> Path:
     """Write a tape with the results of checks as one offline HTML file; return its absolute path.
 
-    Without `path` the file has the name of the tape, and takes the place of no other.
+    Without `path` the file is named after the tape, and no existing file is replaced.
 
     Raises:
-        OSError: It can not be written.
+        OSError: The file cannot be written.
     """
     shown = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
     return write_page([shown], unused_path(subject.source.name) if path is None else path)
@@ -179,5 +179,5 @@ def _static_html(obj: Static) -> str:
 
 
 def _plain(obj: object) -> str:
-    """Return the text form: the whole diagnosis in words, else one line."""
+    """Return the text form: the complete text of a diagnosis, else one line."""
     return str(obj) if isinstance(obj, Diagnosis) else repr(obj)

@@ -1,6 +1,6 @@
 """The magics that run a cell: ``%%tape``, ``%%gradcheck`` and ``%%jacobian``.
 
-Their options are the Python keywords of what they call, see `_options`.
+Their options are the Python keywords of the functions that they call, see `_options`.
 """
 
 # IPython is seen without its types, so that mypy runs where it is not installed
@@ -75,7 +75,7 @@ CHECKING = (
     keyword(gradcheck_tape, "inputs", kind="array", nargs="+", metavar="ARRAY"),
     keyword(gradcheck_tape, "max_seconds"),
 )
-"""Of `gradcheck_tape`."""
+"""Options from the keywords of `gradcheck_tape`."""
 
 DIFFERENTIATING = (
     keyword(jacobian, "input_output_mask", metavar="EXPRESSION"),
@@ -84,12 +84,12 @@ DIFFERENTIATING = (
         for name in ("max_outputs_per_var", "plot_jacobians", "mode", "sparse", "sample", "max_seconds")
     ),
 )
-"""Of `jacobian`."""
+"""Options from the keywords of `jacobian`."""
 
 
 @magics_class
 class TapeMagics(Base):
-    """Records cells, and checks what they launch."""
+    """Magics that record cells and check their launches."""
 
     @cell_magic
     @output_can_be_silenced
@@ -219,7 +219,7 @@ class TapeMagics(Base):
         return found
 
     def _recorded(self, magic: str, given: argparse.Namespace, cell: str) -> tuple[Tape, Any]:
-        """Run the cell with a tape; return it, and the value of the cell's last line."""
+        """Run the cell with a tape; return the tape, and the value of the cell's last line."""
         __tracebackhide__ = True
         for option in ("name", "panel", "result"):
             name = getattr(given, option, None)
@@ -263,10 +263,10 @@ class TapeMagics(Base):
 
 
 def require_launches(magic: str, tape: Tape) -> None:
-    """Refuse a cell that has nothing to check.
+    """Raise an error for a cell without launches.
 
     Raises:
-        UsageError: It launched nothing.
+        UsageError: The cell launched nothing.
     """
     if all(record.kernel is None for record in tape.records):
         raise UsageError(nothing_recorded(magic))

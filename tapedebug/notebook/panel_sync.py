@@ -1,4 +1,4 @@
-"""Keep the panels of one tape in sync: shared results, separate selections and masks."""
+"""Synchronisation of the panels of one tape: shared results, separate selections and masks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def opened(panel: TapeDebugger) -> None:
-    """A panel was made."""
+    """Register a new panel."""
     _OPEN.add(panel)
 
 
 def closed(panel: TapeDebugger) -> None:
-    """A panel was closed."""
+    """Remove a closed panel."""
     _OPEN.discard(panel)
 
 
 def found_elsewhere(subject: PanelSource) -> Checks:
-    """Return what the open panels of a tape have found, in the words of one more."""
+    """Return the results of the open panels of a tape, with the labels of a further panel."""
     found: Checks = []
     for panel in _of(subject):
         found += translated(done(panel.checks), panel._runner.subject, subject)
@@ -36,7 +36,7 @@ def found_elsewhere(subject: PanelSource) -> Checks:
 
 
 def share(panel: TapeDebugger) -> None:
-    """Tell the other panels of a tape what was checked in one."""
+    """Send the results of one panel to the other panels of its tape."""
     subject = panel._runner.subject
     for other in _of(subject):
         if other is not panel:
@@ -44,7 +44,7 @@ def share(panel: TapeDebugger) -> None:
 
 
 def follow(shell: InteractiveShell) -> None:
-    """After each cell of an IPython shell, look whether it ran a reverse pass; once for each shell."""
+    """Check after each cell of an IPython shell if it ran a reverse pass; registered once for each shell."""
     if shell not in _FOLLOWED:
         _FOLLOWED.add(shell)
         shell.events.register("post_run_cell", _cell_ends)
@@ -56,12 +56,12 @@ def _cell_ends(_: object = None) -> None:
 
 
 def passes_of(subject: PanelSource) -> int:
-    """Return how many reverse passes a tape has run."""
+    """Return the number of reverse passes that a tape has run."""
     return 0 if subject.tape is None else len(subject.tape.reverse_passes)
 
 
 def _of(subject: PanelSource) -> list[TapeDebugger]:
-    """The open panels that show the same launches of the same tape."""
+    """Return the open panels that show the same launches of the same tape."""
     if subject.tape is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Record the next executed cell as if ``%%tape`` stood above it, without changing the cell."""
+"""Recording of the next executed cell as with ``%%tape``, without changing the cell."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OWN_TAPE = re.compile(r"\bTape\s*\(")
 
 
 class NextCell:
-    """Armed, it records one cell; then it is off again."""
+    """Recorder that, once armed, records one cell and then disarms itself."""
 
     def __init__(self) -> None:
         self.state: State = "off"
         self.message = ""
-        """What came of the last recording, in words; empty where there is nothing to say."""
+        """The outcome of the last recording in words; may be empty."""
         self.tape: int | None = None
-        """The number of the tape that was recorded last in this way."""
+        """The id of the tape that was recorded last in this way."""
         self._recording: Tape | None = None
         self._kept: Tape | None = None
         self._depth = 0
@@ -49,23 +49,23 @@ class NextCell:
             shell.events.register("post_run_cell", self.cell_ends)
 
     def listen(self, told: Told) -> Callable[[], None]:
-        """Call `told` with every change; return what ends that."""
+        """Call `told` at every change; return a function that unsubscribes."""
         self._keys += 1
         key = self._keys
         self._listeners[key] = told
         return lambda: self._listeners.pop(key, None) and None
 
     def describe(self) -> dict[str, Any]:
-        """Return the state, as it is sent to front ends."""
+        """Return the state in the form sent to front ends."""
         return {"state": self.state, "tape": self.tape, "message": self.message}
 
     def arm(self, on: bool) -> None:
-        """Record the next cell, or do not after all; a cell that is being recorded goes on."""
+        """Arm or disarm recording of the next cell; a cell that is being recorded is not affected."""
         if self.state != "recording":
             self._set("armed" if on else "off")
 
     def cell_starts(self, info: ExecutionInfo) -> None:
-        """A cell is about to run. Cells nest (magics run cells): only the outermost is the user's."""
+        """Handle the start of a cell. Cells nest (magics run cells): only the outermost is the user's."""
         self._depth += 1
         if self._depth > 1 or self.state != "armed" or not info.store_history or info.silent:
             return
@@ -77,7 +77,7 @@ class NextCell:
             self._start()
 
     def cell_ends(self, result: ExecutionResult) -> None:
-        """A cell has ended. IPython also says so for empty cells, of which it announced no start."""
+        """Handle the end of a cell. IPython also calls this for empty cells, without a start event."""
         if self._depth == 0:
             return
         self._depth -= 1
@@ -85,7 +85,7 @@ class NextCell:
         if self._depth > 0 or tape is None:
             return
         self._recording = None
-        # as if from the user's namespace: the tape looks there for what the arrays are called
+        # as if from the user's namespace, where the tape searches for names of arrays
         _shell.in_namespace(partial(tape.__exit__, None, None, None))
         if not tape.records:
             self._set("off", "That cell launched no kernel; nothing was recorded.")
@@ -102,7 +102,7 @@ class NextCell:
         try:
             tape = Tape()
             tape.__enter__()
-        except Exception as error:  # the user's cell is not to blame, and runs
+        except Exception as error:  # not an error of the user's cell, which still runs
             self._set("off", f"That cell was not recorded: {describe(error)}")
             return
         self._recording = tape

@@ -1,4 +1,4 @@
-"""Selections in a panel, and error messages for those that do not fit the tape."""
+"""Selections in a panel, and error messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NAMED = 12
 
 
 class SelectionError(TapedebugError, ValueError):
-    """A selection names what the tape does not have."""
+    """A selection names an item that the tape does not have."""
 
 
 def check_selection(selection: object, subject: PanelSource) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def check_selection(selection: object, subject: PanelSource) -> dict[str, Any]:
         subject: The tape that it is for.
 
     Raises:
-        SelectionError: It names what there is not; the message lists what there is.
+        SelectionError: It names an item that does not exist; the message lists the existing ones.
     """
     if not isinstance(selection, Mapping):
         raise SelectionError(f"a selection is a dict with any of {', '.join(PARTS)}; not {selection!r:.80}")
@@ -54,7 +54,7 @@ def check_selection(selection: object, subject: PanelSource) -> dict[str, Any]:
 
 
 def still_there(selection: Mapping[str, Any], subject: PanelSource) -> dict[str, Any]:
-    """Return what of a selection a newer trace of the tape still has."""
+    """Return the part of a selection that a newer trace of the tape still has."""
     try:
         return check_selection(selection, subject)
     except SelectionError:
@@ -85,7 +85,7 @@ def _whole(value: object) -> int | None:
 
 
 def _array(value: object, subject: PanelSource) -> int | str:
-    """An id, a label, or the array itself."""
+    """Return the id or label of an array that is given as an id, a label, or itself."""
     labels = [info.label for info in subject.source.arrays]
     if isinstance(value, array):
         label = subject.labels().get(value)
@@ -124,7 +124,7 @@ def _version_counts(subject: PanelSource) -> list[int]:
 
 
 def _finding(value: object, subject: PanelSource) -> int:
-    """An id, or the finding itself."""
+    """Return the id of a finding that is given as an id or itself."""
     known = [finding.id for finding in subject.source.findings]
     given = getattr(value, "id", value)
     if isinstance(value, Mapping):
@@ -144,7 +144,7 @@ def _pair(value: object, subject: PanelSource) -> list[Any]:
 
 
 def _named(names: Iterable[Any], wanted: str | None = None) -> str:
-    """Return the names, the nearest ones first if they do not all fit."""
+    """Return the names as text; if they do not all fit, the ones nearest to `wanted`."""
     known = [str(name) for name in names]
     if not known:
         return "none"

@@ -1,1 +1,1 @@
-"""The query server of the panel: its sources, the queries it answers, the checks it runs."""
+"""The query server of the panel: its sources, queries and checks."""

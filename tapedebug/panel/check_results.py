@@ -1,4 +1,4 @@
-"""Results of a panel's checks: those that hold for a newer trace, and their common verdict."""
+"""Results of a panel's checks: transfer to a newer trace, and their common verdict."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WORST_FIRST = ("WRONG", "NONDETERMINISTIC", "UNDECIDABLE", "KINK", "AGREE")
 
 
 def that_hold(before: PanelSource, checks: Checks, now: PanelSource) -> Checks:
-    """Return those results that still say something of the tape when more was recorded.
+    """Return the results that are still valid after more was recorded.
 
-    What was found of a launch does; what was found of the whole tape does not, when there is more of it.
+    Results of a launch stay valid; those of the whole tape do not if launches were added.
     """
     longer = before.source.tape.launches != now.source.tape.launches
     kept = [check for check in done(checks) if not (longer and check["launch"] is None)]
@@ -28,7 +28,7 @@ def that_hold(before: PanelSource, checks: Checks, now: PanelSource) -> Checks:
 
 
 def that_fit(mask: Sequence[Any], trace: Trace) -> list[Any]:
-    """Return the entries of a mask that a newer trace has, too."""
+    """Return the entries of a mask that a newer trace still has."""
     fitting: list[Any] = []
     for entry in mask:
         try:
@@ -39,7 +39,7 @@ def that_fit(mask: Sequence[Any], trace: Trace) -> list[Any]:
 
 
 def judgement(verdict: str, checks: Sequence[dict[str, Any]]) -> str:
-    """Return the verdict that the panel shows: the diagnosis', else the worst of the whole-tape checks."""
+    """Return the panel's verdict: that of the diagnosis, else the worst of the whole-tape checks."""
     if verdict != "NOT CHECKED":
         return verdict
     found = {check["verdict"] for check in checks if check["launch"] is None}

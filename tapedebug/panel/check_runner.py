@@ -1,4 +1,4 @@
-"""Run the pairs of a mask for the panel and report progress, without widgets or comms."""
+"""Runs of the pairs of a mask for the panel, with progress reports, without widgets or comms."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ MaskEntry = list[Any]
 """``[launch, input, output]``: launch index, or None for the whole tape, and two names."""
 
 Report = Callable[..., None]
-"""Called with any of ``running``, ``progress``, ``status``, ``checks``, ``beat``."""
+"""Function that is called with any of ``running``, ``progress``, ``status``, ``checks``, ``beat``."""
 
 BETWEEN_REPORTS = 0.05
-"""Seconds: a browser draws no faster, and a check of microseconds should not drown in messages."""
+"""Seconds between reports: browsers draw no faster, and messages must not dominate short checks."""
 
 BETWEEN_RESULTS = 0.2
-"""Seconds between results on their way; a message has all of them, so longer where there are many."""
+"""Least seconds between messages with results; longer if there are many, as each message has all of them."""
 
 BETWEEN_BEATS = 1.0
-"""Seconds between signs of life: a front end is told nothing when its kernel dies, and counts on these."""
+"""Seconds between heartbeats, by which a front end detects that its kernel has died."""
 
 FORESEEABLE = 2.0
-"""Seconds after which a run has shown how fast it is."""
+"""Seconds after which the remaining time of a run is estimated."""
 
 _RUNNERS: weakref.WeakSet[CheckRunner] = weakref.WeakSet()
 
 
 def checked_tapes() -> set[int]:
-    """Return the numbers of the tapes that some panel is checking now."""
+    """Return the ids of the tapes that a panel is currently checking."""
     return {runner.subject.source.tape.id for runner in list(_RUNNERS) if runner.running}
 
 
@@ -51,14 +51,15 @@ class CheckRunner:
     """The checks of one tape.
 
     Args:
-        subject: The tape with its trace. Without a tape (a trace that was recorded elsewhere) every run
-        says so. report: Told of every change, with keyword arguments.
+        subject: The tape with its trace. Without a tape (a trace that was recorded elsewhere) every run fails
+            with a message.
+        report: Function that is called at every change, with keyword arguments.
     """
 
     def __init__(self, subject: PanelSource, report: Report) -> None:
         self.subject = subject
         self._table = _by_pair(subject.checks)
-        self._telling = threading.RLock()  # signs of life come from a thread of their own
+        self._telling = threading.RLock()  # heartbeats come from a separate thread
         self._tell = report
         self._cancelled = threading.Event()
         self._running = threading.Lock()
@@ -72,7 +73,7 @@ class CheckRunner:
 
     @property
     def checks(self) -> list[dict[str, Any]]:
-        """All results so far, and the pairs that nobody has run."""
+        """All results so far, and the pairs that have not been run."""
         return list(self._table.values())
 
     @property
@@ -81,9 +82,9 @@ class CheckRunner:
         return self._running.locked()
 
     def adopt(self, subject: PanelSource) -> bool:
-        """Take a newer trace of the same tape, with the results that still hold; False of another.
+        """Switch to a newer trace of the same tape, with the results still valid; False for another tape.
 
-        Nothing holds of a tape that was reset and recorded again, however many launches it has.
+        No result is valid for a tape that was reset and recorded again, even with as many launches.
         """
         before = self.subject
         if subject.tape is None or subject.tape is not before.tape:
@@ -95,18 +96,18 @@ class CheckRunner:
         return True
 
     def learn(self, checks: Sequence[dict[str, Any]]) -> None:
-        """Take results that were found elsewhere."""
+        """Add results of other runners."""
         self._table.update(_by_pair(checks))
 
     def cancel(self) -> None:
-        """Ask the run to stop at its next step; the results so far stay."""
+        """Stop the run at its next step; the results so far are kept."""
         if self.running and not self._cancelled.is_set():
             self._cancelled.set()
             self._report(status="Cancelling …")
         self._cancelled.set()
 
     def start(self, mask: Sequence[MaskEntry]) -> threading.Thread | None:
-        """Run the pairs in a thread; None where a run is under way already."""
+        """Run the pairs in a thread; return None if a run is already in progress."""
         if not self._running.acquire(blocking=False):
             return None
         self._cancelled.clear()
@@ -118,11 +119,11 @@ class CheckRunner:
         return thread
 
     def run(self, mask: Sequence[MaskEntry]) -> list[dict[str, Any]]:
-        """Run the pairs here and now and return their results.
+        """Run the pairs in this thread and return their results.
 
         Raises:
-            TapedebugError: The tape can not be checked, or a pair of the mask does not exist.
-            KeyboardInterrupt: As ever; the results so far are in `checks`.
+            TapedebugError: The tape cannot be checked, or a pair of the mask does not exist.
+            KeyboardInterrupt: The user interrupted the run; the results so far are in `checks`.
         """
         if not self._running.acquire(blocking=False):
             raise TapedebugError(
@@ -159,7 +160,7 @@ class CheckRunner:
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
-        """Meanwhile, tell every second that the kernel is alive."""
+        """Context that reports a heartbeat every second."""
         ended = threading.Event()
 
         def beat() -> None:
@@ -220,13 +221,13 @@ class CheckRunner:
         self._fresh[_key(check)] = self._table[_key(check)] = check
 
     def _found(self, result: PairResult) -> None:
-        """A result is there: tell of it, soon, with those that come meanwhile."""
+        """Add a result, and report it soon, together with others that arrive until then."""
         self._add(result)
         self._untold = True
         self._tell_results()
 
     def _tell_results(self) -> None:
-        """Tell of results that nobody has been told of, unless others were told a moment ago."""
+        """Report new results, unless the last report was a moment ago."""
         now = time.monotonic()
         pause = BETWEEN_RESULTS * max(1.0, len(self._table) / 200)
         if self._untold and now - self._results_told >= pause:
@@ -254,7 +255,7 @@ class CheckRunner:
         return f"{done}, about {_duration(left)} left …"
 
     def _broken_off(self, error: BaseException) -> str:
-        """Why the run ended early, and what stays of it."""
+        """Return a sentence with the reason for an early end of the run and the results that are kept."""
         if isinstance(error, KeyboardInterrupt):
             return f"Interrupted after {len(self._fresh)} of {_pairs(len(self._asked))}."
         why = describe(error)
@@ -270,7 +271,7 @@ class CheckRunner:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error for a status line: its message, with its type where that says more."""
+    """Return an error for a status line: its message, with its type if that adds information."""
     text = str(error).strip()
     if isinstance(error, TapedebugError):
         return text
@@ -278,13 +279,13 @@ def describe(error: BaseException) -> str:
 
 
 def _waiting() -> str:
-    """Return what a check that begins now has to wait for."""
+    """Return the status line of a check that starts now, possibly after waiting."""
     holder = execution_lock.holder
     return "Starting …" if holder is None else f"Waiting for {holder} …"
 
 
 def _by_pair(checks: Sequence[dict[str, Any]]) -> dict[tuple[Any, Any, Any], dict[str, Any]]:
-    """Checks by pair; a later one takes the place of an earlier one."""
+    """Return checks by pair; later ones replace earlier ones."""
     return {_key(check): check for check in checks}
 
 
@@ -293,7 +294,7 @@ def _key(check: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def _duration(seconds: float) -> str:
-    """`12 s`, `3 min`: no more digits than an estimate has."""
+    """Return `12 s`, `3 min`: with no more digits than an estimate has."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min"

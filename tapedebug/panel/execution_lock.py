@@ -1,7 +1,7 @@
 """A lock that keeps checks and notebook cells from running at the same time.
 
-A check started from the panel runs in a thread, so that its progress shows and it can be cancelled. Cells run
-on the main thread. Both may touch the same tape: while a check runs, the next cell waits for it (an interrupt
+A check started from the panel runs in a thread, so that it can show progress and be cancelled. Cells run on
+the main thread. Both may touch the same tape: while a check runs, the next cell waits for it (an interrupt
 cancels the check), and while a cell runs, a check waits for the cell.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExecutionLock:
-    """One lock, held by the running cell or by the running check."""
+    """A lock that is held by the running cell or the running check."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,13 +37,13 @@ class ExecutionLock:
         shell.events.register("post_run_cell", self.cell_ends)
 
     def cell_starts(self, _: object = None) -> None:
-        """A cell is about to run: wait for the running check. Cells nest (magics run cells)."""
+        """Wait for the running check before a cell runs. Cells nest (magics run cells)."""
         if self._depth == 0:
             self._wait()
         self._depth += 1
 
     def cell_ends(self, _: object = None) -> None:
-        """A cell has ended. IPython also says so for empty cells, of which it announced no start."""
+        """Release the lock after a cell. IPython also calls this for empty cells, without a start event."""
         if self._depth == 0:
             return
         self._depth -= 1
@@ -52,7 +52,7 @@ class ExecutionLock:
 
     @contextmanager
     def between_cells(self) -> Iterator[bool]:
-        """Hold the gate for a moment, if no cell and no check runs: True if so, else False, at once."""
+        """Context that holds the lock if no cell or check runs; yields True if so, else False, at once."""
         held = self._lock.acquire(blocking=False)
         try:
             yield held
@@ -62,11 +62,11 @@ class ExecutionLock:
 
     @contextmanager
     def for_check(self, cancel: Callable[[], None], name: str = "another check") -> Iterator[None]:
-        """Wait for what runs, then hold the gate. Interrupting a waiting cell calls `cancel`.
+        """Wait for the running cell or check, then hold the lock. Interrupting a waiting cell calls `cancel`.
 
         Args:
-            cancel: Ends what is done meanwhile, soon.
-            name: What those are told that wait for it.
+            cancel: Function that makes the check end soon.
+            name: The name of the check in messages to those that wait for it.
         """
         with self._lock, self.cancelling(cancel):
             self._holder = name
@@ -91,7 +91,7 @@ class ExecutionLock:
 
     @property
     def holder(self) -> str | None:
-        """Return what is running, as a status line says it; None if nothing is."""
+        """Return the name of the running cell or check for a status line; None if there is none."""
         if self.cell_running:
             return "the running cell"
         return (self._holder or "another check") if self.busy else None
@@ -106,7 +106,7 @@ class ExecutionLock:
             try:
                 self._lock.acquire()
             except KeyboardInterrupt:
-                # The user wants the kernel back: the check ends at its next step, and the loop gets the lock.
+                # The user interrupted: the check ends at its next step, and the loop acquires the lock.
                 for cancel in list(self._cancellers):
                     cancel()
             else:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from tapedebug.autograd.results.pair_result import Gradient, PairResult
 
 MOST_CELLS = 256
-"""On a side; of more entries a cell stands for a block of them."""
+"""Largest number of cells on a side; with more entries, each cell represents a block of them."""
 MOST_UNPOOLED = 2_048
-"""Entries up to which none are pooled: the gradient of a field of 32 × 32 is one row of 1,024."""
+"""Largest number of entries without pooling: the gradient of a field of 32 × 32 is one row of 1,024."""
 MOST_WINDOW = MOST_CELLS**2
-"""The same, of a window that somebody asks for."""
+"""Largest number of entries without pooling in a requested window."""
 
 NOTHING, COMPARED, ZERO, ADJOINT = 0, 1, 2, 3
-"""What is known of a cell: nothing, both sides, that it is zero (by its sparsity), the gradient alone."""
+"""Contents of a cell: unknown, both sides, zero by sparsity, the gradient alone."""
 
 Window = tuple[int, int]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -32,13 +32,13 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class Looked:
-    """The entries of a Jacobian, as they are looked at.
+    """The entries of a Jacobian for display.
 
     Attributes:
-        compared: Gradient and differences; NaN where no difference was taken.
-        reference: Of the whole tape, the float64 adjoint, beside `compared`; None for a launch.
-        against: What the errors are against.
-        error: Of each entry; NaN where there is nothing to compare with.
+        compared: Gradient and finite differences; NaN where no difference was computed.
+        reference: For the whole tape, the float64 adjoint in addition to `compared`; None for a launch.
+        against: The name of the reference of the errors.
+        error: The error of each entry; NaN without a reference value.
         known: `COMPARED` or `ADJOINT`, for each entry.
     """
 
@@ -50,7 +50,7 @@ class Looked:
 
     @classmethod
     def of(cls, pair: PairResult) -> Looked | None:
-        """Return the entries that a check found of a pair; None if it kept none."""
+        """Return the entries that a check kept of a pair; None if it kept none."""
         if pair.gradient is not None:
             return _of_gradient(pair.gradient)
         if pair.compared is None or not len(pair.compared):
@@ -59,7 +59,7 @@ class Looked:
         return cls(pair.compared, None, "FD", pair.compared.error, known)
 
     def worst(self, most: int) -> list[int]:
-        """The entries with the largest errors, those that are wrong first; none that are exact."""
+        """Return the entries with the largest errors, wrong ones first, without exact ones."""
         error = np.where(np.isnan(self.error) & (self.known == COMPARED), np.inf, self.error)
         known = np.flatnonzero(error > 0)
         wrong = self.compared.wrong
@@ -68,17 +68,17 @@ class Looked:
         return [int(entry) for entry in known[order[:most]]]
 
     def scale(self) -> tuple[float, float]:
-        """The largest finite gradient or difference in magnitude, and the largest finite error."""
+        """Return the largest finite magnitude of gradients and differences, and the largest finite error."""
         sides = [self.compared.ad, self.compared.fd, *([] if self.reference is None else [self.reference])]
         return _largest(np.concatenate(sides)), _largest(self.error)
 
     def cells(
         self, rows: Window, columns: Window, most_unpooled: int = MOST_UNPOOLED
     ) -> tuple[tuple[int, int], dict[str, np.ndarray[Any, Any]]]:
-        """The height and width of the maps, and what is in their cells, (height, width) each, by name.
+        """Return height and width of the maps, and their cells by name, each of shape (height, width).
 
-        Of up to `most_unpooled` entries each has a cell of its own, of more at most `MOST_CELLS` on a side.
-        ``row`` and ``column`` say which entry a cell shows, -1 for none.
+        Up to `most_unpooled` entries have one cell each; with more there are at most `MOST_CELLS` on a side.
+        ``row`` and ``column`` are the position of the entry that a cell shows, -1 for none.
         """
         inside = (self.compared.rows >= rows[0]) & (self.compared.rows < rows[1])
         inside &= (self.compared.columns >= columns[0]) & (self.compared.columns < columns[1])
@@ -106,7 +106,7 @@ class Looked:
         return shape, found
 
     def _telling(self) -> ComparedEntries:
-        """The entries with such differences that the largest error is the one that is shown."""
+        """Return the entries with `fd` set so that pooling selects the one with the largest shown error."""
         error = np.where(np.isnan(self.error) & (self.known == ADJOINT), 0.0, self.error)
         with np.errstate(all="ignore"):
             return replace(self.compared, fd=self.compared.ad - error)

@@ -1,19 +1,20 @@
 """The answer to ``{"type": "jacobian"}``: a Jacobian as a check compared it.
 
-``launch`` (None for the whole tape), ``input`` and ``output`` say which; ``rows`` and ``columns`` choose a
-window ``[from, to]`` of it. What a check has just found is shown, not computed again; a pair that nobody has
-run is run now. With ``whole`` all entries are evaluated where a check took a sample. The answer's data has
+``launch`` (None for the whole tape), ``input`` and ``output`` identify it; ``rows`` and ``columns`` select a
+window ``[from, to]`` of it. Cached results of a check are shown without computing them again; a pair that has
+not been checked is checked now. With ``whole`` all entries are evaluated, also if a check took a sample. The
+answer's data has
 
 - ``verdict``, ``message``, ``max_abs_error``, ``max_rel_error``, ``tolerance``, ``evaluation``, ``notes``;
 - ``output`` and ``input``: ``name``, ``shape`` of the elements, ``suffixes`` of their components;
-- ``shape`` of the Jacobian, ``rows`` and ``columns`` of the window, ``cells`` of the maps; None where there
-  is nothing to be seen; ``pooled``: how many rows and columns a cell stands for at most, else None;
-- ``scale``: largest ``value`` and ``error`` of all of it; ``against``: what errors are against;
+- ``shape`` of the Jacobian, ``rows`` and ``columns`` of the window, ``cells`` of the maps; None if there are
+  no entries; ``pooled``: the largest number of rows and columns of a cell, else None;
+- ``scale``: largest ``value`` and ``error`` of the Jacobian; ``against``: the reference of the errors;
 - ``worst``: the entries with the largest errors, first the one that the message is about;
-- ``line``, ``further``, ``called``, ``thread``: where the output is written, as far as that is known;
+- ``line``, ``further``, ``called``, ``thread``: the place that writes the output, as far as it is known;
 - ``buffers``: name and dtype of each buffer; cells in C order.
 
-``{"type": "script"}`` gives a script that shows the pair alone.
+``{"type": "script"}`` returns a script that reproduces the pair alone.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ if TYPE_CHECKING:
     from tapedebug.panel.queries import Answer
 
 WORST = 10
-"""Entries that are named."""
+"""Largest number of entries that are listed."""
 
 MOST_WHOLE = 1 << 18
-"""Entries of a Jacobian that can be evaluated whole from the panel."""
+"""Largest number of entries of a Jacobian that can be evaluated in full from the panel."""
 
 LONGEST = 4_000
-"""Characters of one message or note."""
+"""Largest number of characters of one message or note."""
 
 
 def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
-    """Return the Jacobian that a question asks for.
+    """Return the Jacobian that a query requests.
 
     Raises:
-        TapedebugError: There is no such pair, or no kernel to ask; the message says why.
+        TapedebugError: There is no such pair, or no live tape; the message contains the reason.
     """
     from tapedebug.panel.queries import Answer
 
@@ -94,10 +95,10 @@ def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
 
 
 def respond_script(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
-    """Return the script that shows a pair of a launch alone.
+    """Return the script that reproduces a pair of a launch alone.
 
     Raises:
-        TapedebugError: There is none; the message says why.
+        TapedebugError: There is none; the message contains the reason.
     """
     from tapedebug.panel.queries import Answer
 
@@ -110,7 +111,7 @@ def respond_script(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
 
 
 def is_kept(subject: PanelSource, question: Mapping[str, Any]) -> bool:
-    """Return True if results of a check already hold the Jacobian, so that nothing has to run."""
+    """True if cached results of a check contain the Jacobian, so that nothing has to run."""
     names = [question.get(key) for key in ("launch", "input", "output")]
     if not isinstance(names[0], int | None) or not all(isinstance(name, str) for name in names[1:]):
         return False
@@ -146,7 +147,7 @@ def _checked(subject: PanelSource, launch: int | None, source: str, target: str,
 
 
 def _lacks(pair: PairResult) -> bool:
-    """Return True if some entries were not evaluated, and could be."""
+    """True if entries that could be evaluated were not."""
     looked = pair.evaluated + pair.zeros
     known_zero = pair.compared is not None and pair.compared.zeros
     few = 0 < pair.entries <= MOST_WHOLE
@@ -154,10 +155,10 @@ def _lacks(pair: PairResult) -> bool:
 
 
 def _window(question: Mapping[str, Any], axis: str, size: int) -> Window:
-    """The rows or columns that are asked for; all by default.
+    """Return the requested range of rows or columns; all by default.
 
     Raises:
-        GradcheckError: They are no range.
+        GradcheckError: The request is not a valid range.
     """
     given = question.get(axis)
     if given is None:
@@ -233,7 +234,7 @@ def _evaluation(pair: PairResult) -> str:
 
 
 def _side(subject: PanelSource, pair: PairResult, launch: int | None, name: str, side: str) -> dict[str, Any]:
-    """An array: its name, the shape of its elements, how their components are called."""
+    """Return the description of an array: name, shape of its elements, names of their components."""
     dtype = _dtype(subject, pair, launch, name, side)
     inner = value_shape(dtype)
     shape = () if pair.layout is None else getattr(pair.layout, f"{side}_shape")
@@ -263,7 +264,7 @@ def _place(span: Span | None) -> dict[str, Any] | None:
 
 
 def _worst(data: Mapping[str, Any], pair: PairResult, looked: Looked) -> list[dict[str, Any]]:
-    """The entries with the largest errors; the one that the message is about comes first."""
+    """Return the entries with the largest errors, first the one that the message is about."""
     order = looked.worst(WORST)
     if pair.worst is not None and pair.layout is not None:
         row = flat_index(pair.worst.output_index, pair.layout.output_shape)
@@ -294,7 +295,7 @@ def _entry(data: Mapping[str, Any], looked: Looked, entry: int) -> dict[str, Any
 
 
 def _name(side: Mapping[str, Any], flat: int) -> str:
-    """`force[4].y`: as messages call the entry at a flat position."""
+    """Return the name of the entry at a flat position as in messages: `force[4].y`."""
     count = len(side["suffixes"])
     element, component = divmod(flat, count)
     index = np.unravel_index(element, side["shape"]) if side["shape"] else ()

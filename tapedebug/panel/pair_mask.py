@@ -22,7 +22,7 @@ def check_mask(mask: Iterable[Any], trace: Trace) -> list[MaskEntry]:
         trace: The trace that the mask is for.
 
     Raises:
-        GradcheckError: It is no list, or an entry names a launch, argument or array that the tape does not
+        GradcheckError: It is not a list, or an entry names a launch, argument or array that the tape does not
             have; the message lists those that it has.
     """
     if not isinstance(mask, Iterable):

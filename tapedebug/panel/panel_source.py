@@ -1,4 +1,4 @@
-"""The objects that a panel can show (a tape, a trace, a diagnosis), with what is known of live tapes."""
+"""The objects that a panel can show (a tape, a trace, a diagnosis), with the data about live tapes."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from tapedebug.trace.recording import TraceBinding
 
 MOST_SUMMARISED = 1 << 27
-"""Bytes of array versions up to which the panel of a tape that nobody diagnosed shows their values."""
+"""Largest size of array versions, in bytes, for which the panel of an undiagnosed tape shows values."""
 MOST_REPLAYED = 10_000
-"""Launches up to which it does: finding the values runs them again."""
+"""Largest number of launches for which it does: computing the values runs them again."""
 
 _NAMES: weakref.WeakKeyDictionary[RecordedTape, str] = weakref.WeakKeyDictionary()
 _CELLS: weakref.WeakKeyDictionary[RecordedTape, tuple[str, str]] = weakref.WeakKeyDictionary()
@@ -46,13 +46,13 @@ _CELLS: weakref.WeakKeyDictionary[RecordedTape, tuple[str, str]] = weakref.WeakK
 
 @dataclass(frozen=True)
 class PanelSource:
-    """A trace and, where it is alive in this process, the tape it was made from."""
+    """A trace and, if it is alive in this process, the tape that it was made from."""
 
     source: Trace
     tape: RecordedTape | None
 
     def require_unchanged(self) -> None:
-        """Refuse to ask the tape about launches that are not those of the trace.
+        """Raise an error if the launches of the tape are no longer those of the trace.
 
         Raises:
             TapedebugError: More was recorded, or the tape was reset.
@@ -71,13 +71,13 @@ class PanelSource:
 
     @cached_property
     def packed(self) -> Packed:
-        """The trace as panels take it, with these `checks`."""
+        """The trace in the packed form of panels, with these `checks`."""
         head, columns = pack(self.source)
         return Packed({**head, "checks": self.checks}, columns)
 
     @cached_property
     def checks(self) -> list[dict[str, Any]]:
-        """The checks of the trace, and all pairs of the whole tape that nobody has checked."""
+        """The checks of the trace, and all unchecked pairs of the whole tape."""
         checks: list[dict[str, Any]] = encode(self.source.checks)
         known = {(check["input"], check["output"]) for check in checks if check["launch"] is None}
         return checks + [unchecked(*pair) for pair in whole_tape_pairs(self.source) if pair not in known]
@@ -94,18 +94,18 @@ class PanelSource:
 
     @cached_property
     def trace(self) -> dict[str, Any]:
-        """All of it as JSON-compatible data; of 100,000 launches that takes seconds, and 150 MB of text."""
+        """The complete trace as JSON-compatible data; 100,000 launches take seconds, and 150 MB of text."""
         return {**self.source.to_json(), "checks": self.checks}
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """Results that the answers to queries keep for the next one."""
+        """Cache of intermediate results for later queries."""
         return {}
 
     def labels(self) -> dict[Array, str]:
         """Return the label of each array of the tape.
 
-        Checks made later are told these labels: by then the variables that gave them may hold something else.
+        Later checks use these labels, because the variables with these names may have changed by then.
         """
         if self.tape is None:
             return {}
@@ -116,7 +116,7 @@ class PanelSource:
 
 
 def subject_of(obj: object) -> PanelSource:
-    """Return what to show of a `Tape`, `Trace` or `Diagnosis`.
+    """Return the panel source of a `Tape`, `Trace` or `Diagnosis`.
 
     Raises:
         TypeError: `obj` is none of them.
@@ -142,14 +142,14 @@ def subject_of(obj: object) -> PanelSource:
 
 
 def remember(tape: RecordedTape, diagnosis: Diagnosis) -> None:
-    """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
+    """Store the diagnosis of a tape, so that later panels show its findings and verdict."""
     if tape in _CELLS:
         diagnosis.trace.name = _CELLS[tape][1]
     keep_latest(tape, diagnosis)
 
 
 def made_in(tape: RecordedTape, cell: str, name: str | None) -> None:
-    """Say which cell's ``%%tape`` made a tape, and what the user calls it; its call site is in IPython."""
+    """Store the cell whose ``%%tape`` made a tape, and the user's name; its call site is in IPython."""
     place = display_file(cell)
     _CELLS[tape] = (place, name or place)
 
@@ -166,7 +166,7 @@ def made_at(subject: PanelSource) -> Hashable:
 
 
 def tape_row(tape: RecordedTape) -> dict[str, Any]:
-    """Return what the side bar shows of a live tape. Nothing is computed for it."""
+    """Return the row of a live tape in the side bar, without any computation."""
     diagnosis = diagnosis_of(tape)
     made, retention = tape.created_at, tape.capability(Retention)
     place = "" if made is None else f"{display_file(made.file)}:{made.line}"
@@ -188,7 +188,7 @@ def tape_row(tape: RecordedTape) -> dict[str, Any]:
 
 
 def _name_now(tape: RecordedTape) -> str:
-    """Return the variable that holds a tape, else what it was called, unless another tape is called so."""
+    """Return the variable that holds a tape, else its former name, unless another tape has that name."""
     variables: dict[str, Any] = getattr(_shell.current(), "user_ns", {})
     own = (name for name, value in list(variables.items()) if value is tape and not name.startswith("_"))
     before = _NAMES.get(tape, "")
@@ -221,13 +221,13 @@ def whole_tape_pairs(trace: Trace) -> list[tuple[str, str]]:
 
 
 def unchecked(source: str, target: str) -> dict[str, Any]:
-    """Return a pair of the whole tape that nobody has checked, in the form of the checks of a trace."""
+    """Return an unchecked pair of the whole tape, in the form of the checks of a trace."""
     nothing = dict.fromkeys(("verdict", "max_abs_error", "max_rel_error", "seconds"))
     return {"launch": None, "input": source, "output": target, "message": "", **nothing}
 
 
 def default_mask(trace: dict[str, Any]) -> list[list[Any]]:
-    """Return the pairs that are on at first: those of the whole tape, which are cheap and say most.
+    """Return the initially selected pairs: those of the whole tape, the cheapest and most informative.
 
     Args:
         trace: The trace as JSON-compatible data, or the head of it.
@@ -236,12 +236,12 @@ def default_mask(trace: dict[str, Any]) -> list[list[Any]]:
 
 
 def text_of(subject: PanelSource) -> str:
-    """Return the subject in words, for a terminal."""
+    """Return a text form of the subject for a terminal."""
     return format_diagnosis(subject.source)
 
 
 def diagnosis_of(tape: RecordedTape) -> Diagnosis | None:
-    """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
+    """Return the diagnosis of a tape; None if the tape has recorded since or was reset."""
     return latest_diagnosis(tape)
 
 
@@ -257,7 +257,7 @@ def _trace_of(tape: RecordedTape) -> Trace:
 
 
 def _summarise_small(recorded: TraceBinding) -> None:
-    """Add summaries of all values, which takes a replay, where that takes no noticeable time."""
+    """Add summaries of all values by a replay, if that takes no noticeable time."""
     size = {info.id: info.stop - info.start for info in recorded.trace.arrays}
     if len(recorded.trace.launches) > MOST_REPLAYED:
         return
@@ -266,5 +266,5 @@ def _summarise_small(recorded: TraceBinding) -> None:
 
 
 def live_tape_of(trace: Trace) -> RecordedTape | None:
-    """Return the tape that a trace of this process was made from, where it is as it was then."""
+    """Return the tape that a trace of this process was made from, if it is alive and unchanged."""
     return next((tape for tape in live_tapes() if is_of(trace, tape)), None)

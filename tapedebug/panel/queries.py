@@ -1,8 +1,8 @@
 """Queries that a panel sends when a view needs more data, and the function that answers each kind.
 
-A question is a dict with ``type``. An answer is JSON-compatible data and buffers; the panel in a widget, the
-JupyterLab extension and reports carry both, and none of them knows the kinds. How they look from the other
-side is written in ``js/src/trace/store.ts``.
+A query is a dict with ``type``. An answer is JSON-compatible data and buffers; the panel in a widget, the
+JupyterLab extension and reports transport both, independently of the kind. ``js/src/trace/store.ts``
+describes the client side.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ KINDS: dict[str, Respond] = {
     "script": respond_script,
     "values": respond_values,
 }
-"""By the ``type`` of the question."""
+"""Answering functions by the ``type`` of the query."""
 
 AT_ONCE: dict[str, Callable[[PanelSource, Mapping[str, Any]], bool]] = {
     "jacobian": is_kept,
     "chunk": lambda *_: True,
 }
-"""Questions of these types may be answered while a cell or a check runs: nothing is computed for them."""
+"""Tests by query type: queries that need no computation may be answered while a cell or check runs."""
 
 
 def answer(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
-    """Return the answer to a question about a tape.
+    """Return the answer to a query about a tape.
 
     Raises:
-        TapedebugError: There is no such kind of question, or no answer to it; the message says why.
+        TapedebugError: The kind of query is unknown, or there is no answer; the message contains the reason.
     """
     kind = question.get("type")
     if kind not in KINDS:
@@ -66,7 +66,7 @@ def answer_later(
     request: object,
     send: Callable[[dict[str, Any], list[bytes]], None],
 ) -> threading.Thread:
-    """Answer in a thread, if need be when no cell and no check runs, and `send` the message with its buffers.
+    """Answer in a thread, if necessary after the running cell or check; `send` the message and its buffers.
 
     The message is ``{"type": "answer", "request", "data"}``, or ``{"type": "refused", "request",
     "message"}``.
@@ -89,5 +89,5 @@ def answer_later(
 
 
 def _named(subject: PanelSource) -> str:
-    """Return the name of a query for status lines of those that wait."""
+    """Return the name of a query for the status lines of waiting checks."""
     return f"what a panel of tape {subject.source.tape.id} asked for"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tapedebug.contract import RecordedTape
 
 MOST_BYTES = 1 << 27
-"""Of all tapes together."""
+"""Size limit of the cache for all tapes together, in bytes."""
 
 Pair = tuple[int | None, Any, Any]
 
@@ -31,7 +31,7 @@ class _Of:
 
 
 class ResultCache:
-    """Results of checks by tape and pair: of all panels of a tape, since they show the same."""
+    """Results of checks by tape and pair, shared by all panels of a tape."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
@@ -40,7 +40,7 @@ class ResultCache:
         self._lock = threading.Lock()
 
     def keep(self, subject: PanelSource, result: PairResult) -> None:
-        """Keep a result with its entries; the oldest ones go where there are too many."""
+        """Store a result with its entries; drop the oldest results beyond the size limit."""
         tape = subject.tape
         if tape is None:
             return
@@ -54,7 +54,7 @@ class ResultCache:
             self._forget()
 
     def find(self, subject: PanelSource, launch: int | None, source: str, target: str) -> PairResult | None:
-        """The result of a pair, or None where none is kept."""
+        """Return the result of a pair, or None if it is not stored."""
         tape = subject.tape
         if tape is None:
             return None
@@ -87,7 +87,7 @@ def _fits(known: _Of, tape: RecordedTape) -> bool:
 
 
 def _pair(subject: PanelSource, launch: int | None, source: str, target: str) -> Pair:
-    """Labels of the whole tape as numbers of arrays: two panels may call an array differently."""
+    """Return the key of a pair: array ids for the whole tape, as panels may label an array differently."""
     if launch is not None:
         return launch, source, target
     numbers = {info.label: info.id for info in reversed(subject.source.arrays)}

@@ -1,4 +1,4 @@
-"""Pool large arrays into a small picture."""
+"""Pooling of large arrays into a small picture."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 Values = np.ndarray[Any, Any]
 
 LINE = 512
-"""Columns of the picture of a list."""
+"""Number of columns of the picture of a list."""
 SIDE = 64
-"""Rows and columns of the picture of a grid."""
+"""Number of rows and of columns of the picture of a grid."""
 LINES = 4
-"""Vectors of up to so many components are drawn as one line each, others by their norm."""
+"""Largest number of vector components that are drawn as one line each; larger vectors show their norm."""
 
 
 def overview_of(values: Values, dimensions: int) -> Values:
-    """Pool an array: lowest, highest and number of non-finite values of cells of a picture.
+    """Return an array pooled to a picture: lowest, highest and number of non-finite values of each cell.
 
     Args:
-        values: Any shape; the axes from `dimensions` on are those of one element.
-        dimensions: Of the array. Lists are one row; of grids the last axis is across.
+        values: An array of any shape; the axes from `dimensions` on are those of one element.
+        dimensions: The number of axes of the array. Lists form one row; the last axis of grids is horizontal.
 
     Returns:
-        float64 (3, rows, columns, series). Where a cell has no finite value lowest and highest are NaN.
+        float64 (3, rows, columns, series). Lowest and highest are NaN for a cell without finite values.
     """
     grid = as_grid(values, dimensions)
     rows, columns = min(grid.shape[0], SIDE), min(grid.shape[1], LINE if dimensions < 2 else SIDE)

@@ -1,14 +1,15 @@
 """The answer to ``{"type": "values"}``: the values of a version of an array, or its adjoint.
 
-``array`` and ``version`` say of what, ``of`` is ``"value"`` or ``"adjoint"``; ``start`` and ``count``
-choose elements in C order where there are more than fit. The answer's data has
+``array`` and ``version`` identify it, ``of`` is ``"value"`` or ``"adjoint"``; ``start`` and ``count`` select
+elements in C order if there are too many for one answer. The answer's data has
 
-- ``dtype``, ``shape``, ``element``: as the array has them; `element` is the shape of a vector or matrix;
+- ``dtype``, ``shape``, ``element``: those of the array; `element` is the shape of a vector or matrix;
 - ``sent``: the dtype of the buffers ``values`` and ``before``, little-endian; ``start`` and ``count``;
-- ``summary``: over all elements, as in traces; ``first``: where the first NaN and Inf are;
-- ``change`` (of values): against version ``of``: how many elements changed, how much at most and where;
+- ``summary``: over all elements, as in traces; ``first``: the indices of the first NaN and Inf;
+- ``change`` (of values): the number of elements that differ from version ``of``, and the largest change with
+  its index;
 - ``overview``: ``rows``, ``columns`` and ``series`` of the buffer of that name, if only a window is sent: all
-  lowest finite values of these cells, then the highest, then how many are not finite, in float64;
+  lowest finite values of these cells, then the highest, then the numbers of non-finite ones, in float64;
 - ``buffers``: the names of the buffers, in order.
 """
 
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 Values = np.ndarray[Any, Any]
 
 MOST = 4096
-"""Scalars in one answer."""
+"""Largest number of scalars in one answer."""
 
 
 def respond(subject: PanelSource, question: Mapping[str, Any]) -> Answer:
-    """Return the values that a question about a version asks for.
+    """Return the values of a version that a query requests.
 
     Raises:
-        TapedebugError: There is no such version, or its values can not be had; the message says why.
+        TapedebugError: There is no such version, or no values of it; the message contains the reason.
     """
     from tapedebug.panel.queries import Answer
 
@@ -109,7 +110,7 @@ def _version_values(subject: PanelSource) -> VersionValues:
 
 
 def _before(subject: PanelSource, info: ArrayInfo, version: int) -> Values | None:
-    """The version before, where it can be had."""
+    """Return the values of the previous version, if they are available."""
     try:
         return _find(subject, info, version - 1, "value") if version > 0 else None
     except TapedebugError:
@@ -132,7 +133,7 @@ def _whole(value: object, default: int) -> int:
 
 
 def _sent(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Half precision is sent as float32 and truth values as bytes: no browser reads either by itself."""
+    """Return the dtype of the buffers: float32 for half precision and bytes for booleans, for browsers."""
     other = {"f2": "<f4", "b1": "|u1"}.get(dtype.str[1:])
     return dtype.newbyteorder("<") if other is None else np.dtype(other)
 
@@ -144,7 +145,7 @@ def _packed(values: Values, info: ArrayInfo, window: tuple[int, int]) -> bytes:
 
 
 def _first(test: Callable[[Values], Values], values: Values) -> list[int] | None:
-    """The index of the first value that passes a test, components included."""
+    """Return the index of the first value that passes a test, including its component."""
     if values.dtype.kind != "f" or not values.size:
         return None
     found = test(values)
@@ -166,7 +167,7 @@ def _change(before: Values, after: Values, info: ArrayInfo, version: int) -> dic
 
 
 def _largest(before: Values, after: Values, differs: Values) -> tuple[float | None, list[int] | None]:
-    """The largest finite difference and where it is; else the first place that differs."""
+    """Return the largest finite difference and its index; else None and the first index that differs."""
     if not differs.any():
         return None, None
     with np.errstate(invalid="ignore", over="ignore"):
