@@ -1,4 +1,4 @@
-"""Types that this whole room shares: arrays of numbers, arguments of launches, progress callbacks."""
+"""Types shared by the modules of `autograd`: arrays of numbers, arguments of launches, callbacks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ LaunchDim: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 """The dimensions of a launch: a number of threads, or one to four sizes."""
 
 DeviceLike: TypeAlias = "Device | str | None"
-"""What names a device; None is the current one."""
+"""A device or its name; None is the current one."""
 
 Loss: TypeAlias = "Array | Mapping[Any, Any]"
 """The objective of a reverse pass: an array of one element, or arrays with the adjoints to start from."""
 
 Checkpoint = Callable[[], None]
-"""Called between evaluations: may raise to cancel, may report progress."""
+"""A function called between evaluations; it may raise to cancel, and may report progress."""

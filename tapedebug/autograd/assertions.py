@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GradientAssertionError(GradcheckFailure, AssertionError):
-    """Gradients that a test asserted do not agree; `result` has all of the check."""
+    """The error for asserted gradients that do not agree; `result` is the whole result of the check."""
 
 
 def assert_gradients(
@@ -32,8 +32,8 @@ def assert_gradients(
 ) -> GradcheckResult:
     """Assert that gradients agree with finite differences.
 
-    Nothing is printed. What is not AGREE fails, also what cannot be decided: an assertion that looked at
-    nothing is none.
+    Nothing is printed. Every verdict other than AGREE fails, also UNDECIDABLE: an assertion must not pass
+    without having compared anything.
 
     Args:
         subject: A kernel, a Python function that launches kernels, or a tape.

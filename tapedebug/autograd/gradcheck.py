@@ -73,7 +73,7 @@ def gradcheck(
         inputs: Arguments of the kernel or function.
         outputs: The kernel's further arguments. Where none are named, the arrays that the kernel writes.
         eps: The largest step of the sweep; it is rounded to a power of two.
-        atol: Absolute tolerance. The summary says where agreement rests on it alone.
+        atol: Absolute tolerance. The summary lists agreement that rests on it alone.
         rtol: Relative tolerance.
         raise_exception: Raise where the check does not pass.
         input_output_mask: Pairs (input, output) to check, each by name or by index among the inputs and
@@ -105,9 +105,9 @@ def gradcheck(
         masked: Leave entries out that are zero by the traced sparsity of the kernel.
         check_sparse_nnz: The old name of `masked`.
         complex: Arrays of vec2 that hold complex numbers (real, imaginary), by name or by place among all
-            arguments; True: all of vec2. Their derivatives are told as complex numbers, gradients as
+            arguments; True: all of vec2. Their derivatives are given as complex numbers, gradients as
             ∂/∂a + i ∂/∂b of z = a + ib; entries are compared one by one, not in `fast_mode`.
-        progress: A function that is told each step; True or False: show a line with the current step or none;
+        progress: A function called with each step; True or False: show a line with the current step or none;
             None: where there is a terminal or a notebook.
         max_seconds: Stop after that time; pairs that were not reached are UNDECIDABLE.
 

@@ -68,7 +68,7 @@ def gradgradcheck(
     The tangent of the adjoint (forward over reverse, what `hvp` uses) is compared with differences of the
     float64 adjoint, entry by entry: by the inputs `x` and by the adjoints `w` of the outputs ("grad y"). Then
     ⟨u, ∂(Jᵀw)/∂x v⟩ is compared with differences of ⟨w, J(x) u⟩, the tangent of the function itself, which
-    tells where an adjoint is right at the given values and not beside them. All runs on private copies.
+    reveals an adjoint that is right at the given values but not beside them. All runs use private copies.
 
     Args:
         function: See `gradcheck`.
@@ -166,7 +166,7 @@ def _result(
         pairs += _second(adjoint, plan, pace)
         with contextlib.suppress(OutOfTime):
             pace.begin("the function itself")
-            if all(pair.verdict == "AGREE" for pair in pairs):  # else something is told already
+            if all(pair.verdict == "AGREE" for pair in pairs):  # else an error is already reported
                 pairs += check_against_function(adjoint, plan)
         first = replace(plan.options, check_forward_ad=False)
         pairs += extra_checks(program, subject.pairs, plan, first, pace.pulse)
@@ -181,7 +181,7 @@ def _second(adjoint: AdjointProgram, plan: CheckPlan, pace: Progress) -> list[Pa
     """Each input of the reverse pass against each adjoint that comes out."""
     targets = list(adjoint.outputs)
     noise: dict[str, float] = {}
-    with contextlib.suppress(OutOfTime):  # each input says itself what it did not reach
+    with contextlib.suppress(OutOfTime):  # each input reports the parts that it did not reach
         noise = _noise(adjoint, plan.options.nondet_tol)
     found: list[PairResult] = []
     for source in adjoint.inputs:

@@ -68,7 +68,7 @@ def jacobian(
             empty one is filled with them.
         restore_inputs: Accepted; what a function does to its arguments is always undone.
         mode: `"tangent"` computes the columns by tangents in place of the rows by adjoints: fewer runs where
-            there are fewer inputs than outputs, but it says nothing of the adjoint. `"fewest"` takes
+            there are fewer inputs than outputs, but it does not test the adjoint. `"fewest"` takes
             adjoints, tangents or both together, whichever are fewer runs: four of an arrow of any size.
         sparse: Return matrices of type `scipy.sparse.csr_array`, of scalars by scalars, in place of arrays
             (needs scipy). What they do not store is zero.
@@ -76,14 +76,14 @@ def jacobian(
             or the `"first"` ones.
         progress: Called with a few words at each step; None shows them on a terminal or in a notebook; False
             shows nothing.
-        max_seconds: What it may take; rows that are not there by then are NaN, and a warning says so.
+        max_seconds: The time limit; rows that are missing by then are NaN, with a warning.
 
     Returns:
         (input index, output index) → 2-D array of the input's dtype, of shape (scalars in the output,
         elements in the input): one element of a Jacobian by an array of vectors is a vector. With `sparse`, a
         float32 (of float64 inputs: float64) matrix of shape (scalars in the output, scalars in the input).
         Entries that were not evaluated are NaN. A field of a struct has its name for an index,
-        ("state.q", 0); names find all of them: `found["x", "y"]`. `found.runs` tells how many runs it took.
+        ("state.q", 0); names find all of them: `found["x", "y"]`. `found.runs` is the number of runs.
 
     Raises:
         GradcheckError: No input or no output has a derivative, or the mask names what there is not.

@@ -54,7 +54,7 @@ class _Cancelled(Exception):
 
 @dataclass
 class _Progress:
-    """Tells how far the work is, and asks whether to go on."""
+    """Reports the progress of the work, and checks for cancellation."""
 
     total: int
     report: Callable[[float], Any] | None
@@ -90,7 +90,7 @@ class _Progress:
 
 
 class _Found(dict[Key, PairResult]):
-    """The results so far, told one by one."""
+    """The results so far; each one is reported when it is added or changed."""
 
     def __init__(self, each: Each | None) -> None:
         super().__init__()

@@ -95,7 +95,7 @@ def gradcheck_tape(
 
     Args:
         tape: The tape, of any engine that replays operations alone (`contract.LocalReplays`). The coverage
-            says what could not be tested with another engine.
+            lists the parts that another engine cannot test.
         eps: See `gradcheck`.
         atol: See `gradcheck`.
         rtol: See `gradcheck`.
@@ -254,7 +254,7 @@ class _TapeCheck:
             self._give_up(records[len(self.found) :], str(error))
 
     def _works(self, records: Sequence[Any]) -> Iterator[LaunchWork]:
-        # What becomes of adjoints that nobody set is the same in all launches that share a plan.
+        # Missing adjoints have the same effect in all launches that share a plan.
         seen: set[int] = set()
         again = replace(self.check_plan, options=replace(self.check_plan.options, check_undefined_grad=False))
         values = launch_values(self.tape, records, self.pace.pulse, self.unmatched)

@@ -131,7 +131,7 @@ ROUNDED_PER_WRONG = 20
 """Entries that rounding explains, for each that it seems not to explain."""
 
 FORWARD_DIGITS_LOST = 1e-3
-"""A float32 forward value that is off by more, relatively, tells of rounding inside the kernel."""
+"""The relative error of a float32 forward value above which rounding inside the kernel is assumed."""
 
 LOSS_ROUNDING_FLOAT32 = 1e-5
 """Of the loss: an input cannot move it by less in float32, beside its rounding."""

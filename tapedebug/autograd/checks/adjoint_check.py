@@ -1,8 +1,8 @@
-"""Compare the adjoint of a program with differences of its float64 twin, pair by pair.
+"""Compares the adjoint of a program with finite differences of its float64 twin, pair by pair.
 
-How much is evaluated of a Jacobian depends on what it costs: a small one whole, a sparse one by groups of
-rows and columns that do not meet (all entries, by a few runs), any other by random combinations of all
-entries, with a closer look where one of them misses.
+The cost determines how a Jacobian is evaluated: a small one completely, a sparse one by groups of rows and
+columns without common entries (all entries, in a few runs), any other by random combinations of all entries,
+with a search for the entry if a combination is wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CheckPlan:
         max_inputs, max_outputs: How many scalars of each input and output are evaluated; all if <= 0.
         dense: So many random directions (3 at least) are compared too, of all entries, where only some are
             evaluated one by one.
-        options: What else was asked.
+        options: The other options of the check.
     """
 
     eps: float
@@ -57,10 +57,10 @@ class CheckPlan:
     options: Options = field(default_factory=Options)
 
     def checked(self) -> CheckPlan:
-        """Itself.
+        """Return this plan if it is valid.
 
         Raises:
-            GradcheckError: The step, a tolerance or a limit is none.
+            GradcheckError: The step, a tolerance or a limit is invalid.
         """
         positive(self.eps)
         self.tolerance.checked()
@@ -69,7 +69,7 @@ class CheckPlan:
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The arguments of `gradcheck` that it is made of."""
+        """Return the plan as arguments of `gradcheck`."""
         return {
             "eps": self.eps,
             "atol": self.tolerance.atol,
@@ -91,8 +91,8 @@ def check_pairs_of(
 ) -> list[PairResult]:
     """Check each of `pairs`; see `CheckPlan` for how.
 
-    What was compared is appended to `kept`, for plots. `each` is called with every result as soon as it is
-    there; what is returned may say more, by comparison with the others.
+    The compared entries are appended to `kept`, for plots. `each` is called with every result as soon as it
+    is available; the returned results may have more details, from comparison with each other.
     """
     if not pairs.chosen:
         return []
@@ -157,7 +157,7 @@ class _Check:
 
     @property
     def _is_limited(self) -> bool:
-        """True if some entries were asked for, and no combinations of all."""
+        """Return True if only some entries were requested, and no combinations of all."""
         return not self.check_plan.dense and (
             self.check_plan.max_inputs > 0 or self.check_plan.max_outputs > 0
         )

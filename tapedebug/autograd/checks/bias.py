@@ -1,4 +1,4 @@
-"""Detect a wrong adjoint that is within tolerance: a systematic error that is not rounding."""
+"""Detects a wrong adjoint that is within tolerance: a systematic error that is not rounding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOKS = 4  # rows of which the float64 twin is asked
 def systematic_note(
     pair: Comparison, codes: Codes, rounding: Bools, checkpoint: Checkpoint | None = None
 ) -> tuple[str, ...]:
-    """A note where entries agree within tolerance, but their float64 twin is off by more than the error bar.
+    """Return a note if entries agree within tolerance although their float64 twin exceeds the error bar.
 
     Args:
         pair: What was compared.
@@ -47,7 +47,7 @@ def systematic_note(
 
 
 def _confirmed(pair: Comparison, slots: Indices, checkpoint: Checkpoint | None) -> Floats:
-    """The ratio of the float64 twin to the reference, at entries where it is off as much."""
+    """Return the ratio of the float64 twin to the reference, at entries where it is equally wrong."""
     program, target = pair.program, pair.target
     places = [pair.place(tuple(slot)) for slot in slots]
     rows = list(dict.fromkeys(row for row, _ in places))[:LOOKS]

@@ -1,4 +1,4 @@
-"""`gradcheck(…, complex=…)`: results in terms of complex numbers."""
+"""Expresses results in complex numbers, for `gradcheck(…, complex=…)`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tapedebug.autograd.subjects.program import IN_PLACE, Port
 from tapedebug.contract import is_array
 
 ComplexSelection = bool | str | int | Sequence[str | int] | None
-"""What holds complex numbers: names, places among all arguments, True for every vec2."""
+"""The arguments that hold complex numbers: names, positions among all arguments, True for every vec2."""
 
 CONVENTION = "∂/∂a + i ∂/∂b of z = a + ib"
 
@@ -30,7 +30,7 @@ CONVENTION = "∂/∂a + i ∂/∂b of z = a + ib"
 def complex_names(
     subject: str, chosen: ComplexSelection, arguments: Sequence[tuple[str, Any]]
 ) -> frozenset[str]:
-    """The names of the arrays that hold complex numbers.
+    """Return the names of the arrays that hold complex numbers.
 
     Args:
         subject: For messages: "kernel square".
@@ -89,7 +89,7 @@ def _holds_complex(value: object) -> bool:
 def as_complex(
     result: PairResult, source: Port, target: Port, names: Iterable[str], tolerance: Tolerance
 ) -> PairResult:
-    """The result of a pair, told in complex numbers where its input or output holds such."""
+    """Return the result of a pair, in complex numbers if its input or output holds such."""
     known = set(names)
     z, w = (port.name.removesuffix(IN_PLACE) in known for port in (source, target))
     spoken = [port.name.removesuffix(IN_PLACE) for port, held in ((source, z), (target, w)) if held]
@@ -115,14 +115,14 @@ def as_complex(
 
 
 def in_parts(result: PairResult, names: Iterable[str]) -> PairResult:
-    """A result of another check than that of the adjoint, with components called real and imaginary."""
+    """Return a result of another check than that of the adjoint, with components named Re and Im."""
     known = list(names)
     notes = tuple(_renamed(note, known) for note in result.notes)
     return replace(result, message=_renamed(result.message, known), notes=notes)
 
 
 def _renamed(text: str, names: Sequence[str]) -> str:
-    """`z[1].x` and `z[1].y` as `Re z[1]` and `Im z[1]`."""
+    """Replace `z[1].x` and `z[1].y` by `Re z[1]` and `Im z[1]`."""
     for name in names:
         for letter, part in (("x", "Re"), ("y", "Im")):
             text = re.sub(rf"(?<![\w.]){re.escape(name)}(\[[^\]]*\])\.{letter}\b", rf"{part} {name}\1", text)
@@ -130,7 +130,7 @@ def _renamed(text: str, names: Sequence[str]) -> str:
 
 
 def number(value: complex) -> str:
-    """`1.5-2i`."""
+    """Return a number as `1.5-2i`."""
     return f"{value.real:.6g}{value.imag:+.6g}i"
 
 
@@ -159,7 +159,7 @@ def _wrong(found: Wirtinger, source: Port, target: Port) -> str:
 
 
 def _cause(found: Wirtinger, tolerance: Tolerance) -> str:
-    """Name a conjugate where one is missing, or one too many."""
+    """Return the likely cause: a missing or an additional conjugate."""
     told = "AD is the conjugate of what it should be"
     if _alike(found.ad, found.fd.conj(), tolerance):
         return told

@@ -13,7 +13,7 @@ from tapedebug.autograd.subjects.program import Pairs, Port, Program
 def unchecked(
     program: Program, pairs: Iterable[tuple[Port, Port]], why: object, check: str = "adjoint"
 ) -> list[PairResult]:
-    """Pairs of which nothing is known, and why."""
+    """Return results for pairs that were not checked, with the reason."""
     return [
         PairResult(
             launch=program.launch,
@@ -32,7 +32,7 @@ def unchecked(
 def check_in_time(
     program: Program, pairs: Pairs, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
 ) -> list[PairResult]:
-    """`check_pairs_of`; input by input where time is limited, so that what is done keeps its results."""
+    """Run `check_pairs_of`, input by input if time is limited, so that finished inputs keep their results."""
     if pace.max_seconds is None:
         return check_pairs_of(program, pairs, plan, pace.pulse, kept)
     found: dict[tuple[Port, Port], PairResult] = {}

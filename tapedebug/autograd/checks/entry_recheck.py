@@ -1,4 +1,4 @@
-"""Check single entries of a Jacobian again, with unit seeds of their rows and columns."""
+"""Checks single entries of a Jacobian again, with unit seeds of their rows and columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecheckedEntries:
     Attributes:
         grid: The entries.
         codes: The verdict of each.
-        rounding: Which agree but for float32 rounding.
+        rounding: True for entries that agree up to float32 rounding.
     """
 
     grid: EntryGrid
@@ -61,10 +61,10 @@ def recheck_entries(
 
 
 def settled(grid: EntryGrid, codes: Codes, plan: CheckPlan, checkpoint: Checkpoint | None) -> Bools:
-    """Turn each SUSPECT of `codes` into a verdict, in place; where float32 rounding explains an entry."""
+    """Turn each SUSPECT of `codes` into a verdict, in place; return the entries explained by rounding."""
     if not (codes == SUSPECT).any():
         return np.zeros(codes.shape, dtype=bool)
-    if plan.options.reference == "float32":  # as the documents have it: what differs is wrong
+    if plan.options.reference == "float32":  # as in Warp's documentation: entries that differ are wrong
         codes[codes == SUSPECT] = WRONG
         return np.zeros(codes.shape, dtype=bool)
     return explain_suspects(grid, codes, checkpoint)

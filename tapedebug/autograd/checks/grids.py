@@ -1,4 +1,4 @@
-"""Check small Jacobians whole, and of others a sample of rows and columns, entry by entry."""
+"""Checks small Jacobians completely, and samples rows and columns of others, entry by entry."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Pair = tuple[Port, Port]
 
 
 def rows_of(port: Port, plan: CheckPlan) -> Probes:
-    """Rows to compare: unit seeds, and some that are negative and large, in which an adjoint is linear."""
+    """Return the rows to compare: unit seeds, and negative and large ones, in which an adjoint is linear."""
     seeds = seeds_of_all_kinds(port.size) if port.size else None
     return Probes.of(port, plan.max_outputs, seeds, sample=plan.options.sample)
 
 
 def columns_of(port: Port, plan: CheckPlan) -> Probes:
-    """Columns to compare."""
+    """Return the columns to compare."""
     return Probes.of(port, plan.max_inputs, sample=plan.options.sample)
 
 
@@ -74,18 +74,18 @@ def grid_result(
     notes: tuple[str, ...] = (),
     pattern: Pattern | None = None,
 ) -> tuple[Comparison, PairResult]:
-    """Judge and sum up one pair.
+    """Return the verdict and result of one pair.
 
     Args:
-        pair: What was evaluated.
+        pair: The evaluated entries.
         plan: The settings of the check.
         checkpoint: Called after each run.
-        unsteady: What two runs on the same values differ by.
-        notes: What to add.
+        unsteady: The difference of two runs on the same values, in words.
+        notes: Notes to add.
         pattern: The only entries that count; None for all.
 
     Returns:
-        What was compared, and the result.
+        The compared entries, and the result.
     """
     codes = judge(pair.ad, pair.reference, pair.tolerance, pair.source.rounding)
     if unsteady:
@@ -106,7 +106,7 @@ def grid_result(
 
 
 def _inside(pair: EntryGrid, pattern: Pattern) -> Bools:
-    """Single entries where the pattern has one."""
+    """Return True for single entries in the pattern."""
     inside = np.zeros(pair.ad.shape, dtype=bool)
     block = inside[: len(pair.rows.units), : len(pair.columns.units)]
     keys = pattern.rows * pattern.shape[1] + pattern.columns

@@ -25,7 +25,7 @@ TRIES = 2
 
 
 def check_against_function(adjoint: AdjointProgram, plan: CheckPlan) -> list[PairResult]:
-    """A result where the two differ by more than the tolerance and the error bar; else none."""
+    """Return a result if the two differ by more than the tolerance and the error bar; none otherwise."""
     probe = adjoint.first.shadow()
     if meant_to_differ(probe.records):
         return []
@@ -59,7 +59,7 @@ class _Comparison:
         return {port: random_directions(port.size, which + 1)[which] for port in self.points}
 
     def _along(self, step: float) -> Floats:
-        """⟨w, J(x + step · v) u⟩, and the sum of the sizes of its terms."""
+        """Return ⟨w, J(x + step · v) u⟩, and the sum of the absolute values of its terms."""
         shadow = self.shadow.reset()
         for port in self.points:
             moved = self.adjoint.values(port) + step * self.v[port]
@@ -72,7 +72,7 @@ class _Comparison:
         return np.array([sum(terms)])
 
     def result(self) -> list[PairResult]:
-        """One, where they differ."""
+        """Return one result if they differ."""
         with np.errstate(all="ignore"):
             pushed = self.adjoint.push(self.v, double=True)
             found = sum(

@@ -1,4 +1,4 @@
-"""Check Jacobians too large to evaluate and without known sparsity, and any in `fast_mode`."""
+"""Checks Jacobians too large to evaluate and without known sparsity, and any in `fast_mode`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_large(
             return found.grid, describe(found.grid, found.codes, rounding=found.rounding, notes=notes)
         notes += _slightly(found)
     lost = [at for at in source.positions if not np.isfinite(program.values(source)[at])]
-    if lost:  # differences of what is not finite are not: combinations leave these inputs out
+    if lost:  # differences of non-finite values are not finite: combinations leave these inputs out
         found = recheck_entries(
             program, source, target, target.positions[:1], np.array(lost[:1]), plan, checkpoint
         )
@@ -76,7 +76,7 @@ def check_large(
 
 
 def _slightly(found: RecheckedEntries) -> tuple[str, ...]:
-    """A note on an entry that is off by less than the tolerance, and by more than rounding."""
+    """Return a note on an entry whose error is less than the tolerance and more than rounding."""
     grid, slot = found.grid, (0, 0)
     column = int(grid.columns.units[0])
     exact = grid.program.pull_many({grid.target: grid.rows.vectors(np.array([0]))}, double=True)[grid.source]
@@ -121,7 +121,7 @@ def _with_largest(probes: Probes, sizes: Floats, port: Port) -> Probes:
 
 
 def _combinations(work: RandomProjection, notes: tuple[str, ...]) -> PairResult:
-    """The result where all combinations agree, and nothing else was looked at."""
+    """Return the result if all combinations agree and no single entries were compared."""
     values = np.abs(work.seeds @ np.where(work.smooth & work.mine, work.slopes.value, 0.0).T)
     with np.errstate(all="ignore"):
         relative = np.where(work.error > 0, work.error / values, 0.0)

@@ -1,10 +1,10 @@
-"""Check a Jacobian too large to evaluate by random combinations of all its entries, in float64.
+"""Checks a Jacobian too large to evaluate by random combinations of all its entries, in float64.
 
 Differences along a few random directions give the combination of each row, to nine digits; so does the
 tangent. Adjoints of a few random seeds give the combination of each column, once in float32 and once as its
 twin. One wrong entry shows in them, however many there are: in the inner product of seeds and directions
 (adjoint against differences), in one output (tangent against differences), or in one input (the gradient in
-float32 against its twin). The entry is then found by halving, and judged by itself.
+float32 against its twin). The entry is then found by bisection, and judged on its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RandomProjection:
     """Random combinations of the entries of one Jacobian.
 
     Args:
-        program: What is differentiated.
+        program: The program to differentiate.
         source: The input.
         target: The output.
         check_plan: The settings of the check.
@@ -54,7 +54,7 @@ class RandomProjection:
     checkpoint: Checkpoint | None = None
 
     def suspects(self) -> Iterator[tuple[int, int]]:
-        """Row and column of entries that may be wrong, or at a kink, by what the combinations show."""
+        """Yield row and column of entries that the combinations show to be wrong or at a kink."""
         hunt = EntryBisection(self.program, self.source, self.target, self.check_plan.eps, self.checkpoint)
         excess = self.error - self.allowed
         if (~(excess <= 0)).any():
@@ -78,7 +78,7 @@ class RandomProjection:
 
     @cached_property
     def directions(self) -> Floats:
-        """(DIRECTIONS, columns), scaled like the values of the input."""
+        """Random directions (DIRECTIONS, columns), scaled like the values of the input."""
         values = self.program.values(self.source)
         finite = np.isfinite(values)
         size = np.where(finite, np.abs(values), 0.0)
@@ -89,13 +89,13 @@ class RandomProjection:
 
     @cached_property
     def slopes(self) -> DerivativeEstimate:
-        """Differences of the outputs along `directions`, (DIRECTIONS, rows)."""
+        """Finite differences of the outputs along `directions`, (DIRECTIONS, rows)."""
         hunt = EntryBisection(self.program, self.source, self.target, self.check_plan.eps, self.checkpoint)
         return hunt.slopes(self.directions)
 
     @cached_property
     def smooth(self) -> Bools:
-        """(rows,), outputs of which differences along all directions are known to some digits."""
+        """A mask (rows,) of outputs whose differences along all directions are known to some digits."""
         found = self.slopes
         with np.errstate(all="ignore"):
             size = np.abs(found.value)
@@ -105,7 +105,7 @@ class RandomProjection:
 
     @cached_property
     def mine(self) -> Bools:
-        """(rows,), outputs that are asked for."""
+        """A mask (rows,) of the requested outputs."""
         return self._within(self.target)
 
     @staticmethod
@@ -118,7 +118,7 @@ class RandomProjection:
 
     @cached_property
     def seeds(self) -> Floats:
-        """Seeds (·, rows) of either sign, all negative, large; outputs of all magnitudes count alike."""
+        """Seeds (·, rows) of either sign, all negative, and large; weighted by the magnitudes of outputs."""
         size = np.abs(self.slopes.value[0])
         known = self.smooth & self.mine
         typical = float(np.sqrt(np.mean(size[known] ** 2))) if known.any() else 1.0
@@ -135,7 +135,7 @@ class RandomProjection:
 
     @cached_property
     def error(self) -> Floats:
-        """The error of ⟨seed, J direction⟩ by the twin against differences, (seeds, directions)."""
+        """The error of ⟨seed, J direction⟩ of the twin against finite differences, (seeds, directions)."""
         values = np.where(self.smooth & self.mine, self.slopes.value, 0.0)
         with np.errstate(all="ignore"):
             error: Floats = np.abs(self.exact @ self.directions.T - self.seeds @ values.T)
@@ -153,7 +153,7 @@ class RandomProjection:
     # -- single rows and columns ----------------------------------------------------------------------
 
     def _row_of_tangent(self) -> tuple[int, int] | None:
-        """An output, and a direction, along which the tangent is not what differences are."""
+        """Return an output and a direction along which tangent and finite differences disagree."""
         tangents = self.program.push_many({self.source: self.directions})[self.target]
         if self.checkpoint is not None:
             self.checkpoint()
@@ -169,7 +169,7 @@ class RandomProjection:
         return int(row), int(direction)
 
     def _column_of_rounding(self) -> tuple[int, int] | None:
-        """A seed and an input of which the gradient differs from its twin by more than float32 rounding."""
+        """Return a seed and an input whose gradient differs from its twin by more than float32 rounding."""
         pulled = self.program.pull_many({self.target: self.seeds})[self.source]
         least = np.array([np.abs(seed[seed != 0]).min(initial=np.inf) for seed in self.seeds])[:, None]
         with np.errstate(all="ignore"):
@@ -179,7 +179,7 @@ class RandomProjection:
                 + self.source.rounding * np.abs(self.exact)
             )
             missed = ~(error <= floor) & self._within(self.source)
-            if missed.any():  # the usual way out comes first: what rounding does is dear to measure
+            if missed.any():  # the usual exit comes first: rounding is expensive to measure
                 floor = floor + self._rounding(pulled)
                 missed &= ~(error <= floor)
         if not missed.any():

@@ -1,4 +1,4 @@
-"""Run all requested checks of one kernel, function or launch, and join them into one result."""
+"""Runs all requested checks of one kernel, function or launch, and joins them into one result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tapedebug.autograd.subjects.subject import Subject
 def run_checks(
     subject: Subject, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
 ) -> tuple[list[PairResult], DotProduct | None]:
-    """The results of all pairs, and the dot-product test where there was one."""
+    """Return the results of all pairs, and of the dot-product test if there was one."""
     program, chosen, options = subject.program, subject.pairs.chosen, plan.options
     if subject.unrepeatable is not None:
         return [_unrepeatable(subject, source, target) for source, target in chosen], None
@@ -30,7 +30,7 @@ def run_checks(
     dot, steady = None, chosen
     pairs: list[PairResult] = []
     if chosen and options.check_backward_ad:
-        with contextlib.suppress(OutOfTime):  # each check says itself what it did not reach
+        with contextlib.suppress(OutOfTime):  # each check reports the parts that it did not reach
             pace.begin(f"the adjoint, {len(chosen)} input-output pair{'s' * (len(chosen) > 1)}")
             dot = dot_test(program, pace.pulse)
         found = check_in_time(program, subject.pairs, plan, pace, kept)
@@ -47,7 +47,7 @@ def run_checks(
 
 
 def _unrepeatable(subject: Subject, source: Port, target: Port) -> PairResult:
-    """The result of a pair of a function that gives other results each time."""
+    """Return the result of a pair of a function whose results differ from run to run."""
     assert subject.unrepeatable is not None
     return PairResult(
         launch=None,
@@ -63,7 +63,7 @@ def _unrepeatable(subject: Subject, source: Port, target: Port) -> PairResult:
 def collect(
     subject: Subject, pairs: Sequence[PairResult], dot: DotProduct | None, plan: CheckPlan
 ) -> GradcheckResult:
-    """The result of a check of one kernel or function."""
+    """Return the result of a check of one kernel or function."""
     notes = [*subject.pairs.notes, *dict.fromkeys(note for pair in pairs for note in pair.notes)]
     notes += [dot.message] if dot is not None and dot.message else []
     summary = counted(pairs)
@@ -82,7 +82,7 @@ def collect(
 
 
 def counted(pairs: Sequence[PairResult]) -> str:
-    """`2 input-output pairs run_checks, 18 of 18 entries; beside the adjoint: tangent (2 pairs)`."""
+    """Return `2 input-output pairs …, 18 of 18 entries; beside the adjoint: tangent (2 pairs)`."""
     kinds: dict[str, list[PairResult]] = {}
     for pair in pairs:
         kinds.setdefault(pair.check, []).append(pair)

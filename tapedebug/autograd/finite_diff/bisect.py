@@ -1,7 +1,7 @@
-"""Find the wrong entry of a Jacobian too large to evaluate, by bisection.
+"""Finds the wrong entry of a Jacobian too large to evaluate, by bisection.
 
-A random combination of all entries misses; so does that of one half of the columns, and of one half of that,
-down to one column, and then to one row of it: 2 · log2(size) combinations instead of size entries.
+If a random combination of all entries is wrong, so is that of one half of the columns, and of one half of
+those, down to one column, and then one row of it: 2 · log2(size) combinations instead of size entries.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate
 from tapedebug.autograd.subjects.program import Port, Program
 
 Misses = Callable[[Floats], Floats]
-"""Maps vectors, (2, size), to how much each misses."""
+"""Maps vectors (2, size) to their errors."""
 
 
 def bisect_entry(vector: Floats, misses: Misses) -> int:
-    """The entry of `vector` to which the half that misses more leads again and again."""
+    """Return the entry of `vector` found by repeatedly choosing the half with the larger error."""
     chosen: Indices = np.flatnonzero(vector)
     while len(chosen) > 1:
         halves = np.array_split(chosen, 2)
@@ -35,10 +35,10 @@ def bisect_entry(vector: Floats, misses: Misses) -> int:
 
 @dataclass
 class EntryBisection:
-    """Looks for entries of one Jacobian.
+    """A search for entries of one Jacobian.
 
     Args:
-        program: What is differentiated.
+        program: The program to differentiate.
         source: The input.
         target: The output.
         eps: The largest step.
@@ -55,7 +55,7 @@ class EntryBisection:
         self.start = self.program.evaluate({})
 
     def entry(self, seed: Floats, direction: Floats) -> tuple[int, int]:
-        """Row and column of the entry that contributes most to the miss of ⟨seed, J direction⟩.
+        """Return row and column of the entry that contributes most to the error of ⟨seed, J direction⟩.
 
         Args:
             seed: (rows,), an adjoint seed.
@@ -73,13 +73,13 @@ class EntryBisection:
         return row, column
 
     def row_of_rounding(self, seed: Floats, column: int) -> int:
-        """The row of the entry in `column` of which the float32 adjoint differs most from its twin."""
+        """Return the row of the entry in `column` whose float32 adjoint differs most from its twin."""
         return bisect_entry(
             seed, lambda parts: np.abs((self._pull(parts, double=False) - self._pull(parts))[:, column])
         )
 
     def column_of_kink(self, row: int, direction: Floats) -> int:
-        """The column because of which the slope of one output along `direction` has no error bar."""
+        """Return the column that leaves the slope of one output along `direction` without an error bar."""
 
         def badness(parts: Floats) -> Floats:
             found = self.slopes(parts)

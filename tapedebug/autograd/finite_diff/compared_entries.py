@@ -10,10 +10,10 @@ import numpy as np
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 
 MOST_ENTRIES = 1 << 20
-"""Entries up to which a result keeps them."""
+"""Largest number of entries that a result stores."""
 
 MOST_AGREEING_ENTRIES = 1 << 16
-"""Entries up to which it keeps them where all agree."""
+"""Largest number of entries that a result stores if all agree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +22,12 @@ class ComparedEntries:
 
     Attributes:
         shape: Scalars in the output, scalars in the input.
-        rows, columns: Where each entry is.
+        rows, columns: The position of each entry.
         ad: The gradient that was checked.
         fd, bar: The reference and its error bar.
-        zeros: Whether entries that are not listed are known to be zero (a traced sparsity); else they were
-            not evaluated.
-        wrong: Which of them are WRONG, where that was judged.
+        zeros: True if unlisted entries are known to be zero (by traced sparsity); else they were not
+            evaluated.
+        wrong: A mask of the WRONG entries, if they were judged.
     """
 
     shape: tuple[int, int]
@@ -43,7 +43,7 @@ class ComparedEntries:
         return len(self.rows)
 
     def some(self, chosen: Bools) -> ComparedEntries:
-        """Some of the entries; the others count as not evaluated."""
+        """Return some of the entries; the others count as not evaluated."""
         wrong = None if self.wrong is None else self.wrong[chosen]
         return replace(
             self, rows=self.rows[chosen], columns=self.columns[chosen], ad=self.ad[chosen],
@@ -51,7 +51,7 @@ class ComparedEntries:
         )  # fmt: skip
 
     def within(self, rows: tuple[int, int], columns: tuple[int, int]) -> ComparedEntries:
-        """The entries of a window, from a row and column up to others, as a Jacobian of its own."""
+        """Return the entries of a window of rows and columns as a Jacobian of its own."""
         chosen = (self.rows >= rows[0]) & (self.rows < rows[1])
         chosen &= (self.columns >= columns[0]) & (self.columns < columns[1])
         found = self.some(chosen)
@@ -68,7 +68,7 @@ class ComparedEntries:
         return found
 
     def dense(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> Floats:
-        """One of the arrays as a matrix of `shape`; NaN where nothing was evaluated."""
+        """Return one of the arrays as a matrix of `shape`, with NaN for entries that were not evaluated."""
         matrix = np.full(self.shape, 0.0 if self.zeros else np.nan)
         matrix[self.rows, self.columns] = values
         return matrix

@@ -20,7 +20,7 @@ class Comparison(Protocol):
 
     @property
     def program(self) -> Program:
-        """The program that is differentiated."""
+        """The differentiated program."""
         ...
 
     @property
@@ -40,12 +40,12 @@ class Comparison(Protocol):
 
     @property
     def reference(self) -> Reference:
-        """The finite differences that it is compared with."""
+        """The finite differences for comparison."""
         ...
 
     @property
     def tolerance(self) -> Tolerance:
-        """The tolerances that were given."""
+        """The tolerances of the check."""
         ...
 
     @property
@@ -73,14 +73,14 @@ class Comparison(Protocol):
 
 @dataclass(frozen=True)
 class EntryGrid:
-    """A pair of which rows × columns are compared; see `Comparison`.
+    """A pair with rows × columns compared; see `Comparison`.
 
     Attributes:
         rows: Directions in the output.
         columns: Directions in the input.
         ad: (rows, columns).
         sizes: (rows,), the root mean square of whole rows of the adjoint's side.
-        kind: "adjoint" or "tangent": what `ad` is of.
+        kind: "adjoint" or "tangent", the source of `ad`.
     """
 
     program: Program
@@ -128,10 +128,10 @@ class EntryGrid:
 
 @dataclass(frozen=True)
 class SparseEntries:
-    """A pair of which all entries that can be nonzero are compared; see `Comparison`. Arrays are (entries,).
+    """A pair with all possibly nonzero entries compared; see `Comparison`. Arrays are (entries,).
 
     Attributes:
-        rows, columns: Where the entries are; -1 for one that is a combination of several.
+        rows, columns: The positions of the entries; -1 for a combination of several.
     """
 
     program: Program
@@ -146,7 +146,7 @@ class SparseEntries:
 
     @cached_property
     def singles(self) -> Bools:
-        """All but those that have no place."""
+        """True for entries with a position."""
         single: Bools = self.rows >= 0
         return single
 
@@ -157,7 +157,7 @@ class SparseEntries:
     def largest_in_row(self) -> Floats:
         """The largest abs(FD) in the row of each entry, (entries,)."""
         size = np.abs(self.reference.value)
-        largest = np.zeros(self.target.size + 1)  # the last is for entries without a place
+        largest = np.zeros(self.target.size + 1)  # the last is for entries without a position
         np.maximum.at(largest, self.rows, np.where(np.isfinite(size), size, 0.0))
         found: Floats = largest[self.rows]
         return found

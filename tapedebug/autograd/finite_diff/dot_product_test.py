@@ -1,9 +1,9 @@
 """The dot-product test: ⟨w, J v⟩ = ⟨Jᵀ w, v⟩, the tangent against the adjoint, with no step size.
 
-Tangent and adjoint are made of the same partial derivatives, so a wrong partial passes. What the reverse pass
-does on its own does not: reversing control flow, finding values that were overwritten, accumulating, zeroing
-what a store replaced. Arrays without `requires_grad` are constant on both sides: whether a chain should have
-been severed there is for differences to tell.
+Tangent and adjoint use the same partial derivatives, so a wrong partial passes. Errors of the reverse pass
+itself do not: in reversed control flow, in the recovery of overwritten values, in accumulation, in zeroing
+the adjoint of a replaced value. Arrays without `requires_grad` are constant on both sides: finite differences
+show if a chain should have been cut there.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class DotProduct:
         reverse: ⟨Jᵀ w, v⟩, by the adjoint.
         mismatch: Their difference, relative to the sum of the absolute values of their terms; NaN where a
             derivative is not finite.
-        rounding: What of it float64 rounding explains; measured where `mismatch` exceeds 1e-14.
-        launch: Where they differ, the index of the last launch whose reverse pass is not the transpose of its
-            derivative (0 for a kernel that was checked alone); None where they agree.
-        message: Where they differ, a sentence with the numbers; else empty.
+        rounding: The part that float64 rounding explains; measured if `mismatch` exceeds 1e-14.
+        launch: If they differ, the index of the last launch whose reverse pass is not the transpose of its
+            derivative (0 for a kernel that was checked alone); None if they agree.
+        message: If they differ, a sentence with the numbers; else empty.
     """
 
     forward: float
@@ -49,7 +49,7 @@ class DotProduct:
 
     @property
     def agrees(self) -> bool:
-        """True if the two products are the same but for rounding."""
+        """True if the two products are equal up to rounding."""
         return bool(self.mismatch <= self.rounding)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def dot_test(program: ShadowProgram, checkpoint: Checkpoint | None = None) -> Do
         checkpoint: Called often; may raise to cancel.
 
     Returns:
-        What was found; None where there is nothing to test, or a custom function takes part.
+        The result; None if there is nothing to test, or a custom function takes part.
     """
     if not program.inputs or not program.outputs or not program.has_tangents:
         return None
@@ -79,7 +79,7 @@ def dot_test(program: ShadowProgram, checkpoint: Checkpoint | None = None) -> Do
 
 
 def worst_of(tests: Iterable[DotProduct | None]) -> DotProduct | None:
-    """The test with the largest mismatch; None where there was none."""
+    """Return the test with the largest mismatch; None if there was none."""
     found = [test for test in tests if test is not None]
     return max(found, key=lambda test: (bool(test.message), test.mismatch), default=None)
 
@@ -105,7 +105,7 @@ class _Test:
         return direction
 
     def _seed(self, port: Port) -> Floats:
-        """Such that outputs of all magnitudes count alike."""
+        """Return a seed that weights outputs of all magnitudes equally."""
         dot = self.there.tangent(port.array)
         typical = float(np.sqrt(np.mean(dot**2))) if np.isfinite(dot).all() else 0.0
         direction: Floats = random_directions(port.size, 2, 1 / typical if typical else 1.0)[1]
@@ -118,7 +118,7 @@ class _Test:
         self.back.backward(_shaped(self.w, scale), consume=self.consume, stop=stop)
 
     def inner(self, cut: int, scale: float = 1.0) -> tuple[float, float]:
-        """⟨adjoints, tangents⟩ before record `cut`: the same everywhere, or an adjoint is no transpose."""
+        """Return ⟨adjoints, tangents⟩ before record `cut`: constant unless an adjoint is no transpose."""
         self._push(scale, cut)
         self._pull(1 / scale, cut)
         if self.checkpoint is not None:
@@ -145,15 +145,15 @@ class _Test:
         return DotProduct(forward, reverse, mismatch, rounding, launch, message)
 
     def _rounding(self, forward: float, reverse: float) -> float:
-        """Return how far both products move when tangents and adjoints are rounded otherwise."""
+        """Return the change of both products if tangents and adjoints are rounded differently."""
         ends = [(self.last, forward), (0, reverse)]
         return max(abs(self.inner(cut, scale)[0] - value) for scale in SCALES for cut, value in ends)
 
     def _only_overwritten(self, forward: float, allowed: float) -> bool:
-        """True if every adjoint is right for the values that its launch had.
+        """Return True if every adjoint is right for the values of its launch.
 
-        If one is not, the search for it goes on with these values, so that no launch is blamed for what
-        others overwrote.
+        If one is not, the search for it continues with these values, so that overwrites by other launches
+        are not attributed to it.
         """
         if self.consume == "versions":
             return False
@@ -164,7 +164,7 @@ class _Test:
         return True
 
     def _guilty(self, forward: float, allowed: float) -> int:
-        """The last record (of those that a bisection meets) over which the inner product changes."""
+        """Return the last record (of those that a bisection visits) over which the inner product changes."""
         low, high = 0, self.last
         while high - low > 1:
             middle = (low + high) // 2

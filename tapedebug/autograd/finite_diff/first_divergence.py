@@ -1,9 +1,9 @@
-"""Find the first launch of the reverse pass at which adjoints and differences diverge.
+"""Finds the first launch of the reverse pass at which adjoints and finite differences diverge.
 
-Two float64 replays whose inputs differ a little in one direction run side by side with a third that runs
-backward. At every point of the tape the inner product of adjoints and differences is the same number, the
-change of the loss along that direction, as long as each adjoint on the way is right. So a bisection finds a
-launch over which it changes; what the adjoints of the launches after it did is right.
+Two float64 replays whose inputs differ slightly in one direction run beside a third that runs backward. At
+every point of the tape the inner product of adjoints and differences is the same number, the change of the
+loss along that direction, as long as the adjoints of all later launches are right. So a bisection finds a
+launch over which it changes; the adjoints of the launches after it are right.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tapedebug.autograd.thresholds import TERMS_DISAGREE, TERMS_PRECISION
 from tapedebug.runtime.replay.shadow import Shadow
 
 STEPS = ((1e-5, 5e-6), (3e-4, 1.5e-4), (1e-2, 5e-3))
-"""Pairs of relative displacements; how far the results of a pair differ says how good they are."""
+"""Pairs of relative displacements; the difference of the results of a pair estimates their error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """⟨adjoints, differences⟩ somewhere on the tape, with the sum of the absolute values of its terms."""
+    """The product ⟨adjoints, differences⟩ at a point of the tape, with the sum of its absolute terms."""
 
     value: float
     size: float
@@ -36,13 +36,13 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A launch whose adjoint is not what differences of it are.
+    """A launch whose adjoint disagrees with its finite differences.
 
     Attributes:
         launch: Its index.
         after: The product after the launch, where adjoints and differences agree.
         before: The product before it, where they do not.
-        by_param: For each parameter whose part is wrong, along one direction: the adjoint, the difference.
+        by_param: The adjoint and the difference along one direction, by parameter with a wrong part.
     """
 
     launch: int
@@ -54,13 +54,13 @@ class Divergence:
 def find_first_divergence(
     make: Callable[[], Shadow], seeds: Mapping[Any, Values], leaves: Sequence[Any], consume: Consume
 ) -> Divergence | None:
-    """The launch where adjoints part from differences; None where they do not, or nothing can be said.
+    """Return the launch at which adjoints and differences diverge; None if they do not, or it is undecided.
 
     Args:
-        make: Makes float64 shadows of the tape, before its first record.
+        make: Creates float64 replays of the tape, before its first record.
         seeds: The adjoints that the reverse pass starts from.
         leaves: The inputs that are displaced.
-        consume: What the reverse pass sees.
+        consume: The values that the reverse pass reads.
     """
     with np.errstate(all="ignore"):
         return _Bisection(make, seeds, leaves, consume).parting()
@@ -112,7 +112,7 @@ class _Bisection:
         return not abs(here.value - end.value) <= allowed and bool(np.isfinite(here.error + end.error))
 
     def _inner(self, cut: int) -> Product:
-        """The product before launch `cut`, with its error bar."""
+        """Return the product before launch `cut`, with its error bar."""
         self.back.backward(self.seeds, consume=self.consume, stop=cut)
         adjoints = self._adjoints()
         found = []
@@ -125,18 +125,18 @@ class _Bisection:
         return Product(finer, size, abs(value - finer))
 
     def _begin(self, shadow: Shadow, side: float) -> None:
-        """Stand before the first launch, with the inputs displaced."""
+        """Reset a replay to the first launch, with displaced inputs."""
         shadow.forward(stop=0)
         for a, values in self.start.items():
             shadow.set(a, values + side * _direction(values))
 
     def _adjoints(self) -> dict[Any, Values]:
-        """The adjoint memory of all buffers that have one."""
+        """Return the adjoint memory of all buffers that have one."""
         buffers = self.back.space.buffers
         return {b: mine.adjoint.copy() for b, mine in buffers.items() if mine.adjoint is not None}
 
     def _by_param(self, launch: int) -> dict[int, tuple[float, float]]:
-        """The adjoint of each argument against differences of this launch alone."""
+        """Return the adjoint of each argument, and the finite difference of this launch alone."""
         record = self.back.records[launch]
         self.back.backward(self.seeds, consume=self.consume, stop=launch + 1)
         incoming = self._adjoints()
@@ -162,14 +162,14 @@ class _Bisection:
 
 
 def _direction(values: Values) -> Values:
-    """One fixed direction, of the size of the values."""
+    """Return one fixed direction, of the size of the values."""
     flat = values.ravel().astype(np.float64)
     direction: Values = random_directions(flat.size, 1, sizes_of(flat))[0].reshape(values.shape)
     return direction
 
 
 def _product(adjoints: Mapping[Any, Values], plus: Shadow, minus: Shadow, step: float) -> tuple[float, float]:
-    """The product of adjoints and differences over all memory that holds float64, and its size."""
+    """Return the product of adjoints and differences over all float64 memory, and its size."""
     value = size = 0.0
     for buffer, adjoint in adjoints.items():
         up, down = plus.space.buffers[buffer], minus.space.buffers[buffer]

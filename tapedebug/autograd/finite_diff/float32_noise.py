@@ -1,4 +1,4 @@
-"""Tell a wrong derivative from the float32 rounding of a right one.
+"""Distinguishes a wrong derivative from the float32 rounding of a right one.
 
 The adjoint's float64 twin is the same code with more digits. Where it agrees with the differences the
 derivative is right, and the gradient in float32 is off by rounding, which the conditioning of the kernel
@@ -96,8 +96,8 @@ def classify(
     Args:
         ad: The gradient in float32.
         reference: Of the same entries.
-        tolerance: What was given.
-        found: What the twin says of them.
+        tolerance: The tolerances of the check.
+        found: The evidence of the float64 twin.
         scale: The largest entry of the Jacobian.
 
     Returns:

@@ -41,8 +41,8 @@ class DerivativeEstimate:
         left, right: float64, one-sided slopes at the smallest step.
         kink: bool, where the one-sided slopes differ however small the step, or the function jumps.
         evaluations: How often the function was called.
-        perhaps: bool, where steps that were too few to tell a kink looked like one, and smaller ones showed
-            nothing; None where nobody asks.
+        perhaps: bool, where a kink appeared in too few steps to be certain, and smaller steps showed none;
+            None if not requested.
     """
 
     value: Floats
@@ -227,7 +227,7 @@ class _Sweep:
         self.lost: Bools = np.zeros(shape, dtype=bool)  # smaller steps show nothing of them, nor of a curve
         self.seen, self.perhaps = self.lost.copy(), self.lost.copy()  # the same of slopes that agreed by less
         self.second: Floats | None = None  # f(h) + f(-h) - 2 f(0) at the step before
-        self.grain = np.zeros(shape)  # rounding within the function, where more than its value tells
+        self.grain = np.zeros(shape)  # rounding within the function, if larger than that of its value
         self.still: Bools = np.zeros(shape, dtype=bool)  # outputs that no step has changed
         self.least = self.bar  # and the slopes that the largest step would have shown
         self.settled: Bools = np.zeros(count, dtype=bool)

@@ -129,7 +129,7 @@ def judge(
         known |= vanish & (bar <= FLOAT32_RESOLUTION * reference.scale)
         codes = np.full(ad.shape, UNDECIDABLE, dtype=np.int8)
         codes[known & (error <= allowed + bar)] = AGREE
-        # No step changed the output in its last bit, and AD says that none does: how fine the bar is does
+        # No step changed the output in its last bit, and AD is 0 as well: how fine the bar is does
         # not matter (beside 1e9, float64 shows no slope below 1e-3).
         codes[np.isfinite(bar) & (value == 0) & (ad == 0)] = AGREE
         codes[np.isfinite(bar) & (error > allowed + bar)] = SUSPECT

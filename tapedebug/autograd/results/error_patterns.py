@@ -144,7 +144,7 @@ def _factor(ratio: float, evidence: WrongEntries) -> ErrorPattern | None:
 
 
 def almost_one(evidence: WrongEntries) -> ErrorPattern | None:
-    """AD is FD times a number that is so close to 1 that only a fine tolerance tells."""
+    """Return the pattern if AD is FD times a number so close to 1 that only a fine tolerance shows it."""
     ad, fd = evidence.ad, evidence.fd
     if not evidence.finite or len(fd) < 2 or not (np.abs(fd) > evidence.floor).any():
         return None

@@ -115,7 +115,7 @@ class GradcheckResult:
 
         Raises:
             GradcheckError: A ValueError; there is no such pair in this result, or it can not be shown alone;
-                the message says why.
+                the message has the reason.
         """
         return reproduce(self, pair, path)
 

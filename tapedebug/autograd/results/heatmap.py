@@ -21,7 +21,7 @@ SIDE = 208.0  # pixels of the picture
 LARGEST_CELL = 26.0
 LINES = 40  # elements on a side between which lines are drawn
 LEVELS = 60  # shades of a colour
-DECADES = 4.0  # of errors that can be told apart
+DECADES = 4.0  # of errors with distinguishable colours
 LEAST = 1e-3  # of the largest entry: an error below it is no strong colour, though it be the largest
 
 MINUS, WRONG = LEVELS, 2 * LEVELS  # added to a level: its colour, of which the first is that of plus
@@ -127,7 +127,7 @@ def heat_map(cells: Cells, blocks: Blocks, layout: Layout, title: str, worst: En
         cells: Colours, of `Blocks.signed` or `Blocks.errors`.
         blocks: What they are of.
         layout: How rows and columns are elements and components.
-        title: What it shows, for those who can not see it.
+        title: The text alternative, for readers who cannot see it.
         worst: The entry to mark.
     """
     height, width = cells.shape

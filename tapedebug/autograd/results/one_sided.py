@@ -1,9 +1,9 @@
 """Slopes on the other side of the nearest kink, for gradients that took the wrong branch.
 
-Beside a kink a function may be straight: `abs`, `max`, `clamp`, a leaky unit. Where it is, further out, and
-has another slope than here, a kink lies between.
-That may be several times the input away: nobody looks where floats decide how long a loop runs or become
-integers, since a kernel need not end there, nor stay inside of its arrays.
+Beside a kink a function may be straight: `abs`, `max`, `clamp`, a leaky unit. If it is straight further out,
+with another slope than here, a kink lies between. That may be several times the input away. Kernels in which
+floats determine the length of a loop or become integers are not displaced so far, since they need not end
+there, nor stay inside of their arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tapedebug.autograd.subjects.program import Port, Program
 from tapedebug.autograd.thresholds import LINE_IS_STRAIGHT, SLOPES_DIFFER
 
 MOST_COLUMNS = 8  # inputs that are displaced
-SECONDS = 1.0  # after which nobody looks any more
+SECONDS = 1.0  # after which the search stops
 DISTANCES = 2.0 ** np.arange(-8, 3.25, 0.25)  # of the size of the input
 STEP = 2.0**-6  # of the distance
 

@@ -50,8 +50,8 @@ class WrongEntries:
         rows, columns: Shape of the output and of the input, components last.
         output, input: Names.
         output_type, input_type: Types of their elements.
-        beyond: Slopes on the other side of the nearest kink, NaN where none was found; None where nobody
-            looked.
+        beyond: Slopes on the other side of the nearest kink, NaN where none was found; None without a
+            search.
     """
 
     compared: ComparedEntries

@@ -70,9 +70,9 @@ class ColouredJacobian:
     """A Jacobian that was computed from few runs.
 
     Attributes:
-        joint: Whose Jacobian.
-        values: (entries,) float64; NaN where nobody asked for them.
-        runs: How many there were.
+        joint: The pattern of the Jacobian.
+        values: (entries,) float64; NaN for entries that were not requested.
+        runs: The number of runs.
     """
 
     joint: JointPattern
@@ -133,7 +133,7 @@ def coloured_jacobian(
         chosen: The rows of each target (of adjoints, and of the fewest) or the columns of each source that
             are wanted.
         eps: The largest step of differences.
-        notes: Is told where a pattern was wrong.
+        notes: Gets a note if a pattern was wrong.
     """
     for fresh in (False, True):
         joint = joint_of(program, sources, targets, fresh=fresh)

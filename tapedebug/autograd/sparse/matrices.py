@@ -70,7 +70,7 @@ class DenseJacobian:
         self.matrix[...] = np.nan
 
     def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
-        """Set single entries; those that nobody asked for are left out.
+        """Set single entries, except those that were not requested.
 
         Args:
             rows: Ascending.
@@ -128,7 +128,7 @@ class SparseJacobian:
         """Nothing is stored of what is not known."""
 
     def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
-        """Set single entries, as `DenseJacobian.entries`; those that nobody asked for are not a number."""
+        """Set single entries, as `DenseJacobian.entries`; those that were not requested are NaN."""
         self.kept = kept
         if self.unknown:
             asked = np.zeros(len(rows), bool)

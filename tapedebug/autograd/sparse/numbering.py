@@ -12,7 +12,7 @@ from tapedebug.lang import types
 
 
 class Unknown(Exception):
-    """It cannot be told where derivatives are zero."""
+    """The error if the zeros of derivatives cannot be determined."""
 
 
 class ScalarNumbering:

@@ -224,10 +224,10 @@ class _Trace:
         return record.dim, record.threads, active, args, ports, len(self.program.inputs), content
 
     def found(self) -> Found:
-        """The patterns of all pairs, by the places of input and output in the program.
+        """Return the patterns of all pairs, by the positions of input and output in the program.
 
         Raises:
-            Unknown: They cannot be told.
+            Unknown: They cannot be determined.
             TooMany: They are too many to be of use.
         """
         records = self.shadow.records

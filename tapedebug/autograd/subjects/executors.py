@@ -56,12 +56,12 @@ def handed_out(
     """Yield the results of `function` for `units`, in their order, computed by the workers of an executor.
 
     Args:
-        function: Of a module; it is given one unit.
-        units: Data, made when a worker is about to get it: only so many are held as are on their way.
-        count: How many there are.
+        function: A function of a module that takes one unit.
+        units: Data, created when a worker is about to get it: only the units in flight are held.
+        count: The number of units.
         executor: Any of `concurrent.futures`. To threads units go as they are, to all others as bytes.
         caller: The function that was called, for error messages.
-        told: What messages call a unit.
+        told: Returns the name of a unit in messages.
         pulse: Called while waiting; may raise to cancel.
 
     Raises:
@@ -118,7 +118,7 @@ def _run(
     found = []
     for unit in chunk:
         if over is not None and over.is_set():
-            break  # nobody waits for it
+            break  # its result is not awaited
         found.append(function(unit))
     return found
 

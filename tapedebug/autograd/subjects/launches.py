@@ -417,8 +417,8 @@ def launch_values(
 ) -> Iterator[tuple[Any, dict[Any, Values]]]:
     """Replay a tape; yield each record of `wanted` with its arrays' values before it ran.
 
-    Where the last launches come first, parts of the tape are replayed, so that the values of a few launches
-    are held and no more. Should a replay end with other values than the arrays hold, `notes` are told.
+    If the last launches come first, parts of the tape are replayed, so that only the values of a few launches
+    are held. If a replay ends with other values than the arrays hold, `notes` gets a note.
     """
     if not wanted:
         return

@@ -28,8 +28,8 @@ class Port:
 
     A mask such as `[("x[3:5]", "y"), ("x[0]", "y[0]")]` makes ports that are restricted to `only` some
     entries; several ports then have one array. A program takes and gives the values, adjoints and tangents of
-    *whole* arrays, (size,) for each port; who chooses which rows and columns of a Jacobian to look at chooses
-    among `positions`, as `Probes.of(port)` does.
+    *whole* arrays, (size,) for each port; a selection of rows and columns of a Jacobian must be among
+    `positions`, as in `Probes.of(port)`.
 
     Attributes:
         index: Where the argument that it is, or is a field of, stands among the inputs, or among the outputs.

@@ -62,7 +62,7 @@ class Writer:
     """A scene that is written when it is first asked for, or when it goes to another process.
 
     Args:
-        write: Writes it; may raise a GradcheckError that says why it can not.
+        write: Writes it; may raise a GradcheckError with the reason why it cannot.
     """
 
     def __init__(self, write: Callable[[], Scene]) -> None:

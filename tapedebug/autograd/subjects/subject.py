@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 class Subject:
     """A kernel, launch or function to differentiate: the program, the pairs that were asked for, and labels.
 
-    `describe` gives the labels. `remember` gives what writes what scripts of its pairs share, with the values
-    that arrays hold when it is called. `tape` is what a function recorded. `arguments` has all
-    of them by name, of a function also what it returned; `complex` are the names of those that hold complex
-    numbers. `unrepeatable` says that a function has no derivative: it gives other results each time.
+    `describe` returns the labels. `remember` returns a writer for the common part of its pairs' scripts, with
+    the values that arrays hold when it is called. `tape` is the tape that a function recorded. `arguments`
+    has all arguments by name, for a function also its results; `complex` are the names of those that hold
+    complex numbers. `unrepeatable` is True if a function has no derivative because its results differ each
+    time.
     """
 
     program: ShadowProgram
@@ -258,9 +259,10 @@ def _writer(
     split: int,
     values: Mapping[Any, np.ndarray[Any, Any]] | None,
 ) -> Writer:
-    """Writes what scripts of pairs of a launch share; `split` is the number of inputs, -1 without outputs.
+    """Return a writer for the common part of the scripts of a launch.
 
-    The values are those of now: arrays may hold others by the time somebody asks for a script.
+    `split` is the number of inputs, -1 without outputs. The writer holds the current values, because arrays
+    may change before a script is written.
     """
     kept = values or {}
     given = [

@@ -30,7 +30,7 @@ AGAIN = 8.0  # times shorter steps, with which the entry is displaced a second t
 
 
 def sure_of(probes: Sequence[Probe]) -> list[Probe]:
-    """The probes whose differences have an error bar that says something, and no kink."""
+    """Return the probes without a kink whose differences have a sufficiently small error bar."""
     return [probe for probe in probes if probe.verdict != "KINK" and probe.bar <= probe.allowed]
 
 

@@ -46,7 +46,7 @@ class Float32ErrorBar:
     def is_dust(self, probes: Sequence[Probe]) -> bool:
         """True if a gradient is off by rounding alone, and by nothing that the loss could show in float32.
 
-        So it is with a gradient of 0 that is a sum of terms that cancel: no relative error says anything.
+        An example is a gradient of 0 from cancelling terms, for which a relative error is meaningless.
         """
         return bool(
             (self.error <= self.bar).all()

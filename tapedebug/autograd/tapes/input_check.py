@@ -45,7 +45,7 @@ class InputCheck:
         probes: The comparisons with differences.
         agreement: How far it may be off the true gradient, of the size of that: the largest of its distance
             to the float64 adjoint without gradients written by hand, and of that adjoint's distance to
-            differences, with their error bars. NaN where no difference says anything.
+            differences, with their error bars. NaN if no difference is conclusive.
         departure: Where it is not what that adjoint gives, entry by entry; None where it is.
         note: How far float32 rounding puts a gradient off that agrees nevertheless, and what that is measured
             by; empty where it is as close as was asked for.
@@ -178,7 +178,7 @@ def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], refere
     found = [float(np.linalg.norm(consumed - right)) / size if size else float("inf")]
     whole = max((probe.size for probe in probes), default=0.0)
     for probe in sure_of(probes):
-        # A difference along one entry is told of the size of all, as the gradient is.
+        # A difference along one entry is relative to the size of all entries, as the gradient is.
         error, of = DIRECTIONS_MARGIN * abs(probe.exact - probe.fd) + probe.bar, max(probe.size, whole)
         found.append(error / of if of else float("inf"))
     return max(found) if len(found) > 1 else float("nan")
@@ -231,7 +231,7 @@ def _weighed(
 
 
 def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[Verdict, str]:
-    """Compare with the float64 adjoint, entry by entry; its twin tells overwrites from rounding."""
+    """Compare with the float64 adjoint entry by entry; its twin distinguishes overwrites from rounding."""
     consumed, same, exact = gradients.consumed[port], gradients.same[port], gradients.exact[port]
     error, floor = np.abs(consumed - exact), gradients.floor(port)
     missed = error > allowed

@@ -69,7 +69,7 @@ def check_launch(work: LaunchWork) -> LaunchCheck:
 def check_in_sight(
     work: LaunchWork, subject: Subject, pace: Progress, kept: list[Comparison] | None = None
 ) -> LaunchCheck:
-    """Check one launch where somebody can see how far it is.
+    """Check one launch and report its progress.
 
     Args:
         work: The launch and the plan.

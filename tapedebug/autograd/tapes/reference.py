@@ -113,7 +113,7 @@ class Departure:
 
     @property
     def difference(self) -> str:
-        """Return what the loss says of these entries."""
+        """The derivative of the loss along these entries, in words: AD, right adjoint and difference."""
         probe = self.probe
         if not np.isfinite(probe.bar):
             return "no difference of the loss is known"

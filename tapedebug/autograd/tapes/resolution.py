@@ -2,7 +2,7 @@
 
 Every training loop ends near a stationary point. The residuals are differences of numbers that are nearly
 equal there, so that the gradient in float32 has few digits left, and at the minimum none: that is no fault of
-an adjoint, and no reason to say nothing. Three things are told apart, each by measurement:
+an adjoint, and no reason for UNDECIDABLE. Three questions are answered, each by measurement:
 
 - Is the adjoint the derivative? Float64 decides, adjoint against differences of the loss; float32 takes no
   part. Where the gradient vanishes, so that differences have nothing to resolve, they are compared a step

@@ -26,7 +26,7 @@ CHECKS: tuple[tuple[str, str, Check], ...] = (
     ("check_undefined_grad", "undefined adjoint", check_undefined),
     ("check_grad_dtypes", "gradient dtype", check_dtypes),
 )
-"""For each option what `PairResult.check` says of its results, and what checks it."""
+"""The extra checks: option, `PairResult.check` of its results, and function."""
 
 OF_THE_ADJOINT = ("check_undefined_grad", "check_grad_dtypes")
 
@@ -41,11 +41,11 @@ def extra_checks(
     """Run the checks that `options` ask for beside the comparison of the adjoint.
 
     Args:
-        program: What is checked.
-        pairs: The pairs that were chosen.
+        program: The program to check.
+        pairs: The selected pairs.
         plan: Steps, tolerances and samples, as for the adjoint.
-        options: Which checks.
-        checkpoint: Called often; may raise to cancel. Out of time, what is not done is said to be so.
+        options: The requested checks.
+        checkpoint: Called often; may raise to cancel. Out of time, the remaining checks are reported as such.
 
     Returns:
         One result for each pair and each check that was asked for. Those that are on by default

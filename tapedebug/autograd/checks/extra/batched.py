@@ -1,4 +1,4 @@
-"""`check_batched_grad`, `check_batched_forward_grad`: batches must equal single runs."""
+"""The options `check_batched_grad` and `check_batched_forward_grad`: batches must equal single runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Vectors = dict[Port, Floats]
 def check_batched_adjoints(
     program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
-    """Several adjoint seeds of each output at once and one by one, in both precisions."""
+    """Compare several adjoint seeds of each output at once with single ones, in both precisions."""
     found: dict[tuple[Port, Port], PairResult] = {}
     for target in pairs.outputs():
         seeds = random_directions(target.size, COUNT)
@@ -44,7 +44,7 @@ def check_batched_adjoints(
 def check_batched_tangents(
     program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
-    """Several tangents of each input at once and one by one, in both precisions."""
+    """Compare several tangents of each input at once with single ones, in both precisions."""
     found: dict[tuple[Port, Port], PairResult] = {}
     for source in pairs.inputs():
         directions = random_directions(source.size, COUNT)
@@ -65,11 +65,11 @@ def check_batched_tangents(
 
 
 Slot = tuple[float, int, int, float, float]
-"""How far apart; which seed, which scalar; both numbers."""
+"""The difference, the seed, the scalar, and both numbers."""
 
 
 def _largest_differences(ports: list[Port], runs: list[tuple[Vectors, list[Vectors]]]) -> dict[Port, Slot]:
-    """For each port where the two ways differ most."""
+    """Return for each port the entry at which the two ways differ most."""
     worst: dict[Port, Slot] = {port: (0.0, 0, 0, 0.0, 0.0) for port in ports}
     for together, alone in runs:
         for k, one in enumerate(alone):

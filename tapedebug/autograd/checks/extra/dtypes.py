@@ -1,4 +1,4 @@
-"""`check_grad_dtypes`: after `Tape.backward`, gradients must have the dtype and shape of their arrays."""
+"""The option `check_grad_dtypes`: gradients must have the dtype and shape of their arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "gradient dtype"
 def check_dtypes(
     program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
-    """One result for each pair, of one reverse pass from adjoints of all outputs."""
+    """Return one result for each pair, from one reverse pass with adjoints of all outputs."""
     why = obstacle_to_backward(program)
     if why is not None:
         return unchecked(program, pairs.chosen, why, NAME)

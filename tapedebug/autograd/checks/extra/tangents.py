@@ -1,4 +1,4 @@
-"""`check_forward_ad`: tangents, in the precision of the program and in float64, against differences."""
+"""The option `check_forward_ad`: compares tangents, in both precisions, with finite differences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MANY = 64  # directions that are pushed at once
 def check_tangents(
     program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
-    """Compare `J v` by the tangent with differences, entry by entry (`fast_mode`: random `v` only)."""
+    """Compare tangents `J v` with finite differences, entry by entry (`fast_mode`: random `v` only)."""
     results: dict[tuple[Port, Port], PairResult] = {}
     for source in pairs.inputs():
         targets = pairs.outputs(source)
@@ -54,7 +54,7 @@ def check_tangents(
 
 
 def _lost(program: ShadowProgram, source: Port) -> str | None:
-    """The function that a tangent of this input goes into and does not come out of."""
+    """Return the function at which a tangent of this input ends."""
     if not program.has_tangents:
         return f"{program.engine or 'the engine'} has no tangents"
     shadow = program.shadow(double=False)
@@ -63,7 +63,7 @@ def _lost(program: ShadowProgram, source: Port) -> str | None:
 
 
 class TangentCheck:
-    """The tangents of a program by one input against its differences.
+    """The comparison of a program's tangents for one input with finite differences.
 
     Args:
         program: What is differentiated.
@@ -71,7 +71,7 @@ class TangentCheck:
         targets: The outputs.
         plan: The settings of the check.
         checkpoint: Called often.
-        kind: What the tangents are, for messages and `PairResult.check`.
+        kind: The kind of tangents, for messages and `PairResult.check`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class TangentCheck:
         return Probes.of(port, limit, sample=self.check_plan.options.sample)
 
     def results(self) -> list[PairResult]:
-        """One for each output."""
+        """Return one result for each output."""
         began = time.perf_counter()
         found = self._results()
         each = (time.perf_counter() - began) / len(found)
@@ -119,12 +119,12 @@ class TangentCheck:
         return entries
 
     def _directions(self) -> Probes:
-        """Random directions in all of the input."""
+        """Return random directions in the whole input."""
         columns = Probes.of(self.source, dense=random_directions(self.source.size, DIRECTIONS))
         return replace(columns, units=np.zeros(0, dtype=np.int64))
 
     def _hunted(self, target: Port, sampled: PairResult) -> PairResult:
-        """The entry that makes a random direction miss, found by halving it; `sampled` if it does not."""
+        """Return the result of the entry that makes a random direction wrong, or else `sampled`."""
         row, direction = self.missed[target]
         self.targets, self.rows = [target], {target: Probes.single(target.size, row)}
         nothing = np.zeros(0, dtype=np.int64)
@@ -156,7 +156,7 @@ class TangentCheck:
         ]
 
     def _pushed(self, columns: Probes, double: bool) -> dict[Port, Floats]:
-        """The tangents along all columns, (rows, columns) for each output."""
+        """Return the tangents along all columns, (rows, columns) for each output."""
         parts: dict[Port, list[Floats]] = {target: [] for target in self.targets}
         for start in range(0, len(columns), MANY):
             some = range(start, min(start + MANY, len(columns)))
@@ -199,7 +199,7 @@ class TangentCheck:
         return describe(pair, codes, rounding=rounding, notes=notes)
 
     def _explain(self, pair: EntryGrid, exact: Floats, codes: Codes) -> Bools:
-        """Turn SUSPECTs to AGREE, UNDECIDABLE or WRONG: the float64 twin is right, so is it rounding?"""
+        """Turn SUSPECTs into AGREE, UNDECIDABLE or WRONG: with a right float64 twin, by rounding."""
         samples = np.stack([self._moved(pair, np.random.default_rng(which)) for which in range(SAMPLES)])
         with np.errstate(all="ignore"):
             floor = ROUNDING_MARGIN * np.abs(samples - exact).max(axis=0)
@@ -213,7 +213,7 @@ class TangentCheck:
         return forgiven
 
     def _lost_digits(self, pair: EntryGrid) -> Bools:
-        """Rows whose value in the program's own precision has lost more digits than sound kernels lose."""
+        """Return the rows whose value in the program's precision lost more digits than in sound kernels."""
         single, double = (self.program.evaluate({}, single=single)[pair.target] for single in (True, False))
         with np.errstate(all="ignore"):
             lost = ~(np.abs(single - double) <= FORWARD_DIGITS_LOST * np.abs(double))
@@ -221,7 +221,7 @@ class TangentCheck:
         return found
 
     def _moved(self, pair: EntryGrid, rng: np.random.Generator) -> Floats:
-        """Tangents of the float64 twin at inputs that differ by one rounding of their dtype."""
+        """Return tangents of the float64 twin at inputs that differ by one rounding of their dtype."""
         moved: Mapping[Port, Floats] = {
             port: values * (1.0 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
             for port in self.program.inputs
@@ -236,7 +236,7 @@ class TangentCheck:
         return np.stack(lines, axis=1)
 
     def _of_directions(self, pair: EntryGrid, codes: Codes) -> PairResult:
-        """The result of `fast_mode` where it agrees; where it does not, entries will tell."""
+        """Return the result of `fast_mode` if it agrees; otherwise entries are compared."""
         with np.errstate(all="ignore"):
             error = np.abs(pair.ad - pair.reference.value)
             relative = np.where(error > 0, error / np.abs(pair.reference.value), 0.0)

@@ -1,4 +1,4 @@
-"""Run the real `Tape.backward` on arrays, as a user's program does, instead of a replay."""
+"""Runs the real `Tape.backward` on arrays, as a user's program does, instead of a replay."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tapedebug.runtime.tape.tape import Tape
 from tapedebug.runtime.tape.tape_arrays import include_array, launch_again
 
 ONE_AT_A_TIME = threading.RLock()
-"""A process has one tape that records, and workers of an executor may be threads of it."""
+"""The lock for recording: a process records one tape at a time, and workers may be its threads."""
 
 
 class TapeBackward:
-    """The records of a program again, on a tape of their own, with private copies of all arrays.
+    """The records of a program on a tape of their own, with private copies of all arrays.
 
     Args:
-        program: What to run, from the values that it begins with.
+        program: The program to run, from its initial values.
         without: Outputs that get no gradient: their `.grad` is None.
     """
 
@@ -46,7 +46,7 @@ class TapeBackward:
         self._arrays: dict[int, array] = {}
 
     def run(self, seeds: Mapping[Port, Floats]) -> dict[Port, array]:
-        """Forward and backward; the gradient array of each input."""
+        """Run forward and backward; return the gradient array of each input."""
         with ONE_AT_A_TIME, apart():
             tape = Tape(on_overwrite="preserve")
             with tape:
@@ -59,7 +59,7 @@ class TapeBackward:
             return {p: self._gradient(p) for p in self.program.inputs}
 
     def mine(self, a: array) -> array:
-        """The private array that stands for one of the user's."""
+        """Return the private copy of one of the user's arrays."""
         if id(a) not in self._arrays:
             if a.region not in self._buffers:
                 memory = self._buffers[a.region] = Buffer.allocate(a.region.nbytes)
@@ -92,7 +92,7 @@ class TapeBackward:
 
 
 def obstacle_to_backward(program: ShadowProgram) -> str | None:
-    """Why the records can not run again as they did; None where they can."""
+    """Return the reason why the records cannot run again unchanged; None if they can."""
     if program.engine:
         return f"{program.engine} runs its reverse pass on the program's own arrays only"
     shadow = program.standing()

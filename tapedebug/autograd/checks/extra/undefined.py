@@ -1,4 +1,4 @@
-"""`check_undefined_grad`: an output whose adjoint was never set must count as zero.
+"""The option `check_undefined_grad`: an output whose adjoint was never set must count as zero.
 
 Two ways to leave an adjoint out are tried, both with the real `Tape.backward`: no seed for the output, and
 an output without a gradient at all (`requires_grad=False`, its `.grad` is None), for which another variant of
@@ -30,9 +30,9 @@ Vectors = dict[Port, Floats]
 def check_undefined(
     program: ShadowProgram, pairs: Pairs, plan: CheckPlan, checkpoint: Checkpoint | None = None
 ) -> list[PairResult]:
-    """A result for each pair where an adjoint that was left out is not as good as zero; else none.
+    """Return a result for each pair in which a missing adjoint does not act as zero; none otherwise.
 
-    What could not be tried is noted in `pairs`.
+    Cases that could not be tested are noted in `pairs`.
     """
     why = obstacle_to_backward(program)
     if why is not None:
@@ -57,7 +57,7 @@ def check_undefined(
 class _Test:
     def __init__(self, program: ShadowProgram, pairs: Pairs, nondet_tol: float) -> None:
         self.program, self.pairs, self.nondet_tol = program, pairs, nondet_tol
-        # A mask may have made several ports of one array.
+        # A mask may have created several ports of one array.
         whole = {id(port.array): port for port in program.outputs}.values()
         self.seeds = {port: random_directions(port.size, 1)[0] for port in whole}
         self.zeros = {port: np.zeros(port.size) for port in whole}
@@ -67,7 +67,7 @@ class _Test:
         return {port: a.numpy().ravel().astype(np.float64) for port, a in gradients.items()}
 
     def none_set(self) -> list[PairResult]:
-        """No output has an adjoint, or all have one of zero."""
+        """Compare outputs without adjoints with adjoints of zero."""
         target = self.pairs.outputs()[0]
         nothing = {port: np.zeros(port.size) for port in self.pairs.inputs()}
         why = "of zero for all outputs" if len(self.zeros) > 1 else f"of zero for {target.name}"
@@ -75,7 +75,7 @@ class _Test:
         return found or self._compare(target, nothing, self._pull({}), "no adjoint for any output")
 
     def left_out(self, target: Port) -> list[PairResult]:
-        """One output has no adjoint, the others have."""
+        """Compare the results with the adjoint of one output missing."""
         others = {port: seed for port, seed in self.seeds.items() if port.array is not target.array}
         expected = self._pull({**others, target: np.zeros(target.size)})
         found = self._compare(target, expected, self._pull(others), f"no adjoint for {target.name}")
@@ -85,7 +85,7 @@ class _Test:
         return self._compare(target, expected, given, f"{target.name}.grad None (requires_grad=False)")
 
     def _is_read(self, target: Port) -> bool:
-        """Without its gradient, a chain through it would be cut, and rightly."""
+        """Return True if the output is read: without its gradient, a chain through it is rightly cut."""
         a = target.array
         for record in self.program.standing().records:
             for p in record.reads | record.writes:
@@ -102,7 +102,7 @@ class _Test:
             allowed = self.nondet_tol + VARIANT_ROUNDINGS * source.rounding * size
             with np.errstate(all="ignore"):
                 gap = np.abs(given[source] - expected[source])
-            # 0 times an infinite slope is NaN with a seed of zeros: whether it should be others have to say.
+            # 0 times an infinite slope is NaN with a seed of zeros; other checks judge that.
             gap[~np.isfinite(expected[source])] = 0.0
             if not size:
                 gap[np.isnan(given[source])] = 0.0
