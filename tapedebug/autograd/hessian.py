@@ -1,4 +1,4 @@
-"""`hvp`: the Hessian of a loss times a vector, by the tangent of the reverse pass, and its check."""
+"""Computes the Hessian of a loss times a vector, by the tangent of the reverse pass, and checks it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HessianProduct(NamedTuple):
 
 @dataclass(frozen=True)
 class HessianCheck:
-    """A check of second derivatives, in float64; true where they agree.
+    """A check of second derivatives, in float64; true if they agree.
 
     Attributes:
         forward, reverse: ⟨u, H v⟩ and ⟨v, H u⟩ for random directions u and v: one number, as H is symmetric.
@@ -82,7 +82,7 @@ def hvp(
     dtype: type | None = None,
     device: DeviceLike | None = None,
 ) -> HessianProduct:
-    """The gradient of a loss and the product `H v` of its Hessian with `v`: one sweep forward and one back.
+    """Return the gradient of a loss and the product `H v` of its Hessian with `v`, by one sweep each way.
 
     The reverse pass is differentiated itself: each kernel's adjoint is compiled into its tangent, so that
     there is no step size. Everything runs on private copies, as for `jvp`. Derivatives stop where gradients
@@ -94,8 +94,8 @@ def hvp(
         dim: Number of threads of the launch; for kernels only.
         inputs: Arguments of the kernel or function; of a tape, further arrays to give results for.
         outputs: The kernel's further arguments.
-        loss: The array with one element whose Hessian is meant, or a mapping from arrays to weights, where it
-            is that of the weighted sum. Not for functions, which return it.
+        loss: The array with one element whose Hessian is computed, or a mapping from arrays to weights, for
+            the Hessian of the weighted sum. Not for functions, which return it.
         tangents: Array → its part of `v`, of the array's shape with components last; others have none.
         dtype: `float64` runs the float64 twins of the kernels.
         device: The device to run on.
@@ -160,9 +160,9 @@ class _Program:
     """A tape or launch with a scalar objective.
 
     Attributes:
-        make: Gives a new shadow before its first record.
+        make: Returns a new replay before its first record.
         seeds: The adjoints that the reverse pass starts from.
-        inputs: The arrays with a gradient that it was given.
+        inputs: The arrays with a gradient that were passed to it.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class _Program:
             )
 
     def require(self, arrays: Iterable[EngineArray]) -> None:
-        """Refuse arrays by which nothing can be differentiated."""
+        """Check that arrays are inputs with a gradient."""
         names = Names(self.tape) if self.tape is not None else None
         for array in arrays:
             name = names.of(array) if names is not None else f"the array of {array.dtype.__name__}"
@@ -293,7 +293,7 @@ class _Check:
         self.u, self.v = self._direction(0), self._direction(1)
 
     def _direction(self, which: int) -> dict[Any, Floats]:
-        """Random, of the size of the inputs."""
+        """Return a random direction, of the size of the inputs."""
         found = {}
         for a, values in self.values.items():
             typical = float(np.sqrt(np.mean(values**2))) or 1.0
@@ -302,7 +302,7 @@ class _Check:
         return found
 
     def _gradient(self, step: float) -> Floats:
-        """⟨u, ∇L(x + step · v)⟩."""
+        """Return ⟨u, ∇L(x + step · v)⟩."""
         shadow = self.shadow.forward(0, 0)
         for a, values in self.values.items():
             shadow.set(a, values + step * self.v[a])

@@ -1,4 +1,4 @@
-"""`jacobian` and `jacobian_fd`: Jacobians by the adjoint, by the tangent and by differences."""
+"""Computes Jacobians by the adjoint, by the tangent and by finite differences."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def jacobian(
     progress: Callable[[str], None] | bool | None = None,
     max_seconds: float | None = None,
 ) -> Jacobians:
-    """The Jacobians of a kernel or function, by its adjoint.
+    """Return the Jacobians of a kernel or function, by its adjoint.
 
-    Where entries can be other than zero is traced from what each thread reads and writes; rows that share no
-    column take one adjoint run together, all runs are one compiled run, and a random product verifies it. A
+    The possibly nonzero entries are traced from the reads and writes of each thread; rows without a common
+    column share one adjoint run, all runs are one compiled run, and a random product verifies the result. A
     Jacobian that is not sparse takes an adjoint run for each row. Everything runs on private copies: no array
     and no gradient of the caller changes.
 
@@ -66,7 +66,7 @@ def jacobian(
         plot_jacobians: Show the Jacobians (needs matplotlib).
         metadata: Labels, strides and element types for the plot, if not those of the kernel or function; an
             empty one is filled with them.
-        restore_inputs: Accepted; what a function does to its arguments is always undone.
+        restore_inputs: Accepted; changes of a function to its arguments are always undone.
         mode: `"tangent"` computes the columns by tangents in place of the rows by adjoints: fewer runs where
             there are fewer inputs than outputs, but it does not test the adjoint. `"fewest"` takes
             adjoints, tangents or both together, whichever are fewer runs: four of an arrow of any size.
@@ -74,7 +74,7 @@ def jacobian(
             (needs scipy). What they do not store is zero.
         sample: With `max_outputs_per_var`, a fixed `"random"` sample of the rows with the first and the last,
             or the `"first"` ones.
-        progress: Called with a few words at each step; None shows them on a terminal or in a notebook; False
+        progress: Called with a short text at each step; None shows them on a terminal or in a notebook; False
             shows nothing.
         max_seconds: The time limit; rows that are missing by then are NaN, with a warning.
 
@@ -131,7 +131,7 @@ def jacobian_fd(
     progress: Callable[[str], None] | bool | None = None,
     max_seconds: float | None = None,
 ) -> Jacobians:
-    """The Jacobians of a kernel or function by finite differences.
+    """Return the Jacobians of a kernel or function by finite differences.
 
     The differences are taken of the float64 twin of the kernels, with steps from `eps` downward that are
     extrapolated to zero: they are exact to many more digits than differences in float32. Columns that share
@@ -152,8 +152,8 @@ def jacobian_fd(
         plot_jacobians: See `jacobian`.
         metadata: See `jacobian`.
         restore_inputs: See `jacobian`.
-        reference: `"float32"` takes the documents' plain central differences at one step, in the precision of
-            the program.
+        reference: `"float32"` takes plain central differences at one step, in the precision of the program,
+            as in Warp's documentation.
         sparse: See `jacobian`.
         sample: With `max_inputs_per_var`, which columns; see `jacobian`.
         progress: See `jacobian`.

@@ -21,14 +21,14 @@ ASKED_BY = {
     },
     "gradient dtype": {"check_grad_dtypes": True},
 }
-"""By `PairResult.check`, the arguments that ask for it, where it is not done anyway."""
+"""The arguments that request each optional `PairResult.check`."""
 
 ReferenceKind = Literal["float64", "float32"]
 Sample = Literal["random", "first"]
 
 
 def positive(eps: float) -> None:
-    """Refuse a step that is not one.
+    """Check that a step is a positive number.
 
     Raises:
         GradcheckError: `eps` is not a positive number.
@@ -38,17 +38,17 @@ def positive(eps: float) -> None:
 
 
 def whole_number(caller: str, name: str, value: int) -> None:
-    """Refuse a limit that is no integer.
+    """Check that a limit is an integer.
 
     Raises:
-        GradcheckError: `value` is none.
+        GradcheckError: `value` is no integer.
     """
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
         raise GradcheckError(f"{caller}: {name} is an integer; got {value!r}", hint="-1 evaluates all")
 
 
 def is_number(value: object) -> bool:
-    """True if a value is a real number."""
+    """Return True if a value is a real number."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -57,17 +57,17 @@ class Options:
     """The options that `torch.autograd.gradcheck` has too, and ours; see `gradcheck` for each.
 
     Attributes:
-        nondet_tol: By how much two runs on the same values may differ.
+        nondet_tol: Largest allowed difference of two runs on the same values.
         check_backward_ad: Check the adjoint.
         check_forward_ad: Check the tangent.
-        check_batched_grad: Check that many seeds in one launch give what they give one by one.
+        check_batched_grad: Check that many seeds in one launch give the same results as single seeds.
         check_batched_forward_grad: The same for tangents.
         check_undefined_grad: Check that outputs without an adjoint count as having a zero one.
         check_grad_dtypes: Check that gradients have dtype and shape of their arrays.
         fast_mode: Compare random combinations only, not entries.
         masked: Leave out entries of the Jacobian outside of its traced sparsity.
         reference: "float64", the extrapolated differences of the float64 twin, or "float32", one central
-            difference of the kernel as it is, at `eps`, as the documents describe.
+            difference of the kernel as it is, at `eps`, as Warp's documentation describes.
         sample: Which scalars `max_inputs_per_var` and `max_outputs_per_var` leave: a fixed "random" sample
             with the first and the last, or the "first" ones.
     """
@@ -85,10 +85,10 @@ class Options:
     sample: Sample = "random"
 
     def checked(self) -> Options:
-        """Itself.
+        """Return these options if they are valid.
 
         Raises:
-            GradcheckError: An option has no meaning.
+            GradcheckError: An option is invalid.
         """
         if not (is_number(self.nondet_tol) and self.nondet_tol >= 0):
             raise GradcheckError(f"nondet_tol must not be negative; got {self.nondet_tol!r}")

@@ -91,7 +91,7 @@ def gradcheck_tape(
 
     Launches are checked one by one, with the values that their arrays held when they ran (the tape is
     replayed in private memory); what the arrays hold now does not matter, and nothing of them changes. What
-    goes wrong between launches (an overwritten array, a severed chain) shows with `end_to_end=True` only.
+    goes wrong between launches (an overwritten array, a cut chain) shows with `end_to_end=True` only.
 
     Args:
         tape: The tape, of any engine that replays operations alone (`contract.LocalReplays`). The coverage
@@ -99,7 +99,7 @@ def gradcheck_tape(
         eps: See `gradcheck`.
         atol: See `gradcheck`.
         rtol: See `gradcheck`.
-        raise_exception: Raise where the check does not pass.
+        raise_exception: Raise an error if the check does not pass.
         input_output_masks: By kernel key, or by index of a single launch (which counts more), the pairs
             (input, output) to check, each by name or index. Arrays that a launch reads count as inputs,
             arrays that it writes as outputs, however they were passed; indices are those of the kernel's
@@ -110,8 +110,8 @@ def gradcheck_tape(
         max_outputs_per_var: See `gradcheck`.
         plot_relative_error: Show relative errors, a figure for each launch (needs matplotlib).
         plot_absolute_error: Show absolute errors.
-        show_summary: Print the tables and what stands beside them.
-        reverse_launches: Begin with the last launch.
+        show_summary: Print the tables and their notes.
+        reverse_launches: Start with the last launch.
         skip_to_launch_index: Leave out that many launches (copies and fills count) at the beginning of the
             order.
         sample: See `gradcheck`, as for all that follow up to `check_sparse_nnz`.
@@ -132,12 +132,12 @@ def gradcheck_tape(
             there, so that each wrong launch is named once; not all its entries one by one. `rtol` counts, of
             the gradient's size; `atol` does not, as a loss has no size of its own.
         loss: With `end_to_end`: the loss; see the function.
-        inputs: With `end_to_end`: the arrays whose gradients are wanted; see the function.
+        inputs: With `end_to_end`: the arrays whose gradients are checked; see the function.
         executor: Any executor of `concurrent.futures`, whose workers check the launches, in chunks. Results
             are the same to the last bit. Launches whose errors are plotted are checked here.
-        progress: Called with a few words at each launch; by default they are shown on a terminal or in a
+        progress: Called with a short text at each launch; by default they are shown on a terminal or in a
             notebook; False shows nothing.
-        max_seconds: Stop after that long: what was not checked by then is UNDECIDABLE.
+        max_seconds: The time limit: launches that were not checked by then are UNDECIDABLE.
 
     Returns:
         A result that is true where all pairs of all launches agree (and there was one); see
@@ -201,7 +201,7 @@ def _require_tape(tape: object) -> None:
 
 
 def _require_fitting(whole: bool, given: Mapping[str, Any], masks: Masks) -> None:
-    """Refuse arguments that say nothing.
+    """Check that the arguments fit together.
 
     Raises:
         GradcheckError: A loss or inputs without `end_to_end`, or masks with it.
@@ -222,7 +222,7 @@ def _require_fitting(whole: bool, given: Mapping[str, Any], masks: Masks) -> Non
 
 @dataclass
 class _TapeCheck:
-    """The launches of one tape, and what was found of them."""
+    """The launches of one tape, and their results."""
 
     tape: RecordedTape
     choice: LaunchSelection
@@ -272,12 +272,12 @@ class _TapeCheck:
             plot_errors(kept, subject.metadata, **plots)
 
     def _give_up(self, records: Sequence[Any], reason: str) -> None:
-        """There is no time left for these."""
+        """Report launches that there is no time for."""
         self.found += [not_reached(record, reason) for record in records]
         self.notes.append(f"not checked: {spelled(record.index for record in records)}: {reason}")
 
     def result(self) -> GradcheckResult:
-        """All that was found."""
+        """Return the result of all launches."""
         pairs: list[PairResult] = []
         scripts: dict[int, Callable[[], str]] = {}
         for check in self.found:
@@ -316,21 +316,21 @@ class _TapeCheck:
         return summary, covered
 
     def script(self, index: int, pair: PairResult) -> ReproScript:
-        """The script of a pair of a launch."""
+        """Return the script of a pair of a launch."""
         return ReproScript.of(self._writer(index), pair, self.check_plan.settings())
 
     def _writer(self, index: int) -> Writer:
-        """Return what writes the scripts of a launch from the tape, also after the tape is reset."""
+        """Return a writer for the scripts of a launch from the tape, valid also after the tape is reset."""
         mask, engine = self.choice.mask(self.tape.operations[index]), self.tape.engine.name
         return Writer(_LaunchScene(recording_of(self.tape), index, mask, engine, self.check_plan))
 
 
 @dataclass(frozen=True)
 class _LaunchScene:
-    """Writes what the scripts of a launch share.
+    """Writes the common part of the scripts of a launch.
 
     Attributes:
-        recording: Of the tape, with the values that the launch ran on.
+        recording: The recording of the tape, with the values that the launch ran on.
         index: The index of the launch.
         mask: The pairs of it that are checked.
         engine: The name of the engine.
@@ -351,10 +351,10 @@ class _LaunchScene:
         return LaunchWork(LaunchCopy.of(record, values, self.mask), self.check_plan).subject().writer.scene()
 
     def released(self) -> Callable[[], Scene]:
-        """The same without keeping the tape alive.
+        """Return a function that returns this scene without keeping the tape alive.
 
         Raises:
-            GradcheckError: When it is called, and the tape is gone.
+            GradcheckError: The function was called after the tape had been released.
         """
         known, index, mask, plan = self.recording.weak(), self.index, self.mask, self.check_plan
         engine = self.engine

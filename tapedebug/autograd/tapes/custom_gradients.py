@@ -1,4 +1,4 @@
-"""Check functions with a custom gradient (`func_grad`) by themselves, at arguments that they had."""
+"""Checks functions with a custom gradient (`func_grad`) on their own, at recorded arguments."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def check_own_gradients(
 
     Args:
         tape: The tape.
-        records: The launches whose calls may be looked at.
-        notes: Takes what was not checked, and why.
+        records: The launches whose calls may be examined.
+        notes: Gets the parts that were not checked, with reasons.
         checkpoint: Called often; may raise to cancel.
 
     Returns:
-        One result for each argument of each function of each launch that was looked at.
+        One result for each argument of each function of each examined launch.
     """
     chosen = _launches_to_check(records, notes)
     found: list[PairResult] = []
@@ -73,12 +73,12 @@ def check_own_gradients(
 def functions_off(
     tape: RecordedTape, names: Sequence[str], threads: Iterable[int], checkpoint: Checkpoint | None = None
 ) -> bool:
-    """Return whether the gradient of one of some functions is not its derivative, by differences of it alone.
+    """Return True if a custom gradient of these functions is wrong, by finite differences of the function.
 
     Args:
         tape: The tape.
         names: The functions.
-        threads: The threads whose calls are looked at, beside some that are spread over each launch.
+        threads: The threads whose calls are examined, in addition to evenly spread ones of each launch.
         checkpoint: Called often; may raise to cancel.
     """
     records = [
@@ -103,7 +103,7 @@ def functions_off(
 
 
 def is_gradient_off(call: CheckedCall, partial: PartialDerivative) -> bool:
-    """Return True if the gradient that a call got for an argument is not the derivative."""
+    """Return True if the custom gradient of a call for an argument is not the derivative."""
     if partial.right is None or partial.thrown_away:
         return partial.thrown_away
     largest = max(abs(p.right or 0.0) for p in call.partials)
@@ -112,7 +112,7 @@ def is_gradient_off(call: CheckedCall, partial: PartialDerivative) -> bool:
 
 
 def _calls(record: Record, index: int, held: dict[int, Any]) -> list[CheckedCall]:
-    """The calls in one thread of a launch, as far as it can be followed."""
+    """Return the calls in one thread of a launch, as far as it can be followed."""
     single = checked_thread(record, index, held)
     with contextlib.suppress(CannotFollow):
         single.run()
@@ -120,13 +120,13 @@ def _calls(record: Record, index: int, held: dict[int, Any]) -> list[CheckedCall
 
 
 def _functions(kernel: Kernel) -> list[str]:
-    """The names of the functions with a gradient of the user's that a kernel calls."""
+    """Return the names of the functions with a custom gradient that a kernel calls."""
     nodes: Iterable[Any] = calls_with_gradient(kernel._lowered.custom.body)
     return list(dict.fromkeys(node.name for node in nodes if not node.function.gradient.differs))
 
 
 def _launches_to_check(records: Sequence[Any], notes: list[str]) -> list[Any]:
-    """Some launches of each kernel that calls such functions, in recorded order."""
+    """Return some launches of each kernel that calls such functions, in recorded order."""
     kernels: dict[int, list[Any]] = {}
     for record in records:
         kernel = kernel_of(record)

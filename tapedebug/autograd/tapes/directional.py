@@ -1,4 +1,4 @@
-"""Differences of the loss of a whole tape along single entries and random directions of one input."""
+"""Computes finite differences of a tape's loss along entries and random directions of one input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST = 1e-12  # a step below which float64 differences of a run that trembles a
 class Effort:
     """The number of directions in which an input is displaced: its largest entries, and random ones.
 
-    After `until` (as `time.perf_counter` counts) only the first of each kind is.
+    After `until` (a time of `time.perf_counter`), only the first of each kind is used.
     """
 
     entries: int
@@ -37,7 +37,7 @@ class Effort:
 
     @classmethod
     def within(cls, runs: float, random: int) -> Effort:
-        """Return the directions that `runs` forward runs suffice for, at least one of each kind."""
+        """Return the directions that fit into `runs` forward runs, at least one of each kind."""
         directions = int(runs / RUNS)
         if directions >= FEW_SCALARS + random:
             return cls(FEW_SCALARS, random)
@@ -54,14 +54,14 @@ class Probe:
         ad: The consumed gradient along the direction.
         exact: The float64 adjoint along it.
         fd, bar: The difference, and its error bar.
-        size: What a directional derivative of this gradient typically is (to judge cancellation by).
+        size: The typical directional derivative of this gradient (a scale for cancellation).
         allowed: The difference up to which the two agree.
-        verdict: Of the consumed gradient in this direction.
-        left, right: The slopes on both sides, where they differ.
-        inputs: How many inputs were displaced together.
-        unit: Of a single entry, how far a step of 1 goes.
-        noise: How far one float32 rounding of the inputs moves the gradient along the direction.
-        direction: Of a random direction in one input, how far a step of 1 goes.
+        verdict: The verdict on the consumed gradient in this direction.
+        left, right: The slopes on both sides, if they differ.
+        inputs: The number of inputs displaced together.
+        unit: For a single entry, its displacement by a step of 1.
+        noise: The change of the gradient along the direction by one float32 rounding of the inputs.
+        direction: For a random direction in one input, the displacement by a step of 1.
     """
 
     entry: tuple[int, ...] | None
@@ -90,7 +90,7 @@ class Probe:
 
     @property
     def rel_error(self) -> float:
-        """|AD - FD| relative to the size of the derivative; 0 where both are 0."""
+        """|AD - FD| relative to the size of the derivative; 0 if both are 0."""
         size = max(abs(self.fd), self.size)
         return abs(self.ad - self.fd) / size if size else abs(self.ad - self.fd)
 
@@ -107,7 +107,7 @@ class Gradients:
     scale: float = 0.0  # the loss, or the largest change that a gradient promises for an input's own size
 
     def floor(self, port: Port) -> Floats:
-        """Return how far one float32 rounding of the inputs moves each entry."""
+        """Return the change of each entry by one float32 rounding of the inputs."""
         if not self.moved:
             return np.zeros(port.size)
         spread: Floats = np.abs(np.stack([m[port] for m in self.moved]) - self.exact[port]).max(axis=0)
@@ -115,7 +115,7 @@ class Gradients:
 
 
 def negligible(program: WholeTape, port: Port) -> Floats:
-    """Return gradients so small that a change of the input by 100 % moves the loss by rounding only."""
+    """Return the gradients below which a change of the input by 100 % changes the loss by rounding only."""
     size = np.abs(program.values(port))
     typical = float(np.sqrt(np.mean(size**2))) or 1.0
     least: Floats = LOSS_ROUNDING_FLOAT64 * abs(program.base) / np.maximum(size, 0.01 * typical)
@@ -123,7 +123,7 @@ def negligible(program: WholeTape, port: Port) -> Floats:
 
 
 def unit_direction(values: Floats, flat: int) -> Floats:
-    """The direction along one entry, as long as the entry is large."""
+    """Return the direction along one entry, with the entry's size as length."""
     typical = float(np.sqrt(np.mean(values**2))) or 1.0
     unit = np.zeros(values.size)
     unit[flat] = max(abs(float(values[flat])), 0.01 * typical)
@@ -139,7 +139,7 @@ def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[
         (int(flat), unit_direction(values, int(flat))) for flat in chosen
     ]
     if size > 1:
-        # Every second direction displaces all entries alike: an entry is no less wrong for a small input.
+        # Every second direction displaces all entries equally: errors also count at small inputs.
         scaled = np.maximum(np.abs(values), 0.01 * typical)
         for number, signs in enumerate(random_directions(size, effort.random)):
             found.append((None, signs * (typical if number % 2 else scaled)))
@@ -161,7 +161,7 @@ def probe_input(
         port: The input.
         gradients: Its gradients.
         rtol: The relative error up to which they agree.
-        effort: How many directions.
+        effort: The number of directions.
         checkpoint: Called before each evaluation.
     """
     values = program.values(port)
@@ -205,10 +205,10 @@ def measured(
 
     Args:
         program: The tape.
-        directions: How far a step of 1 goes.
+        directions: The displacement by a step of 1.
         probe: The gradients along them, and their size.
         rtol: The relative error to resolve.
-        noise: How far one float32 rounding of the inputs moves the gradient along them.
+        noise: The change of the gradient along them by one float32 rounding of the inputs.
         checkpoint: Called before each evaluation.
 
     Returns:
@@ -223,12 +223,12 @@ def measured(
         return np.array([program.loss(moved)])
 
     size = probe.size
-    # Steps along which the gradient promises more change than there is loss leave the linear range.
+    # Steps whose predicted change exceeds the loss leave the linear range.
     eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
     steps, fine = MAX_STEPS, min(0.02 * rtol, FLOAT32_BAR_VISIBLE)
     if noise > ROUNDING_SENSITIVE * size > 0:
-        fine = 0.02 * rtol  # there are no finer differences, only shorter and worse steps
-        # So do steps along which the gradient itself becomes another one: no use to begin with them.
+        fine = 0.02 * rtol  # shorter steps give no finer differences
+        # So do steps along which the gradient itself changes: the sweep does not start with them.
         eps = min(eps, max(LEAST, float(np.finfo(np.float32).eps) * size / noise))
         steps = MAX_STEPS if eps > LEAST else 2
     slope_found = slope(
@@ -239,16 +239,16 @@ def measured(
     if probe.ad == probe.exact == 0 and abs(fd) <= bar:
         allowed = max(allowed, _flat(displaced, start))
     if abs(probe.exact - fd) > allowed + bar and not slope_found.kink[0]:
-        # Before a difference refutes an adjoint: how good can it be, as the loss is rounded itself?
+        # Before a difference refutes an adjoint, the rounding of the loss itself is considered.
         change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
         bar = max(bar, computational_noise(displaced, change) / eps)
     return replace(probe, fd=fd, bar=bar, allowed=allowed), slope_found
 
 
 def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
-    """A slope that is as good as none where neither gradient nor loss gives a scale (x⁴ at 0).
+    """Return a negligible slope if neither gradient nor loss gives a scale (x⁴ at 0).
 
-    It is what is nothing beside the change of the loss by a displacement of the input's own size.
+    It is negligible beside the change of the loss by a displacement of the input's own size.
     """
     with np.errstate(all="ignore"):
         change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
@@ -256,7 +256,7 @@ def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
 
 
 def _fine_for(fine: float, size: float) -> Callable[[Floats], Floats]:
-    """Error bars to aim at: fine beside `size`, as random directions cancel, and beside the slope."""
+    """Return target error bars: small beside `size`, as random directions cancel, and beside the slope."""
 
     def enough(slopes: Floats) -> Floats:
         found = np.abs(slopes)
@@ -267,7 +267,7 @@ def _fine_for(fine: float, size: float) -> Callable[[Floats], Floats]:
 
 
 def judged(probe: Probe, found: DerivativeEstimate, noise: float, unit: float) -> Probe:
-    """The verdict on the consumed gradient in one direction; `unit` is how far a step of 1 goes."""
+    """Return the verdict on the consumed gradient in one direction; `unit` is the length of a step of 1."""
     probe = replace(probe, noise=noise)
     allowed = probe.allowed
     error = abs(probe.ad - probe.fd)

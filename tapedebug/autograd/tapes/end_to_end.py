@@ -1,10 +1,9 @@
-"""Check the gradient of a whole tape against finite differences of its own replay.
+"""Checks the gradient of a whole tape against finite differences of its own replay.
 
-A check of each launch alone is blind to what goes wrong between launches: an overwritten buffer, a severed
-chain. Here the recorded program is run again as a whole, in float64, and three gradients are compared: the
-one that is consumed (float32, with the tape's own `on_overwrite`), the float64 adjoint that sees the values
-of the forward pass, and differences of the loss along random directions and along the largest entries, with
-error bars.
+A check of single launches cannot detect errors between launches: an overwritten buffer, a cut chain. Here the
+recorded program is replayed as a whole, in float64, and three gradients are compared: the consumed one
+(float32, with the tape's own `on_overwrite`), the float64 adjoint that reads the values of the forward pass,
+and finite differences of the loss along random directions and along the largest entries, with error bars.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ class EndToEnd:
     """The result of `end_to_end`; true only if every input agrees.
 
     Attributes:
-        verdict: The worst of the inputs; UNDECIDABLE where nothing was covered.
+        verdict: The worst verdict of the inputs; UNDECIDABLE if nothing was covered.
         inputs: One result for each input.
         rel_error: The largest relative error of an input (NaN without inputs).
-        coverage: How many launches were checked, how well the gradient agrees, what was not covered.
-        loss: Of the recorded run, replayed in float32.
-        loss64: Of the replay in float64.
-        seconds: How long the check took.
-        dot_product: The dot-product test of the consumed reverse pass, in float64; None where there was none.
+        coverage: The checked launches, the agreement of the gradient, and the parts that were not covered.
+        loss: The loss of the recorded run, replayed in float32.
+        loss64: The loss of the replay in float64.
+        seconds: The duration of the check.
+        dot_product: The dot-product test of the consumed reverse pass, in float64; None if there was none.
     """
 
     verdict: Verdict
@@ -96,8 +95,8 @@ def end_to_end(
     Args:
         tape: The tape, of any engine; its arrays are not touched, the check runs on private copies.
         loss: The loss, an array of one element, or a dictionary of outputs to adjoints as in
-            `Tape.backward(grads=…)`. By default what `Tape.backward` was last called with.
-        inputs: The arrays whose gradients are wanted; by default all arrays with `requires_grad=True` whose
+            `Tape.backward(grads=…)`. By default the argument of the last `Tape.backward`.
+        inputs: The arrays whose gradients are checked; by default all arrays with `requires_grad=True` whose
             values the tape read before it wrote them.
         rtol: The relative error up to which a gradient in float32 agrees with what float64 gives. A reverse
             pass that is no transpose of the derivative does not agree, however little it is off.
@@ -106,7 +105,7 @@ def end_to_end(
             is compared in at least two.
         labels: Names of arrays, for messages.
         checkpoint: Called often; may raise to cancel.
-        each: Called with the result for each input as soon as it is there.
+        each: Called with the result for each input as soon as it is available.
 
     Returns:
         The verdicts with their numbers and the coverage.
@@ -262,7 +261,7 @@ def _check_inputs(
 def _transpose_fails(
     dot: DotProduct, program: WholeTape, reference: Reference, checks: Sequence[InputCheck]
 ) -> bool:
-    """Return whether the reverse pass is no transpose of the derivative and no input is known to be why."""
+    """Return True if the reverse pass is no transpose of the derivative and no input explains that."""
     if not dot.message or program.meant or reference.confirms_own():
         return False
     small = dot.mismatch <= REFERENCE_ROUNDINGS * max(port.rounding for port in program.inputs)

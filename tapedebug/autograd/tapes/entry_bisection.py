@@ -1,4 +1,4 @@
-"""The entry of a gradient at which differences of the loss refute the adjoint, found by halving a direction.
+"""Finds the entry of a gradient at which differences of the loss refute the adjoint, by bisection.
 
 One wrong entry of n moves a derivative along a random direction by 1/√n of its own error: far less than what
 float32 may do to the gradient, and far more than what differences in float64 resolve. Where such a direction
@@ -35,7 +35,7 @@ def sure_of(probes: Sequence[Probe]) -> list[Probe]:
 
 
 def refutes(probe: Probe) -> bool:
-    """Return whether a difference is off the float64 adjoint by more than its error bar explains."""
+    """Return True if a difference misses the float64 adjoint by more than its error bar explains."""
     error = abs(probe.exact - probe.fd)
     return error > ENTRY_REFUTED * probe.bar and error > ENTRY_PRECISION * probe.size
 
@@ -57,14 +57,14 @@ class GradientBisection:
     checkpoint: Checkpoint | None = None
 
     def run(self, probes: Sequence[Probe]) -> Probe | None:
-        """The difference along an entry that refutes the adjoint; None where none does."""
+        """Return the difference along an entry that refutes the adjoint; None if none does."""
         floor = self.gradients.floor(self.port)
         for probe in sorted(sure_of(probes), key=lambda p: -p.rel_error):
             direction = probe.direction
             if direction is None or not refutes(probe):
                 continue
             if float(floor @ np.abs(direction)) > ROUNDING_SENSITIVE * probe.size:
-                continue  # what one rounding of the inputs moves that far is not found by longer steps
+                continue  # an effect of one rounding of the inputs is not found by longer steps
             entry = self._entry(direction, probe)
             found = None if entry is None else self._judged(entry)
             if found is not None:
@@ -72,7 +72,7 @@ class GradientBisection:
         return None
 
     def _entry(self, direction: Floats, probe: Probe) -> int | None:
-        """The one entry that is left after halving; None where the error is lost on the way."""
+        """Return the single entry left after bisection; None if the error is lost on the way."""
         among: Indices = np.flatnonzero(direction)
         error = probe.exact - probe.fd
         while len(among) > 1:
@@ -88,7 +88,7 @@ class GradientBisection:
         return int(among[0])
 
     def _judged(self, entry: int) -> Probe | None:
-        """The difference along one entry, where steps of two lengths refute the adjoint alike."""
+        """Return the difference along one entry, if steps of two lengths both refute the adjoint."""
         unit = np.zeros(self.port.size)
         unit[entry] = abs(float(self.program.values(self.port)[entry])) or 1.0
         once, again = self._along(unit), self._along(unit / AGAIN)

@@ -1,4 +1,4 @@
-"""The error bar of a reverse pass: how far float32 rounding alone moves the gradient.
+"""Measures the error bar of a reverse pass: the change of the gradient by float32 rounding alone.
 
 A reverse pass is linear in its seeds: seeds that are three times as large give three times the gradient, to
 the last bit in exact arithmetic. In float32 each sum and product is then rounded elsewhere, so that the
@@ -29,12 +29,12 @@ class Float32ErrorBar:
     """The effect of float32 rounding on the gradient of one input.
 
     Attributes:
-        bar: For each entry, how far it may be off.
-        error: How far it is off the float64 adjoint.
-        apart: How far that is off the one that sees the values of the forward pass.
-        share: How far the errors would move the loss together, if the input changed by 100 %, relative to
+        bar: The possible error of each entry.
+        error: The distance of each entry to the float64 adjoint.
+        apart: The distance of that adjoint to the one that reads the values of the forward pass.
+        share: The change of the loss by all errors together, if the input changed by 100 %, relative to
             `scale`.
-        scale: The loss, or what the largest gradient promises for such a change.
+        scale: The loss, or the change that the largest gradient predicts for such a change of the input.
     """
 
     bar: Floats
@@ -57,7 +57,7 @@ class Float32ErrorBar:
         )
 
     def words(self) -> str:
-        """Return how well a gradient at the level of rounding agrees."""
+        """Return the agreement of a gradient at the level of rounding, in words."""
         return (
             f"off by {self.error.max(initial=0.0):.2g} from the float64 adjoint, which float32 rounding "
             f"explains: terms that cancel, to {self.share:.0e} of the loss"
@@ -76,7 +76,7 @@ def _confirms(probe: Probe, least: float) -> bool:
 def scatter_nearby(program: WholeTape, port: Port) -> Floats:
     """Return the scatter of the float32 gradient's error among inputs that differ by one rounding.
 
-    Each of them is rounded otherwise, within the launches, too. A wrong factor is the same for all.
+    Each of them is rounded differently, also within the launches. A wrong factor is the same for all.
     """
     rng = np.random.default_rng(1)
     found = []
@@ -93,7 +93,7 @@ def scatter_nearby(program: WholeTape, port: Port) -> Floats:
 
 
 def float32_error_bar(program: WholeTape, gradients: Gradients, port: Port) -> Float32ErrorBar:
-    """Measure how far rounding moves the consumed gradient of an input."""
+    """Measure the change of the consumed gradient of an input by rounding."""
     exact = gradients.exact
     error = np.abs(gradients.consumed[port] - exact[port])
     scale = gradients.scale

@@ -1,4 +1,4 @@
-"""Judge the gradient of a whole tape by one input, from all measurements of it."""
+"""Determines the verdict on the gradient of a whole tape for one input, from all its measurements."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ class InputCheck:
         name: Label of the input.
         array: The input.
         verdict: AGREE, WRONG, UNDECIDABLE, KINK or NONDETERMINISTIC.
-        rel_error: ‖consumed - reference‖ / ‖reference‖; where differences refute the reference, the largest
+        rel_error: ‖consumed - reference‖ / ‖reference‖; if differences refute the reference, the largest
             relative error of a probe.
         max_abs_error: Largest difference of an entry.
-        reason: What is wrong with it, in a clause; empty where it agrees.
-        message: How well it agrees, in numbers, and the reason.
-        consumed: The gradient that `Tape.backward` gives, of the input's shape with components last.
-        reference: The float64 adjoint that sees the values of the forward pass, of the same shape.
+        reason: The error, in a clause; empty if the gradient agrees.
+        message: The agreement in numbers, and the reason.
+        consumed: The gradient of `Tape.backward`, of the input's shape with components last.
+        reference: The float64 adjoint that reads the values of the forward pass, of the same shape.
         probes: The comparisons with differences.
-        agreement: How far it may be off the true gradient, of the size of that: the largest of its distance
-            to the float64 adjoint without gradients written by hand, and of that adjoint's distance to
+        agreement: The possible error beside the true gradient, relative to its size: the largest of its
+            distance to the float64 adjoint without custom gradients, and of that adjoint's distance to
             differences, with their error bars. NaN if no difference is conclusive.
-        departure: Where it is not what that adjoint gives, entry by entry; None where it is.
-        note: How far float32 rounding puts a gradient off that agrees nevertheless, and what that is measured
-            by; empty where it is as close as was asked for.
+        departure: The entries that differ from that adjoint; None if all agree.
+        note: The float32 rounding of a gradient that agrees nevertheless, and the scale of that; empty if it
+            is as close as requested.
         stationary: It agrees as far as float32 resolves it near a stationary point: its size is no measure.
-        rounding: It is UNDECIDABLE as rounding is a large part of it, though its adjoint is right.
+        rounding: It is UNDECIDABLE because rounding is a large part of it, though its adjoint is right.
     """
 
     name: str
@@ -71,7 +71,7 @@ class InputCheck:
 
     @property
     def kink(self) -> tuple[float, float] | None:
-        """The slopes on the left and on the right where the verdict is KINK."""
+        """The slopes on the left and on the right if the verdict is KINK."""
         if self.verdict != "KINK":
             return None
         worst = _worst_kink(self.probes)
@@ -87,7 +87,7 @@ def judge_input(
     diverged: bool,
     reference: Reference,
 ) -> InputCheck:
-    """Weigh what was measured of one input.
+    """Return the verdict on one input from all its measurements.
 
     Args:
         program: The tape.
@@ -96,7 +96,7 @@ def judge_input(
         probes: Comparisons with differences of the loss.
         rtol: The relative error up to which a gradient agrees.
         diverged: The float32 and the float64 run have different losses.
-        reference: What does not share the adjoint under test.
+        reference: The reference that does not share the adjoint under test.
     """
     consumed = gradients.consumed[port]
     departure: Departure | None = None
@@ -185,7 +185,7 @@ def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], refere
 
 
 def unconfirmed(check: InputCheck, why: str) -> InputCheck:
-    """The result for an input whose gradient agrees, where its reverse pass is no transpose of anything."""
+    """Return the result for an input whose gradient agrees although its reverse pass is no transpose."""
     refuted = [p for p in sure_of(check.probes) if refutes(p)]
     verdict: Verdict = "WRONG" if refuted else "UNDECIDABLE"
     reason = f"the adjoint disagrees with differences of the loss; {why}" if refuted else why
@@ -195,7 +195,7 @@ def unconfirmed(check: InputCheck, why: str) -> InputCheck:
 
 
 def confirmed(probes: Sequence[Probe]) -> bool:
-    """True if differences of the loss confirm the float64 adjoint, wherever they can say anything."""
+    """Return True if all conclusive differences of the loss confirm the float64 adjoint."""
     sure = sure_of(probes)
     return bool(sure) and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure)
 
@@ -203,7 +203,7 @@ def confirmed(probes: Sequence[Probe]) -> bool:
 def _weighed(
     program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], rtol: float
 ) -> tuple[Verdict, str, float | None]:
-    """The verdict, the reason, and the relative error where the float64 adjoint is no reference.
+    """Return the verdict, the reason, and the relative error if the float64 adjoint is no reference.
 
     UNDECIDABLE comes without a reason where it depends on how much of the gradient is rounding.
     """
@@ -212,7 +212,7 @@ def _weighed(
         rtol * np.abs(exact) + ENTRY_ROUNDING * np.abs(exact).max(initial=0.0) + negligible(program, port)
     )
     if confirmed(probes):
-        # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
+        # All conclusive differences confirm the float64 adjoint: it is the reference.
         verdict, reason = _against_exact(port, gradients, allowed)
         if verdict == "AGREE":
             verdict = _unsure(probes) or verdict
@@ -221,7 +221,7 @@ def _weighed(
     verdict, reason = _against_differences(probes)
     if refuted(program, port, gradients, probes):
         verdict, reason = "WRONG", "the adjoint disagrees with differences of the loss"
-    elif verdict == "WRONG":  # differences do not refute the adjoint: what is consumed is off, if anything
+    elif verdict == "WRONG":  # differences do not refute the adjoint: only the consumed gradient can be wrong
         verdict, reason = _against_exact(port, gradients, allowed)
         verdict = "UNDECIDABLE" if verdict == "AGREE" else verdict
     meant = verdict == "WRONG" and program.meant
@@ -243,11 +243,11 @@ def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[V
 
 
 def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Float32ErrorBar) -> bool:
-    """True if the float32 reverse pass does what its float64 twin does at the values of the float32 run."""
+    """Return True if the float32 reverse pass agrees with its float64 twin at the float32 run's values."""
     along = program.along[port]
     if not np.isfinite(along).all():
         return True
-    # What is too small for float32 is not there: that is rounding, too.
+    # Underflow in float32 is rounding as well.
     allowed = (
         FLOAT32_OFF_ITS_TWIN * np.abs(along).max(initial=0.0)
         + float(np.finfo(np.float32).tiny)
@@ -264,7 +264,7 @@ def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Float32
 
 
 def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
-    """The float64 adjoint is no reference here: only differences are."""
+    """Return verdict and reason from differences alone, as the float64 adjoint is no reference here."""
     verdict = worst(p.verdict for p in probes)
     if verdict == "WRONG":
         return verdict, "the adjoint disagrees with differences of the loss"
@@ -274,7 +274,7 @@ def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
 
 
 def _beside(program: WholeTape, port: Port, probes: Sequence[Probe]) -> str:
-    """Return differences along one entry, also in float32, as they are usually taken."""
+    """Return differences along one entry, including usual ones in float32, in words."""
     probe = next((probe for probe in probes if probe.entry is not None), None)
     if probe is None:
         return ""
@@ -289,7 +289,7 @@ def _beside(program: WholeTape, port: Port, probes: Sequence[Probe]) -> str:
 
 
 def _meant(program: WholeTape) -> str:
-    """Why differences do not count where a gradient is meant to differ."""
+    """Return the reason why differences do not count if a gradient differs on purpose."""
     names = " and ".join(program.meant)
     return (
         f"the gradient of {names} is meant to differ (func_grad with differs=True), and differences of the "
@@ -299,19 +299,19 @@ def _meant(program: WholeTape) -> str:
 
 
 def _kink(probes: Sequence[Probe]) -> str:
-    """Return what happens at a kink, in a clause."""
+    """Return the slopes at a kink, in a clause."""
     worst = _worst_kink(probes)
     return f"the loss has a kink here: along {worst.along}, {kink_words(worst.left, worst.right)}"
 
 
 def _worst_kink(probes: Sequence[Probe]) -> Probe:
-    """The single entry, or else the direction, along which the slopes differ most."""
+    """Return the single entry, or else the direction, along which the slopes differ most."""
     kinks = [probe for probe in probes if probe.verdict == "KINK"]
     return max(kinks, key=lambda probe: (probe.entry is not None, abs(probe.right - probe.left)))
 
 
 def _unsure(probes: Sequence[Probe]) -> Verdict | None:
-    """KINK or UNDECIDABLE where most directions are either; a single one is outvoted by those that agree."""
+    """Return KINK or UNDECIDABLE if most directions are either, and None if those that agree outvote them."""
     kinks, unsure = (sum(p.verdict == verdict for p in probes) for verdict in ("KINK", "UNDECIDABLE"))
     if 2 * (kinks + unsure) <= len(probes):
         return None
@@ -319,7 +319,7 @@ def _unsure(probes: Sequence[Probe]) -> Verdict | None:
 
 
 def _deciding(probes: Sequence[Probe]) -> Sequence[Probe]:
-    """The probes that a verdict rests on: those that contradict, else those that say anything."""
+    """Return the probes that decide a verdict: those that contradict, else the conclusive ones."""
     return [probe for probe in probes if probe.verdict == "WRONG"] or sure_of(probes) or probes
 
 
@@ -338,7 +338,7 @@ def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
 
 def _relative(value: Floats, reference: Floats, least: float) -> float:
     difference, size = float(np.linalg.norm(value - reference)), float(np.linalg.norm(reference))
-    if size == 0 or size <= least:  # what is negligible is not a number where the loss is none
+    if size == 0 or size <= least:  # the negligible size is NaN if the loss is NaN
         return 0.0 if difference == 0 or difference <= least else float("inf")
     return difference / size
 
@@ -352,7 +352,7 @@ def result_of(
     message: str,
     rel_error: float | None = None,
 ) -> InputCheck:
-    """The result for one input; `rel_error` where the float64 adjoint is no reference."""
+    """Return the result for one input, with `rel_error` if the float64 adjoint is no reference."""
     consumed, exact = gradients.consumed[port], gradients.exact[port]
     return InputCheck(
         name=port.name,

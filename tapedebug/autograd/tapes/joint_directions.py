@@ -1,8 +1,8 @@
-"""Displace many inputs together: the cost grows with the tape, not with tape times inputs.
+"""Displaces many inputs together, so that the cost grows with the tape, not with tape times inputs.
 
-In a random direction of all inputs together the errors of their gradients add up with random signs: where the
-difference of the loss agrees, none of them is wrong by more than is allowed of one. Where it does not, halves
-of the inputs are displaced, until those are found that are to blame.
+In a random direction of all inputs together, the errors of their gradients add up with random signs: if the
+difference of the loss agrees, none of them is wrong by more than is allowed for one. If it does not, halves
+of the inputs are displaced, until the inputs with wrong gradients are found.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class JointDirections:
 
     Args:
         program: The tape.
-        gradients: Of all its inputs.
+        gradients: The gradients of all its inputs.
         rtol: The relative error up to which they agree.
-        effort: How many directions each group is displaced in, and until when.
+        effort: The number of directions for each group, and the time limit.
         checkpoint: Called before each evaluation.
     """
 
@@ -56,7 +56,7 @@ class JointDirections:
         self.moves = {port: self._moves(port) for port in program.inputs}
 
     def run(self) -> dict[Port, list[Probe]]:
-        """The comparisons that concern each input."""
+        """Return the comparisons that concern each input."""
         inputs = sorted(self.program.inputs, key=lambda port: -self.moves[port])
         for port in inputs[:SAMPLE]:
             self._probe_alone(port)
@@ -87,7 +87,7 @@ class JointDirections:
         )
 
     def _group(self, group: Sequence[Port]) -> None:
-        """Displace a group together, and its halves where that does not settle it."""
+        """Displace a group together, and its halves if that is inconclusive."""
         if len(group) == 1:
             self._probe_alone(group[0])
             return
@@ -121,7 +121,7 @@ class JointDirections:
         size = float(np.sqrt(sum(float(((gradients.exact[p] * directions[p]) ** 2).sum()) for p in group)))
         noise = sum(float(gradients.floor(port) @ np.abs(directions[port])) for port in group)
         plain = Probe(None, exact, exact, float("nan"), float("inf"), size, 0.0, inputs=len(group))
-        # What is allowed of one input is the group's share of it.
+        # The tolerance of one input is its share of the group's.
         rtol = self.rtol / np.sqrt(len(group))
         probe, slope = measured(program, directions, plain, rtol, noise, self.checkpoint)
         found = {}
@@ -132,7 +132,7 @@ class JointDirections:
 
 
 def _confirms(probe: Probe) -> bool:
-    """True if a difference confirms the float64 adjoint of all inputs that were displaced."""
+    """Return True if a difference confirms the float64 adjoint of all displaced inputs."""
     return (
         probe.verdict != "KINK"
         and probe.bar <= probe.allowed
@@ -141,7 +141,7 @@ def _confirms(probe: Probe) -> bool:
 
 
 def _bands(inputs: Sequence[Port], moves: dict[Port, float]) -> list[list[Port]]:
-    """Inputs that move the loss alike, the largest first; those that promise nothing come last."""
+    """Return groups of inputs with similar effects on the loss, largest first; those without effect last."""
     bands: list[list[Port]] = []
     for port in inputs:
         if bands and moves[bands[-1][0]] <= BAND * moves[port]:

@@ -1,4 +1,4 @@
-"""Check one launch of a tape, in this process or in a worker, for `gradcheck_tape`."""
+"""Checks one launch of a tape, in this process or in a worker, for `gradcheck_tape`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaunchWork:
-    """One launch to check, and how: a unit of work for an executor."""
+    """One launch to check, with the settings: a unit of work for an executor."""
 
     copy: LaunchCopy | OperationCopy
     check_plan: CheckPlan
@@ -36,7 +36,7 @@ class LaunchWork:
         return f"launch {self.copy.index} ({self.copy.name})"
 
     def subject(self) -> Subject:
-        """Return the launch as something to check."""
+        """Return the launch as the subject of a check."""
         return self.copy.subject(adjoint=self.check_plan.options.check_backward_ad)
 
 
@@ -45,12 +45,12 @@ class LaunchCheck:
     """The result of the check of one launch.
 
     Attributes:
-        index: Of the launch.
+        index: The index of the launch.
         kernel: Its kernel's key.
         pairs: The results.
-        dot: The dot-product test; None where there was none.
-        notes: What the verdicts rest on.
-        left: Why the launch, or a part of it, was not checked.
+        dot: The dot-product test; None if there was none.
+        notes: Notes on the basis of the verdicts.
+        left: The reasons why the launch, or a part of it, was not checked.
     """
 
     index: int
@@ -73,9 +73,9 @@ def check_in_sight(
 
     Args:
         work: The launch and the plan.
-        subject: What `work.subject()` gave.
-        pace: Of the whole check.
-        kept: Takes the compared matrices, for plots.
+        subject: The result of `work.subject()`.
+        pace: The progress of the whole check.
+        kept: Gets the compared matrices, for plots.
     """
     copy = work.copy
     pairs, dot = run_checks(subject, work.check_plan, pace, kept)
@@ -86,7 +86,7 @@ def check_in_sight(
 
 
 def _left(copy: LaunchCopy | OperationCopy, subject: Subject) -> list[str]:
-    """Why arrays or pairs of a launch were not checked."""
+    """Return the reasons why arrays or pairs of a launch were not checked."""
     program, pairs = subject.program, subject.pairs
     reasons = [
         note.removeprefix("not checked: ").replace(f"{program.subject} ", "it ")
@@ -98,7 +98,7 @@ def _left(copy: LaunchCopy | OperationCopy, subject: Subject) -> list[str]:
         all_pairs = ((source.name, target.name) for source in program.inputs for target in program.outputs)
         others = [f"{one} → {other}" for one, other in dict.fromkeys(all_pairs) if (one, other) not in chosen]
         reasons += [f"left out by input_output_masks: {', '.join(others)}"] if others else []
-    if pairs.chosen:  # that integers have no derivatives is not news
+    if pairs.chosen:  # integers need no note: they have no derivatives
         return [reason for reason in reasons if not reason.endswith("which has no derivatives")]
     if reasons:
         return ["; ".join(reasons)]
@@ -129,7 +129,7 @@ def not_reached(record: Operation, reason: str) -> LaunchCheck:
 
 
 def left_notes(checks: Sequence[LaunchCheck]) -> list[str]:
-    """Return notes on what was not checked: one for all launches of a kernel with the same reason."""
+    """Return notes on unchecked parts: one for all launches of a kernel with the same reason."""
     groups: dict[tuple[bool, str, str], list[int]] = {}
     for check in checks:
         for reason in check.left:

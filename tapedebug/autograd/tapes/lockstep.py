@@ -1,11 +1,11 @@
-"""Compare the reverse pass of a tape with its reference launch by launch, to find the wrong one.
+"""Compares the reverse pass of a tape with its reference launch by launch, to find the wrong launch.
 
-One reverse pass in float64 sees the values of the forward pass, and gradients flow through every array that
-depends on the inputs: it is what the tape should give. Each launch of it is compared with differences of that
-launch alone, for the adjoints that arrive there. Where it misses them, its adjoints are put right before the
-pass goes on, so that one wrong launch is named once and what comes after it is checked with right adjoints.
-Beside it runs each launch as the user's reverse pass runs it: with the values that it sees, through the
-arrays that have a gradient.
+One reverse pass in float64 reads the values of the forward pass, and gradients flow through every array that
+depends on the inputs: it is the reference. Each of its launches is compared with finite differences of that
+launch alone, for its incoming adjoints. If they disagree, the adjoints are corrected before the pass
+continues, so that one wrong launch is reported once and the launches after it get right adjoints. Beside it,
+each launch runs as in the user's reverse pass: with the values that it reads, through the arrays that have a
+gradient.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Steps:
 
     Attributes:
         arguments: One result for each argument of each launch that was checked, the last launch first.
-        left: By reason, the launches that were not.
+        left: The launches that were not checked, by reason.
     """
 
     arguments: list[Argument] = field(default_factory=list)
     left: dict[str, list[int]] = field(default_factory=dict)
 
     def leave(self, launch: int, reason: str) -> None:
-        """A launch is not checked."""
+        """Add a launch that is not checked."""
         self.left.setdefault(reason, []).append(launch)
 
 
@@ -75,7 +75,7 @@ def lockstep(
         tape: The tape itself.
         rtol: The relative error up to which a gradient agrees.
         wanted: The launches to check.
-        found: Takes the results, as they come.
+        found: Gets the results as they become available.
         checkpoint: Called often; may raise to cancel.
         begin: Called with each record that is about to be checked.
 
@@ -120,7 +120,7 @@ class _Lockstep:
         self.before: dict[Any, Floats] = {}
 
     def _store_launch_values(self) -> Callable[[Any, Shadow], None]:
-        """Keeps what each launch was launched with; arrays that nothing wrote since are kept once."""
+        """Return a callback that stores the values before each launch; unchanged arrays are stored once."""
         latest: dict[Any, Values] = {}
 
         def hold(record: Record, single: Shadow) -> None:
@@ -139,7 +139,7 @@ class _Lockstep:
         return hold
 
     def _walked(self, double: Shadow, hold: Callable[[Any, Shadow], None] | None) -> Shadow:
-        """A float64 shadow at the end of the tape, with the values of the float32 run all along."""
+        """Return a float64 replay at the end of the tape, with the values of the float32 run throughout."""
         single = self.program.shadow(double=False)
         single.forward_only = True
         double.pulse = self.checkpoint
@@ -161,13 +161,13 @@ class _Lockstep:
         self.right.backward(None, on_operation=self._after)
 
     def _look(self, index: int) -> None:
-        """Note the adjoints that arrive at a record."""
+        """Store the incoming adjoints of a record."""
         if index >= 0:
             arrays = dict.fromkeys(a for a in self.right.records[index].args if is_array(a))
             self.before = {a: self.right.gradient(a).astype(np.float64) for a in arrays if a.is_float}
 
     def _after(self, record: Record) -> None:
-        """The adjoint of a record of the reference has run."""
+        """Process a record of the reference whose adjoint has run."""
         if self.begin is not None:
             self.begin(record)
         if record.index in self.wanted or (self.differs and not _runs_alone(record)):
@@ -210,7 +210,7 @@ class _Lockstep:
         return "some of its arguments overlap in part" if overlapping(record) else ""
 
     def _base(self, record: Record, p: int) -> Floats:
-        """The adjoint that an argument has beside what the launch adds: none where it is overwritten."""
+        """Return the adjoint of an argument before the launch adds to it: zero if it is overwritten."""
         a = record.args[p]
         replaced = any(same(a, record.args[w]) for w in record.writes)
         return np.zeros_like(self.before[a]) if replaced else self.before[a]
@@ -235,9 +235,9 @@ class _Lockstep:
         return SingleLaunch(record.index, inside, own, outputs, self.rtol, self.checkpoint)
 
     def _users(self, record: Record, arriving: Mapping[Any, Floats]) -> dict[int, Floats] | None:
-        """Return what the user's reverse pass of a launch makes of the adjoints that arrive.
+        """Return the adjoints that the user's reverse pass computes at a launch from the incoming ones.
 
-        None where some arrive at an array without a gradient: what reads that array is to blame.
+        None if some arrive at an array without a gradient: a launch that reads that array is the cause.
         """
         assert self.users is not None
         own = [record.args[p] for p in record.active]
@@ -252,7 +252,7 @@ class _Lockstep:
         return given
 
     def _as_consumed(self, record: Record, given: Floats | None, right: Floats, found: Judged) -> Argument:
-        """The verdict on an argument whose adjoint is right, as the user's reverse pass has it."""
+        """Return the verdict on the user's adjoint of an argument whose reference adjoint is right."""
         argument = found.argument
         used = np.zeros_like(right) if given is None else given
         error = np.abs(used - right)
@@ -277,7 +277,7 @@ class _Lockstep:
 
 
 def _dependent_without_gradient(program: WholeTape) -> list[Any]:
-    """Arrays without a gradient that change with the inputs: there the user's reverse pass ends."""
+    """Return arrays without a gradient that depend on the inputs: there the user's reverse pass ends."""
     dark: dict[Any, None] = {}
     shadow = program.shadow()
     shadow.forward_only = True
@@ -295,11 +295,11 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
 
 
 def _runs_alone(record: Record) -> bool:
-    """True of launches and Python operations, whose adjoints are checked against differences."""
+    """Return True for launches and Python operations, whose adjoints are checked against differences."""
     return record.kind in {"kernel", "python"}
 
 
 def _clobber(record: Record) -> int:
-    """The record that overwrote what the adjoint of this one needs; -1 for something outside the tape."""
+    """Return the record that overwrote values needed by this one's adjoint; -1 for a write off the tape."""
     last = [need.clobber for need in record.needs if need.clobber is not None and not need.outside]
     return min(last, default=-1)

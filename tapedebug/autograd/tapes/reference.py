@@ -1,4 +1,4 @@
-"""A reference for the gradient of a whole tape that does not share the adjoint under test.
+"""Computes a reference for the gradient of a whole tape that does not share the adjoint under test.
 
 The float64 twin of a wrong gradient is as wrong as the gradient, so agreement with it is no evidence. The
 reference is the float64 adjoint that reverses the bodies of all functions, whatever gradients or replays they
@@ -50,8 +50,8 @@ class Departure:
         entries: Flat positions, the largest difference first.
         given: The float64 twin of the gradient that is consumed, (size,).
         reference: The reference, (size,).
-        right: Which of them differences confirm.
-        functions: Whose gradients are to blame; empty where values were overwritten.
+        right: The one that differences confirm.
+        functions: The functions with wrong custom gradients; empty if values were overwritten.
         probe: The difference of the loss along all of these entries.
     """
 
@@ -65,7 +65,7 @@ class Departure:
 
     @property
     def error(self) -> float:
-        """The largest difference of an entry, relative to its own size; infinite where that is 0."""
+        """The largest difference of an entry, relative to its own size; infinite if that is 0."""
         given, right = self.given[self.entries], self.reference[self.entries]
         with np.errstate(all="ignore"):
             return float(np.max(np.abs(given - right) / np.abs(right)))
@@ -86,19 +86,19 @@ class Departure:
 
     @property
     def by_hand(self) -> str:
-        """The gradients to blame, each with its line."""
+        """The custom gradients that cause it, each with its line."""
         if not self.functions:
             return "overwritten values"
         return " and ".join(f"{companion.name} ({place_of(companion)})" for companion in self.companions)
 
     @property
     def companions(self) -> list[Any]:
-        """The gradients of the functions, or their replays where they have no gradient."""
+        """The gradients of the functions, or their replays if they have no gradient."""
         return [function.gradient or function.replay for function in self.functions]
 
     @property
     def reason(self) -> str:
-        """Return what is wrong, in a clause."""
+        """The error, in a clause."""
         if self.right == "reference":
             cause = (
                 f"{self.by_hand} is not the derivative of {' and '.join(f.name for f in self.functions)}"
@@ -124,7 +124,7 @@ class Departure:
 
 
 def place_of(function: Function) -> str:
-    """`file.py:7`: where a function stands."""
+    """Return the line of a function as `file.py:7`."""
     span = function.origin.span(function.origin.tree)
     return f"{display_file(span.file)}:{span.line}"
 
@@ -135,10 +135,10 @@ class Reference:
 
     Attributes:
         program: The tape.
-        gradients: Those that are under test.
-        functions: Those with a gradient or a replay of their own that the reference leaves out, by name.
+        gradients: The gradients under test.
+        functions: The functions whose custom gradient or replay the reference leaves out, by name.
         derived: The reference.
-        note: Why there is none, although gradients were written by hand; empty where there is one.
+        note: The reason why there is no reference despite custom gradients; empty if there is one.
     """
 
     program: WholeTape
@@ -149,13 +149,13 @@ class Reference:
     _departures: dict[Port, Departure | None] = field(default_factory=dict)
 
     def departure(self, port: Port, checkpoint: Checkpoint | None = None) -> Departure | None:
-        """Return where the gradient of an input differs from the reference; None where it does not."""
+        """Return the entries at which the gradient of an input differs from the reference, or None."""
         if port not in self._departures:
             self._departures[port] = self._compared(port, checkpoint)
         return self._departures[port]
 
     def confirms_own(self) -> bool:
-        """True if differences side with a gradient that was written by hand, against the derived one."""
+        """True if differences confirm a custom gradient, against the derived one."""
         return any(found is not None and found.right == "own" for found in self._departures.values())
 
     def relative(self, port: Port) -> Floats:
@@ -170,7 +170,7 @@ class Reference:
         with np.errstate(all="ignore"):
             error = np.abs(given - derived)
             off = np.isfinite(error) & (error > REFERENCE_ROUNDINGS * port.rounding * np.abs(derived))
-        if off.any():  # what rounding does is dear to measure, and mostly there is nothing to explain
+        if off.any():  # rounding is expensive to measure, and mostly there is nothing to explain
             off &= (
                 error
                 > REFERENCE_ROUNDINGS * port.rounding * np.abs(derived)
