@@ -91,7 +91,7 @@ def written_whole(target: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replaced(final: Path, status: os.stat_result | None) -> Iterator[BinaryIO]:
-    """A stream to a temporary file beside `final` that replaces it at the end."""
+    """Yield a stream to a temporary file beside `final` that replaces it at the end."""
     temporary = final.parent / f".{secrets.token_hex(8)}.part"
     handle = os.open(temporary, OPENED, 0o666 if status is None else 0o600)  # the umask applies to a new file
     try:

@@ -98,7 +98,7 @@ class FollowedThread(Protocol):
         """Return the operations that are flat in a value with an adjoint, the surest first."""
 
     def corner(self) -> LocalDerivative | None:
-        """Return the first operation that stands at a corner in a value with an adjoint: `abs` of 0."""
+        """Return the first operation that is at a kink in a value with an adjoint: `abs` of 0."""
 
     def turns(self) -> int:
         """Return the number of runs of the operation that ran most often."""

@@ -49,7 +49,7 @@ class Location:
         return f"{self.file}:{self.line}"
 
     def keys(self) -> tuple[str, ...]:
-        """The names of the fields."""
+        """Return the names of the fields."""
         return ("file", "line", "column", "function")
 
     def __getitem__(self, name: str) -> Any:
@@ -94,7 +94,7 @@ class ParamInfo:
 class Access:
     """One place in the source that reads or writes an array parameter of a kernel.
 
-    `needed` says that the adjoint uses the value that is read there, so that it must not be overwritten
+    `needed`: the adjoint uses the value that is read there, so that it must not be overwritten
     before the reverse pass. `file` and `function` name the called function that contains the place; they are
     empty if it is in the kernel itself.
     """

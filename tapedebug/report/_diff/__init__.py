@@ -1,4 +1,4 @@
-"""Two tapes side by side: what changed from one to the other."""
+"""Comparison of two tapes: the changes from one to the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Align the launches of two tapes: an exact longest common subsequence, for 100,000 launches each."""
+"""Alignment of the launches of two tapes: an exact longest common subsequence, for 100,000 launches each."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 MOST_CELLS = 4e10
-"""Length times length up to which the alignment is exact: some ten seconds."""
+"""Largest product of lengths for which the alignment is exact, which takes about ten seconds."""
 WINDOW = 50_000
-"""Beyond that, sequences are aligned in so many parts of this length."""
+"""Beyond that limit, sequences are aligned in parts of this length."""
 
 
 class Run(NamedTuple):
-    """`length` launches from `before` on are the same as those from `after` on."""
+    """A run of `length` launches from `before` on that equal those from `after` on."""
 
     before: int
     after: int
@@ -42,7 +42,7 @@ def _common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _middle(before: Sequence[int], after: Sequence[int], head: int, tail: int) -> list[tuple[int, int]]:
-    """Pairs of positions, counted from `head`, between what both begin and end with."""
+    """Return pairs of positions, counted from `head`, between the common prefix and suffix."""
     one = before[head : len(before) - tail]
     other = after[head : len(after) - tail]
     in_both = set(one) & set(other)
@@ -67,8 +67,8 @@ def common_subsequence(columns: Sequence[int], rows: Sequence[int]) -> list[tupl
     """Return the positions of a longest common subsequence, in order.
 
     Each row of the table of lengths is one large integer with a bit for each column: 0 where the length grows
-    (Hyyrö 2004), so that a row costs five operations on integers. Rows are not kept, but for one in √n, from
-    which those between are computed again on the way back.
+    (Hyyrö 2004), so that a row costs five integer operations. Only one row in √n is stored; the rows between
+    are recomputed from it during backtracking.
     """
     full = (1 << len(columns)) - 1
     places: dict[int, list[int]] = {}

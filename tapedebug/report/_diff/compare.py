@@ -1,4 +1,4 @@
-"""`diff`: what changed from one tape to another."""
+"""The function `diff`, which compares two tapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tapedebug.report._report import Reportable
 
 TOLERANCE = 1e-5
-"""Relative difference of figures up to which values are the same: sums of float32 in another order."""
+"""Largest relative difference of statistics of equal values: float32 sums may be in another order."""
 MOST_PARTED = 200
 _FIGURES = ("norm", "mean", "min", "max")
 _WORST = {"error": 0, "warning": 1, "info": 2}
@@ -30,25 +30,25 @@ def diff(
     *,
     redact_source: bool = False,
 ) -> Diff:
-    """Compare two tapes, before and after a fix: findings, verdicts, gradients, and where values part.
+    """Compare two tapes, before and after a fix: findings, verdicts, gradients, first different values.
 
-    Launches are matched by kernel and place in the program, arrays by their labels and by what launches do
-    with them. Values are compared by their summaries.
+    Launches are matched by kernel and place in the program, arrays by their labels and by their use in
+    launches. Values are compared by their summaries.
 
     Args:
-        before: A `Tape`, which is diagnosed unless it was, a `Trace`, a `Diagnosis`, or the JSON data of a
+        before: A `Tape` (diagnosed if it has no diagnosis), a `Trace`, a `Diagnosis`, or the JSON data of a
             trace.
-        after: Another.
+        after: The second one, of any of these types.
         path: Also write one offline HTML file with both side by side.
         redact_source: Leave source, generated code and folders out of that file.
 
     Returns:
-        The `Diff`: `str` of it says it in words, a notebook shows it as a table, `Diff.save` writes the file.
+        The `Diff`: `str` gives it as text, a notebook shows it as a table, `Diff.save` writes the file.
 
     Raises:
-        TypeError: One of them is nothing that has a trace.
-        TraceError: One of them is JSON data that is no trace.
-        OSError: The file can not be written.
+        TypeError: One of the two has another type.
+        TraceError: One of the two is JSON data that is not a trace.
+        OSError: The file cannot be written.
     """
     (old, old_tape), (new, new_tape) = (trace_of(obj) for obj in (before, after))
     result = compare(old, new)
@@ -59,7 +59,7 @@ def diff(
 
 
 def compare(before: Trace, after: Trace) -> Diff:
-    """Return what changed from one trace to another."""
+    """Return the changes from one trace to another."""
     result = Diff(before=before, after=after, matches=align_launches(before, after))
     if len(before.launches) * len(after.launches) > MOST_CELLS and result.matched < len(before.launches):
         result.notes.append("The tapes are so long that their launches were matched part by part.")
@@ -82,7 +82,7 @@ def _pairs(matches: list[Run]) -> Iterator[tuple[int, int]]:
 
 
 def _findings(result: Diff, partner: dict[int, int]) -> None:
-    """Match findings, by ever less of what they say; each stands for one of the other tape at most."""
+    """Match findings by successively fewer properties; each matches at most one of the other tape."""
     left, right = list(result.before.findings), list(result.after.findings)
 
     def mapped(finding: Finding) -> tuple[int, ...]:
@@ -126,10 +126,9 @@ def _sorted(findings: list[Finding]) -> list[Finding]:
 
 
 def _partners(result: Diff) -> dict[str, str]:
-    """For inputs and outputs before, what they are called after.
+    """Return, for inputs and outputs before, their labels after.
 
-    Arrays match by their labels; those that are called something else then, by being what the same launch
-    was given for the same parameter.
+    Arrays match by their labels; renamed ones match if they are the same argument of the same launch.
     """
     before, after = _ends(result.before), _ends(result.after)
     found = {label: label for label, role in before.items() if after.get(label) == role}
@@ -183,7 +182,7 @@ Key = TypeVar("Key")
 def _together(
     before: Iterable[Key], after: Iterable[Key], partner: Callable[[Key], Key | None]
 ) -> Iterator[tuple[Key, Key]]:
-    """Each key before with that after, then those that are only after; a key without one stands for both."""
+    """Yield each key before with its partner after, by default itself, then the keys that are only after."""
     seen = set()
     for key in before:
         other = partner(key)
@@ -219,7 +218,7 @@ def _checks(result: Diff, partners: dict[str, str]) -> None:
 
 
 def _values(result: Diff, partners: dict[str, str]) -> None:
-    """Compare what the same launches left behind in the same parameters."""
+    """Compare the results of matching launches in the same parameters."""
     before, after = _by_number(result.before), _by_number(result.after)
     seen: set[tuple[str, str]] = set()
     known = False
@@ -284,7 +283,7 @@ def _beginnings(
 
 
 def _difference(one: Summary, other: Summary) -> Found | None:
-    """Return the figure of two summaries that differs most, and the difference; None if all are equal."""
+    """Return the statistic of two summaries that differs most, and the difference; None if all are equal."""
     for name in ("count", "nan", "inf"):
         counts = getattr(one, name), getattr(other, name)
         if counts[0] != counts[1]:

@@ -1,4 +1,4 @@
-"""A `Diff` as the data that its page reads."""
+"""A `Diff` as the data of its page."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tapedebug.report._sentences import compared
 Json = dict[str, Any]
 
 BRIEFLY = 90
-"""Characters of the message of a finding that is gone: all of it is in the panel of the first tape."""
+"""Largest length of a fixed finding's message; the panel of the first tape has the whole message."""
 MOST = 500
-"""Rows of one kind; a page of more is not read."""
+"""Largest number of rows of one kind, to keep the page readable."""
 
 
 def to_data(diff: Diff, heads: Sequence[Json], *, redact: bool = False) -> Json:
@@ -26,7 +26,7 @@ def to_data(diff: Diff, heads: Sequence[Json], *, redact: bool = False) -> Json:
         heads: The heads of its packed traces.
         redact: Leave out their code.
 
-    Rows are sentences with the launches that they are about, ``[before, after]``: None where there is none.
+    Rows are sentences with the launches concerned, ``[before, after]``: None if there is none.
     """
     redactors = [Redactor(head) for head in heads] if redact else []
 

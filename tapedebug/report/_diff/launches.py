@@ -1,4 +1,4 @@
-"""Match launches of two tapes that come from the same line of a program."""
+"""Matching of launches of two tapes that come from the same line of a program."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Site = tuple[str, str, str, int, str]
 
 
 def align_launches(before: Trace, after: Trace) -> list[Run]:
-    """Return which launches of two tapes are the same, as runs in order.
+    """Return the matching launches of two tapes, as runs in order.
 
-    Two launches are the same where they launch the same kernel from the same place. A place is not a line
-    number, which moves when code above it is edited: the places of each program are matched in the order in
-    which they are first used, by kernel and function, and those that are left over by kernel.
+    Two launches match if they launch the same kernel from the same place. A place is not a line number, which
+    moves when code above it is edited: the places of each program are matched in the order of their first
+    use, by kernel and function, and the remaining ones by kernel.
     """
     ours, theirs = list(map(_site, before.launches)), list(map(_site, after.launches))
     numbers = _matched(list(dict.fromkeys(ours)), list(dict.fromkeys(theirs)))
@@ -29,7 +29,7 @@ def _site(launch: Launch) -> Site:
 
 
 def _matched(before: list[Site], after: list[Site]) -> dict[tuple[bool, Site], int]:
-    """A number for each place of each program, the same for places that match."""
+    """Return a number for each place of each program, the same for matching places."""
     numbers: dict[tuple[bool, Site], int] = {}
     left, right = before, after
     for width in (5, 3, 2):  # the whole place; kind, kernel and function; kind and kernel

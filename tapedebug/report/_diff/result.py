@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class GradientChange:
-    """Norms of the adjoint of an input, None where there is none; `same`: all figures of both agree."""
+    """Norms of the adjoint of an input, None if there is none; `same`: all statistics of both agree."""
 
     label: str
     before: float | None
@@ -28,7 +28,7 @@ class GradientChange:
 
     @property
     def ratio(self) -> float | None:
-        """After to before."""
+        """The norm after divided by the norm before."""
         if self.before is None or self.after is None or self.before == 0:
             return None
         return self.after / self.before
@@ -36,7 +36,7 @@ class GradientChange:
 
 @dataclass(slots=True, kw_only=True)
 class CheckChange:
-    """Verdicts and relative errors of a pair of the whole tape; None where it was not checked."""
+    """Verdicts and relative errors of a pair of the whole tape; None if it was not checked."""
 
     input: str
     output: str
@@ -48,16 +48,16 @@ class CheckChange:
 
 @dataclass(slots=True, kw_only=True)
 class Parting:
-    """A value that a launch left behind in both tapes, and that is not the same.
+    """A value that matching launches of the two tapes wrote differently.
 
     Attributes:
         before: Index of the launch before.
-        after: Index of the same launch after.
-        kernel: What was launched.
+        after: Index of the matching launch after.
+        kernel: The name of the kernel.
         argument: The parameter.
-        arrays: Labels of the array that it was given, before and after.
-        what: What of the values differs most: ``"norm"``, ``"mean"``, ``"min"``, ``"max"``, ``"nan"``, …
-        values: That figure, before and after.
+        arrays: Labels of the argument's array, before and after.
+        what: The statistic that differs most: ``"norm"``, ``"mean"``, ``"min"``, ``"max"``, ``"nan"``, …
+        values: That statistic, before and after.
     """
 
     before: int
@@ -71,21 +71,21 @@ class Parting:
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class Diff:
-    """Two tapes side by side.
+    """The comparison of two tapes.
 
     Attributes:
-        before: The trace of the first.
-        after: The trace of the second.
-        matches: Which launches are the same, as runs ``(before, after, length)``.
-        gone: Findings that are no longer there, worst first.
-        new: Findings that were not there before.
-        still: Findings that are there in both.
-        gradients: Of each input that carries a gradient.
-        checks: Of the whole tape.
+        before: The trace of the first tape.
+        after: The trace of the second tape.
+        matches: The matching launches, as runs ``(before, after, length)``.
+        gone: Findings of the first tape only, worst first.
+        new: Findings of the second tape only.
+        still: Findings of both tapes.
+        gradients: The changes of the gradients of inputs.
+        checks: The changes of the checks of the whole tape.
         parted: Values that differ, in the order of the launches, the first for each parameter of a kernel.
-        begin: Inputs that hold different values before the first launch: then the tapes differ anyway.
-        notes: What could not be compared.
-        names: What the two are called.
+        begin: Inputs with different values before the first launch: then the tapes differ anyway.
+        notes: Sentences on the parts that could not be compared.
+        names: The names of the two tapes.
     """
 
     before: Trace
@@ -116,7 +116,7 @@ class Diff:
         return self.after.verdict == "WRONG" or any(f.severity == "error" for f in self.after.findings)
 
     def release_tapes(self) -> None:
-        """Keep the tapes no longer alive; `save` writes values only of tapes that are alive then."""
+        """Release the tapes; `save` then writes values only of tapes that are still alive."""
         self._subjects = None
 
     def save(self, path: str | os.PathLike[str], *, redact_source: bool = False) -> Path:
@@ -127,8 +127,8 @@ class Diff:
             redact_source: Leave out source, generated code and the folders of files.
 
         Raises:
-            BundleError: The front end of this installation was not built.
-            OSError: The file can not be written.
+            BundleError: The front end of this installation has not been built.
+            OSError: The file cannot be written.
         """
         from tapedebug.report._diff.data import to_data
         from tapedebug.report._report import write_report

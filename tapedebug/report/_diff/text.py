@@ -1,4 +1,4 @@
-"""A `Diff` in words."""
+"""A `Diff` as text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, Par
 from tapedebug.trace import Finding
 
 MOST = 20
-"""Lines of one kind; the rest is counted."""
+"""Largest number of lines of one kind; the rest is only counted."""
 WIDTH = 100
 LONGEST_LINE = 200
-"""Characters of a message in a terminal."""
+"""Largest number of characters of a message in a terminal."""
 LONGEST = 260
-"""On a page, where the end of a message says what became of an overwrite."""
+"""Largest number of characters on a page, which includes the effect of an overwrite at the end."""
 SIGNS = {"error": "✕", "warning": "!", "info": "i"}
 
 
 def format_diff(diff: Diff) -> str:
-    """Return the whole of it as text, in lines of at most `WIDTH` characters."""
+    """Return the complete comparison as text, in lines of at most `WIDTH` characters."""
     return "\n".join(
         piece
         for line in _lines(diff)
@@ -50,7 +50,7 @@ def _listed(lines: list[str]) -> Iterator[str]:
 
 
 def overview(diff: Diff) -> Iterator[tuple[str, str]]:
-    """The rows of the summary: a name and what changed."""
+    """Yield the rows of the summary: a name and the change."""
     before, after = diff.before, diff.after
     yield "verdict", f"{before.verdict} → {after.verdict}"
     counts = [f"{len(diff.gone)} gone", f"{len(diff.new)} new", f"{len(diff.still)} still there"]
@@ -68,7 +68,7 @@ def overview(diff: Diff) -> Iterator[tuple[str, str]]:
 
 
 def describe(finding: Finding, longest: int = LONGEST) -> str:
-    """A finding in one line."""
+    """Return a finding in one line."""
     arrays = f" · {cut(', '.join(finding.arrays), 60)}" if finding.arrays else ""
     place = finding.call_site or finding.location
     where = f" ({place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line})" if place else ""
@@ -78,13 +78,13 @@ def describe(finding: Finding, longest: int = LONGEST) -> str:
 
 
 def still(before: Finding, after: Finding, longest: int = LONGEST) -> str:
-    """A finding that is there in both, and how it changed."""
+    """Return a finding of both tapes with its changes in one line."""
     changed = "" if before.severity == after.severity else f"was {before.severity}, now {after.severity}: "
     return changed + describe(after, longest)
 
 
 def gradient(change: GradientChange) -> str:
-    """The norms of a gradient."""
+    """Return the norms of a gradient as text."""
     text = f"‖∂{cut(change.label, 40)}‖ {number(change.before)} → {number(change.after)}"
     if change.same:
         return f"{text} (the same)"
@@ -92,7 +92,7 @@ def gradient(change: GradientChange) -> str:
 
 
 def check(change: CheckChange) -> str:
-    """The verdicts of a pair."""
+    """Return the verdicts of a pair as text."""
     pair = f"∂{cut(change.output, 40)}/∂{cut(change.input, 40)}"
     sides = [
         f"{verdict or 'not checked'}{'' if error is None else f', off by {number(error)}'}"
@@ -102,7 +102,7 @@ def check(change: CheckChange) -> str:
 
 
 def parting(found: Parting) -> str:
-    """Return the place where values begin to differ, in words."""
+    """Return the first place where values differ, as text."""
     at = f"launch {found.before}" if found.before == found.after else f"launch {found.before} ({found.after})"
     names = (
         found.arrays[0] if found.arrays[0] == found.arrays[1] else f"{found.arrays[0]} ({found.arrays[1]})"
@@ -124,14 +124,14 @@ def notes(diff: Diff) -> Iterator[str]:
 
 
 def number(value: float | None) -> str:
-    """A figure with four digits."""
+    """Return a number with four digits."""
     if value is None:
         return "–"
     return f"{value:.4g}" if math.isfinite(value) else str(value)
 
 
 def cut(text: str, most: int) -> str:
-    """One line of text that is not too long, without what moves the cursor or turns text around."""
+    """Return one line of text of limited length, without control and bidirectional characters."""
     line = "".join(c if c.isprintable() else " " for c in text[: 2 * most])
     line = " ".join(line.split())
     return line if len(line) <= most else line[: most - 1] + "…"
