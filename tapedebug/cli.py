@@ -368,7 +368,7 @@ def _fails(run: Run) -> Iterator[bool]:
 
 
 def _for_warp(options: argparse.Namespace, outcome: ScriptOutcome, *, recorded: bool) -> str:
-    """Return a hint on running a program for NVIDIA Warp if it failed without Warp or ran on it; else empty."""
+    """Return a hint for a program for NVIDIA Warp that failed without Warp or ran on it; else empty."""
     missing = outcome.missing.partition(".")[0] == "warp"
     if options.as_warp or recorded or not (missing or "warp" in sys.modules):
         return ""

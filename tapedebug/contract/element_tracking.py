@@ -43,7 +43,7 @@ class AccessConflict:
         param: The parameter of the first side.
         place: The scalar where it happened first, counted from the parameter's first element.
         first: The thread that came later.
-        second: The other one; None where nothing wrote.
+        second: The other one; None if the element was unwritten.
         elements: The places, as far as they were kept.
         pairs: The threads of both sides, as far as they were kept.
         count: The number of occurrences in the launch.

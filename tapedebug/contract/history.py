@@ -18,7 +18,7 @@ class HistoryEvent:
     """An event around a tape that is not an operation on it.
 
     Attributes:
-        kind: A reverse pass began; a gradient was set to one value; something was read or written; a tape
+        kind: A reverse pass began; a gradient was set to one value; memory was read or written; a tape
             was reset.
         clock: The time.
         of: The subject: the `"values"` or the `"gradient"` of memory of the tape, or the `"tape"`.
@@ -59,7 +59,7 @@ class History(Protocol):
 
 
 class ValueSamples(Protocol):
-    """A few numbers of arrays, evenly spread, that are kept when something happens to them."""
+    """A few evenly spread numbers of arrays, which are kept at each event that concerns them."""
 
     def kept(self, array: Array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
         """Return the numbers that were kept of an array or its gradient at an event of just its bytes."""

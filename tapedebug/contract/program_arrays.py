@@ -41,7 +41,7 @@ class ArrayMemory(Protocol):
     def gradient_reads(self, array: Array, /) -> Collection[str] | None:
         """Return the ways in which the gradient of an array has been read, such as `"numpy"`.
 
-        `"view"` is among them while something outside can read it unnoticed. None if it is not known.
+        `"view"` is among them while outside code can read it unnoticed. None if it is not known.
         """
 
 

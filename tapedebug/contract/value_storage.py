@@ -59,4 +59,4 @@ class StoredLoops(Protocol):
     """The memory that adjoints use for the values of loops."""
 
     def loops(self) -> Mapping[int, Sequence[StoredLoop]]:
-        """Return the loops of known length of which something is kept, by operation."""
+        """Return the loops of known length for which values are kept, by operation."""

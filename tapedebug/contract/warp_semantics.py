@@ -67,10 +67,10 @@ class WarpReverse(Protocol):
         Args:
             replay: A new replay of the tape.
             seeds: The incoming adjoints.
-            operations: Those that are reversed as Warp does.
-            parts: Assigning components and fields in place is reversed so, too.
+            operations: The operations that are reversed as Warp does.
+            parts: Also reverse in-place assignments of components and fields as Warp does.
             functions: Functions lack the adjoints that they lack there; only with `parts`.
-            retained: Arrays with `retain_grad` keep adjoints so, too.
+            retained: Arrays with `retain_grad` keep adjoints as in Warp.
 
         Returns:
             False if it is not known what Warp does with one of the kernels.

@@ -254,7 +254,7 @@ class TapeMagics(Base):
 
         if not _shell.in_notebook():
             print(text_of(subject_of(tape)))
-            if given.panel:  # later cells may use its traits, also where the notebook runs as a program
+            if given.panel:  # later cells may use its traits, also if the notebook runs as a program
                 self.keep(given.panel, open_panel(tape, height=given.height))
             return
         panel = open_panel(tape, height=given.height)

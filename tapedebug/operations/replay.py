@@ -34,7 +34,7 @@ Needs = tuple[list[_Need], list[_Need]]
 class OperationReplay:
     """A `contract.Replay` of an `OperationTape`.
 
-    Values that adjoints need are copied just before something overwrites them.
+    Values that adjoints need are copied just before they are overwritten.
 
     Args:
         tape: The tape. Its arrays are read, never written.
@@ -105,7 +105,7 @@ class OperationReplay:
                 hint=f"pass values of shape {view.shape}",
             )
         if self.position == 0:
-            self._inputs.pop(array, None)  # the last one wins where inputs overlap
+            self._inputs.pop(array, None)  # if inputs overlap, the last one wins
             self._inputs[array] = found.copy()
         else:
             self._unused = array

@@ -199,7 +199,7 @@ class Argument:
 
 @dataclass(slots=True, kw_only=True)
 class Launch:
-    """One entry of the tape. `seconds`, `backward_seconds`: wall times, None where not measured."""
+    """One entry of the tape. `seconds`, `backward_seconds`: wall times, None if not measured."""
 
     index: int
     kind: LaunchKind

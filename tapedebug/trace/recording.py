@@ -97,7 +97,7 @@ def record(
 class TraceBinding:
     """A trace, the tape that it shows, and the arrays of the tape by their ids in the trace.
 
-    `outside`: for each launch the versions that something outside the tape wrote just before it.
+    `outside`: for each launch the versions that were written outside the tape just before it.
     """
 
     trace: Trace
