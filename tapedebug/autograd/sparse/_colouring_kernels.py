@@ -16,15 +16,15 @@ words: Any = types.ArrayType(uint64, 1)
 
 @functools.cache
 def kernels() -> tuple[Any, Any]:
-    """`paint` and `turned`, compiled when they are first asked for."""
+    """Return `paint` and `turned`, compiled on first use."""
     return kernel(enable_backward=False)(paint), kernel(enable_backward=False)(turned)
 
 
 def paint(order: numbers, starts: numbers, columns: numbers, width: int, used: words, colours: numbers):
-    """Give each row, in order, the first colour that no row has which meets it in a column.
+    """Give each row, in order, the first colour that no row with a common column has.
 
-    Each column has `width` words, a bit for each colour that is used in it. Rows for which there is no colour
-    left keep their -1.
+    Each column has `width` words, with a bit for each colour used in it. Rows without an available colour
+    keep their -1.
     """
     for k in range(order.shape[0]):
         row = order[k]

@@ -1,4 +1,4 @@
-"""Assemble the Jacobians that `jacobian` and `jacobian_fd` return: by coloured runs, or row by row."""
+"""Assembles the Jacobians of `jacobian` and `jacobian_fd`, by coloured runs or row by row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tapedebug.runtime.messages import user_stacklevel
 
 Reference = Literal["float64", "float32"]
 AT_ONCE = 1 << 22
-"""Scalars of seeds and results that runs work on at a time."""
+"""Largest number of scalars of seeds and results in one run."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class JacobianRequest:
     """The arguments of one call: the program, its pairs, and how to compute their Jacobians.
 
     Attributes:
-        program: What is differentiated.
+        program: The program to differentiate.
         pairs: The inputs and outputs.
         mode: By adjoints, by tangents, by the fewest of both, or by differences.
-        limit: Evaluate that many rows (columns, of differences) of each Jacobian.
-        sample: Which of them.
-        sparse: Whether sparse matrices are wanted.
+        limit: The number of rows (columns, for differences) of each Jacobian to evaluate.
+        sample: The selection of these rows.
+        sparse: Return sparse matrices.
         eps: The largest step of differences, or the step of plain ones.
-        reference: Whether differences are those of the float64 twin or plain ones in float32.
+        reference: Take differences of the float64 twin, or plain ones in float32.
         pulse: Called between runs; may raise `OutOfTime`.
     """
 
@@ -62,8 +62,8 @@ class Part:
 
     Attributes:
         source, target: Its arrays.
-        made: What is being filled.
-        rectangles: What is wanted of it.
+        made: The matrix that is filled.
+        rectangles: The requested entries.
     """
 
     source: Port
@@ -72,7 +72,7 @@ class Part:
     rectangles: list[Rectangle]
 
     def block(self, rows: Indices, columns: Indices, values: Floats) -> None:
-        """Take what is wanted of a block; `rows` and `columns` ascend."""
+        """Store the requested entries of a block; `rows` and `columns` ascend."""
         for tall, wide in self.rectangles:
             r, c = (np.flatnonzero(np.isin(*pair)) for pair in ((rows, tall), (columns, wide)))
             whole = len(r) == len(rows) and len(c) == len(columns)
@@ -88,7 +88,7 @@ class _Count:
 
 
 def assemble(request: JacobianRequest) -> Jacobians:
-    """The Jacobians of all pairs that were asked for."""
+    """Return the Jacobians of all requested pairs."""
     count, parts = _Count(), _parts(request)
     try:
         if not _fill_coloured(request, parts, count):
@@ -108,7 +108,7 @@ def assemble(request: JacobianRequest) -> Jacobians:
 
 
 def _parts(request: JacobianRequest) -> dict[Key, Part]:
-    """The Jacobians by their keys: a mask may choose several parts of one."""
+    """Return the Jacobians by their keys; a mask may select several parts of one."""
     ports: dict[Key, list[tuple[Port, Port]]] = {}
     for source, target in request.pairs.chosen:
         ports.setdefault((source.place, target.place), []).append((source, target))
@@ -124,7 +124,7 @@ def _parts(request: JacobianRequest) -> dict[Key, Part]:
 
 
 def _require_room(request: JacobianRequest, pairs: Sequence[tuple[Port, Port]]) -> None:
-    """Refuse dense arrays that do not fit into memory, of all Jacobians together."""
+    """Raise an error if the dense arrays of all Jacobians together do not fit into memory."""
     sizes = [target.size * source.size * numpy_dtype(source.array.dtype).itemsize for source, target in pairs]
     source, target = pairs[int(np.argmax(sizes))]
     others = f" (and {len(pairs) - 1} more)" if len(pairs) > 1 else ""
@@ -194,7 +194,7 @@ def _one_way(request: JacobianRequest) -> JacobianRequest:
 
 
 def _fill_blocks(request: JacobianRequest, parts: dict[Key, Part], count: _Count) -> None:
-    """Row by row, or column by column."""
+    """Compute the Jacobians row by row, or column by column."""
     for port, wanted in _wanted(request).items():
         mine = [
             p
@@ -234,7 +234,7 @@ def _chunks(wanted: Indices, room: int) -> Iterator[Indices]:
 def _block(
     request: JacobianRequest, port: Port, others: Sequence[Port], chunk: Indices
 ) -> dict[Port, Floats]:
-    """Derivatives of (or by) the scalars `chunk` of an array, a row for each, for each of the others."""
+    """Return derivatives of (or by) the scalars `chunk` of an array, one row each, for each other array."""
     program = request.program
     if request.mode == "differences" and request.reference == "float32":
         return fixed_step_columns(program, port, others, chunk, request.eps)

@@ -1,4 +1,4 @@
-"""Sparse boolean matrices: which rows depend on which columns, as pairs of indices."""
+"""Sparse boolean matrices, as pairs of row and column indices of dependent entries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from tapedebug.autograd.array_types import Indices
 
 MOST_ENTRIES = 1 << 22
-"""Entries that any matrix may have; with more, little is gained by knowing where they are."""
+"""Number of entries allowed for any matrix; with more, sparsity is of little use."""
 FEW_PER_ROW = 32
-"""But so many for each row are few."""
+"""Number of entries for each row that is always allowed."""
 
 
 class TooManyEntries(Exception):
-    """A matrix would have more entries than are of use."""
+    """The error for a matrix with too many entries to be useful."""
 
 
 class BooleanMatrix(NamedTuple):
@@ -25,17 +25,17 @@ class BooleanMatrix(NamedTuple):
     columns: Indices
 
     def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> BooleanMatrix:
-        """Some of the entries."""
+        """Return some of the entries."""
         return self if chosen.all() else BooleanMatrix(self.rows[chosen], self.columns[chosen])
 
 
 def none() -> BooleanMatrix:
-    """A matrix of zeros."""
+    """Return a matrix of zeros."""
     return BooleanMatrix(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def joined(parts: list[BooleanMatrix]) -> BooleanMatrix:
-    """The entries of several matrices."""
+    """Return the entries of several matrices."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -69,7 +69,7 @@ def sorted_once(entries: BooleanMatrix, width: int) -> BooleanMatrix:
 
 
 def product(left: BooleanMatrix, right: BooleanMatrix, size: int) -> BooleanMatrix:
-    """The product of two matrices.
+    """Return the product of two matrices.
 
     Args:
         left: Its columns are the rows of `right`, in any order.

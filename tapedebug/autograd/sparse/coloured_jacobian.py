@@ -1,7 +1,7 @@
-"""Evaluate a Jacobian in few runs: traced, coloured, verified by one random product.
+"""Evaluates a Jacobian in few runs: traced, coloured, verified by one random product.
 
-All outputs that are asked for stand below each other and all inputs beside each other, as one matrix: rows of
-different outputs share a run, too.
+The requested outputs form the rows and the inputs the columns of one joint matrix, so that rows of different
+outputs also share runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tapedebug.autograd.subjects.program import Port, Program, distinct
 Mode = Literal["adjoint", "tangent", "fewest", "differences"]
 
 COMPRESSION_PAYS = 0.75
-"""Compressed runs are taken where they are fewer than this part of single ones."""
+"""Compressed runs are used if their number is less than this fraction of the single runs."""
 SINGLE, DOUBLE = 1e-4, 1e-9
-"""How far the random product may be off, relative to the sum of the magnitudes of its terms."""
+"""Allowed error of the random product, relative to the sum of the magnitudes of its terms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,8 @@ class JointPattern:
 
     Attributes:
         sources, targets: One port for each array.
-        pattern: Where it may have entries.
-        columns, rows: For each source its first column, for each target its first row; and the end.
+        pattern: Its possible entries.
+        columns, rows: The first column of each source, the first row of each target, and the ends.
     """
 
     sources: tuple[Port, ...]
@@ -45,12 +45,12 @@ class JointPattern:
     rows: Indices
 
     def split(self, matrix: Floats, ports: Sequence[Port]) -> dict[Port, Floats]:
-        """Rows over all scalars of all ports, as one matrix for each port."""
+        """Split rows over all scalars of all ports into one matrix for each port."""
         ends = self.columns if ports is self.sources else self.rows
         return {p: matrix[:, a:b] for p, a, b in zip(ports, ends[:-1], ends[1:], strict=True)}
 
     def parts(self, values: Floats) -> dict[tuple[Port, Port], tuple[Indices, Indices, Floats]]:
-        """The entries of each pair: rows, columns, values."""
+        """Return the entries of each pair: rows, columns, values."""
         p = self.pattern
         if len(self.sources) == len(self.targets) == 1:
             return {(self.sources[0], self.targets[0]): (p.rows, p.columns, values)}
@@ -83,7 +83,7 @@ class ColouredJacobian:
 def joint_of(
     program: Program, sources: Sequence[Port], targets: Sequence[Port], *, fresh: bool = False
 ) -> JointPattern | None:
-    """The joint matrix of these inputs and outputs; None where its pattern is unknown."""
+    """Return the joint pattern of these inputs and outputs; None if it is unknown."""
     patterns = traced(program, fresh=fresh)
     if patterns is None:
         return None
@@ -122,7 +122,7 @@ def coloured_jacobian(
     eps: float = 1e-4,
     notes: list[str],
 ) -> ColouredJacobian | None:
-    """The Jacobian of `targets` by `sources` from few runs; None where it takes one run for each row.
+    """Return the Jacobian of `targets` by `sources` from few runs; None if it takes one run for each row.
 
     Args:
         program: What to differentiate.
@@ -130,8 +130,8 @@ def coloured_jacobian(
         targets: The outputs.
         mode: By adjoint runs (in the precision of the program), by tangents (likewise), by whichever of both,
             or both together, are fewest, or by differences of the float64 twin.
-        chosen: The rows of each target (of adjoints, and of the fewest) or the columns of each source that
-            are wanted.
+        chosen: The requested rows of each target (for adjoints, and for the fewest) or columns of each
+            source.
         eps: The largest step of differences.
         notes: Gets a note if a pattern was wrong.
     """
@@ -154,7 +154,7 @@ def coloured_jacobian(
 
 
 class _Job:
-    """Runs that give the entries of a joint matrix, and one more that contradicts a wrong pattern."""
+    """Runs that compute the entries of a joint matrix, and one more that detects a wrong pattern."""
 
     def __init__(
         self, program: Program, joint: JointPattern, mode: Mode, chosen: Mapping[Port, Indices], eps: float
@@ -178,7 +178,7 @@ class _Job:
         return len(self.compression) + 1 <= COMPRESSION_PAYS * len(self.wanted)
 
     def spread(self, values: Floats) -> Floats:
-        """Values at the entries of the whole pattern, not a number where these were not asked for."""
+        """Return values at the entries of the whole pattern, NaN for those that were not requested."""
         if self.all:
             return values
         asked = np.zeros(self.size, bool)
@@ -189,7 +189,7 @@ class _Job:
         return found
 
     def run(self) -> Floats | None:
-        """The entries; None where the random product contradicts the pattern."""
+        """Return the entries; None if the random product contradicts the pattern."""
         vectors = self._vectors()
         probe = vectors[-1]
         if self.mode == "differences":
@@ -198,13 +198,13 @@ class _Job:
         values = self._values(found, double=False)
         if self._agrees(values, probe, found[-1], SINGLE, 0.0):
             return values
-        # Rounding may be what contradicts it.
+        # The contradiction may be rounding.
         found = self._runs(vectors, double=True)
         exact = self._values(found, double=True)
         return values if self._agrees(exact, probe, found[-1], DOUBLE, 1e-12) else None
 
     def _vectors(self) -> Floats:
-        """Seeds (or directions) of all runs; the last one is the random probe."""
+        """Return seeds (or directions) of all runs; the last one is the random probe."""
         kept, key = self.pattern.kept, ("vectors", self.by)
         if key not in kept:
             c = self.compression
@@ -226,14 +226,14 @@ class _Job:
         return _beside([pushed[target] for target in self.joint.targets])
 
     def _values(self, found: Floats, *, double: bool) -> Floats:
-        """The entries; some columns may take tangent runs of their own beside the adjoint ones."""
+        """Return the entries; some columns may take tangent runs of their own beside the adjoint ones."""
         if not self.back:
             return self.compression.values(None, found[:-1])
         c = self.compression
         return c.values(found[:-1], self._pushed(c.directions, double=double) if c.columns else None)
 
     def _agrees(self, values: Floats, probe: Floats, product: Floats, relative: float, least: float) -> bool:
-        """True if the entries give the random product that was run."""
+        """Return True if the entries reproduce the result of the random product."""
         expected = self._product(values, probe)
         with np.errstate(invalid="ignore"):
             off = np.abs(product - expected)
@@ -246,7 +246,7 @@ class _Job:
         return bool((near | (~np.isfinite(product) & ~np.isfinite(expected))).all())
 
     def _product(self, values: Floats, probe: Floats) -> Floats:
-        """The product of the entries with a vector."""
+        """Return the product of the entries with a vector."""
         p, shape = self.pattern, self.joint.pattern.shape
         given, taken = (p.rows, p.columns) if self.back else (p.columns, p.rows)
         count = shape[1] if self.back else shape[0]

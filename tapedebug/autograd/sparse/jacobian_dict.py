@@ -14,12 +14,12 @@ Key = tuple[Place, Place]
 class Jacobians(dict[Key, Any]):
     """Jacobians by (input, output).
 
-    Keys are the places of arguments among the inputs and among the outputs, `(0, 1)`; a field of a struct has
-    its name there, `("state.q", 0)`. Names are understood for all: `jacobians["x", "y"]`.
+    Keys are the positions of arguments among the inputs and among the outputs, `(0, 1)`; a field of a struct
+    has its name instead, `("state.q", 0)`. Names are accepted for all: `jacobians["x", "y"]`.
 
     Attributes:
-        runs: How many adjoint runs, tangent runs or differences they took.
-        notes: What a reader should know of how they came about.
+        runs: The number of adjoint runs, tangent runs or differences.
+        notes: Notes on their computation.
     """
 
     def __init__(
@@ -52,5 +52,5 @@ class Jacobians(dict[Key, Any]):
         return dict.__contains__(self, self._placed(key))
 
     def get(self, key: object, default: object = None) -> Any:
-        """The Jacobian of a pair, by places or names, or `default`."""
+        """Return the Jacobian of a pair, by positions or names, or `default`."""
         return dict.get(self, self._placed(key), default)

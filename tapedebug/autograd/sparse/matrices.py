@@ -19,7 +19,7 @@ NO_PLACES: Indices = np.zeros(0, np.int64)
 MOST_STORED_ENTRIES = 1 << 24
 """Entries of a sparse Jacobian up to which those that were not evaluated are stored one by one."""
 BYTES_PER_ENTRY = 24
-"""Of an entry of a sparse matrix while it is collected: row, column, value."""
+"""Bytes of an entry of a sparse matrix while it is collected: row, column, value."""
 Rectangle = tuple[Indices, Indices]
 """Rows and columns that are evaluated, at all of their crossings."""
 
@@ -50,7 +50,7 @@ class DenseJacobian:
 
     def __init__(self, source: Port, target: Port, rectangles: Sequence[Rectangle]) -> None:
         shape = target.size, source.size // source.components
-        # Memory that is not written stays unmapped: of a sparse matrix only what is touched takes time.
+        # Memory that is not written stays unmapped, so that a sparse matrix costs only its written pages.
         self.array = new(shape, source.array.dtype, zeroed=True)
         self.matrix: Floats = self.array.region.data.view(numpy_dtype(source.array.dtype)).reshape(
             target.size, source.size
@@ -66,17 +66,17 @@ class DenseJacobian:
                 self.matrix[np.ix_(rows, columns)] = 0
 
     def unset(self) -> None:
-        """Nothing is a number until it is said."""
+        """Set all entries to NaN."""
         self.matrix[...] = np.nan
 
     def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
         """Set single entries, except those that were not requested.
 
         Args:
-            rows: Ascending.
-            columns: Of one row, ascending.
+            rows: The rows, ascending.
+            columns: The columns, ascending within a row.
             values: The entries.
-            kept: What was worked out for the same pattern before.
+            kept: The cache of the pattern.
         """
         if self.whole:
             self.matrix[rows, columns] = values
@@ -122,10 +122,10 @@ class SparseJacobian:
         self.pattern: Pattern | None = None
 
     def zeros(self) -> None:
-        """Nothing is stored of zeros."""
+        """Store nothing: entries that are not stored are zero."""
 
     def unset(self) -> None:
-        """Nothing is stored of what is not known."""
+        """Store nothing, as no entry is known yet."""
 
     def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
         """Set single entries, as `DenseJacobian.entries`; those that were not requested are NaN."""
@@ -138,7 +138,7 @@ class SparseJacobian:
         self.parts.append((rows, columns, values))
 
     def block(self, rows: Indices, columns: Indices, values: Floats) -> None:
-        """Set a block, of which only what is not zero is stored."""
+        """Set a block, storing only its nonzero entries."""
         self.traced = False
         i, j = np.nonzero(values)
         self.stored += len(i)
@@ -151,7 +151,7 @@ class SparseJacobian:
         self.parts.append((rows[i], columns[j], values[i, j]))
 
     def _not_asked(self) -> tuple[Indices, Indices]:
-        """The entries that were not evaluated, and that are not known to be zero."""
+        """Return the entries that were not evaluated and are not known to be zero."""
         if self.pattern is None and self.shape[0] * self.shape[1] > MOST_STORED_ENTRIES:
             raise TapedebugError(
                 f"jacobian: sparse=True would have to store NaN for most of {self.shape[0]} × "

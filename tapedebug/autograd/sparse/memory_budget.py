@@ -1,4 +1,4 @@
-"""Refuse a Jacobian that does not fit into memory, which would end the process."""
+"""Raises an error for a Jacobian that does not fit into memory, before it ends the process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _available_to_container() -> float:
 
 
 def require_memory(what: str, needed: float, hint: str) -> None:
-    """Refuse what would not fit into memory.
+    """Raise an error if something would not fit into memory.
 
     Args:
-        what: A sentence begins with it: "jacobian: d y / d x (…) as a dense array".
-        needed: In bytes.
-        hint: What to do instead.
+        what: The start of the message: "jacobian: d y / d x (…) as a dense array".
+        needed: The required memory in bytes.
+        hint: The suggested alternative.
 
     Raises:
         GradcheckError: It does not fit.
