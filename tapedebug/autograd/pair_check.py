@@ -1,4 +1,4 @@
-"""`check_pairs`: check the pairs that are switched on in the panel's mask."""
+"""Checks the pairs that are selected in the panel's mask."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ABOUT = 60  # forward runs that the end-to-end check of one input takes
 
 
 class _Cancelled(Exception):
-    """The caller wants no more."""
+    """The exception after the caller cancelled."""
 
 
 @dataclass
@@ -65,22 +65,22 @@ class _Progress:
     passed: int = 0
 
     def begin(self, count: int, steps: int) -> None:
-        """So many pairs are next; they will pass about so many checkpoints."""
+        """Start `count` pairs, which will pass about `steps` checkpoints."""
         self.count, self.steps, self.passed = count, max(1, steps), 0
 
     def look(self) -> None:
-        """Raise `_Cancelled` where the caller has cancelled."""
+        """Raise `_Cancelled` if the caller has cancelled."""
         if self.cancelled is not None and self.cancelled():
             raise _Cancelled
 
     def checkpoint(self) -> None:
-        """One step is done: look, and tell."""
+        """Count one step, check for cancellation, and report."""
         self.look()
         self.passed += 1
         self._report_share(self.done + self.count * min(0.95, self.passed / self.steps))
 
     def finish(self) -> None:
-        """The pairs that were begun are done."""
+        """Count the started pairs as done."""
         self.done += self.count
         self._report_share(self.done)
 
@@ -117,7 +117,7 @@ def check_pairs(
     atol: float = 1e-3,
     rtol: float = 1e-2,
 ) -> list[PairResult]:
-    """Check chosen pairs of a tape.
+    """Check selected pairs of a tape.
 
     Pairs of one launch are checked at the values that it was launched with, pairs of the whole tape as by
     `end_to_end`. Of large arrays a sample of entries is checked one by one, and all of them in random
@@ -129,12 +129,12 @@ def check_pairs(
             kernel's parameters; with `"launch": None`, the whole tape, they are labels of arrays.
         labels: Names of the tape's arrays; by default those of parameters that they were passed as.
         progress: Called with the share of the work that is done, 0 to 1.
-        cancelled: Asked often; once it returns True, the results so far are returned.
-        each: Called with each result as soon as it is there; again where what is found later adds to it.
+        cancelled: Called often; once it returns True, the results so far are returned.
+        each: Called with each result as soon as it is available, and again if it is extended later.
         all_entries: Evaluate all entries of pairs of launches, not a sample of large ones.
         eps: See `gradcheck`.
-        atol: See `gradcheck`; of pairs of one launch.
-        rtol: See `gradcheck`; of pairs of one launch.
+        atol: See `gradcheck`; for pairs of one launch.
+        rtol: See `gradcheck`; for pairs of one launch.
 
     Returns:
         A result for each pair, in the order of the mask; fewer where the check was cancelled.
@@ -159,11 +159,11 @@ def check_pairs(
 
 
 def pair_script(tape: RecordedTape, pair: PairResult, **options: float) -> str:
-    """A script that shows one pair of a launch alone, as `GradcheckResult.reproduce` writes it.
+    """Return a script that shows one pair of a launch alone, as `GradcheckResult.reproduce` does.
 
     Args:
         tape: The tape that was checked.
-        pair: What `check_pairs` found.
+        pair: The result of `check_pairs`.
         options: Its `eps`, `atol` and `rtol`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Check one launch for the adjoints that arrive at it: its result beside finite differences."""
+"""Checks one launch for its incoming adjoints, against finite differences."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class WrongEntry:
     """The entry of an argument's gradient that is off most.
 
     Attributes:
-        index: In the array, components last; None where only a direction was compared.
-        given: By the reverse pass.
-        right: By differences, or by the adjoint at the right values.
-        bar: How far that may be off.
-        count: How many entries are off.
-        ratio: Of `given` to `right` in all of them; NaN where it is not the same.
+        index: Its index in the array, components last; None if only a direction was compared.
+        given: The result of the reverse pass.
+        right: The result of differences, or of the adjoint at the right values.
+        bar: The error bar of `right`.
+        count: The number of wrong entries.
+        ratio: The ratio of `given` to `right` in all of them; NaN if it varies.
     """
 
     index: tuple[int, ...] | None
@@ -52,12 +52,12 @@ class Argument:
     Attributes:
         launch: Index of the launch.
         param: The parameter.
-        verdict: Of its gradient.
-        cause: Why it is wrong; empty where it is not.
-        size: Scalars in it.
-        error, relative: How far it is off along a random direction, or in an entry.
-        wrong: The entry that is off most.
-        clobber: Where values were overwritten, the record that did it; -1 for something outside the tape.
+        verdict: The verdict on its gradient.
+        cause: The cause of an error; empty without one.
+        size: The number of its scalars.
+        error, relative: The error along a random direction, or in an entry.
+        wrong: The entry with the largest error.
+        clobber: The record that overwrote needed values, if one did; -1 for a write off the tape.
     """
 
     launch: int
@@ -73,7 +73,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on an argument, its right gradient where it has another, and the error bar of an entry."""
+    """The verdict on an argument, its right gradient if it differs, and the error bar of an entry."""
 
     argument: Argument
     right: Floats | None = None
@@ -81,13 +81,13 @@ class Judged:
 
 
 class SingleLaunch:
-    """One launch alone, beside the adjoints that arrive at it.
+    """One launch alone, with its incoming adjoints.
 
     Args:
-        index: Of the launch.
-        program: It.
+        index: The index of the launch.
+        program: The launch as a program.
         inputs: The arguments that it reads, by parameter.
-        weights: The adjoints of what it writes.
+        weights: The adjoints of the arrays that it writes.
         rtol: The relative error up to which a gradient agrees.
         checkpoint: Called often; may raise to cancel.
     """
@@ -112,7 +112,7 @@ class SingleLaunch:
         self.dust = LAUNCH_ROUNDING * float(sum(held))
 
     def judge(self, p: int, given: Floats) -> Judged:
-        """Compare what the adjoint adds to an argument with differences of the launch."""
+        """Compare the adjoint's contribution to an argument with finite differences of the launch."""
         source, flat = self.inputs[p], given.ravel()
         if not np.isfinite(flat).all():
             return self._put_right(p, flat, "not finite")
@@ -150,7 +150,7 @@ class SingleLaunch:
         return value, np.where(np.isnan(bar), np.inf, bar), kink
 
     def _put_right(self, p: int, given: Floats, cause: Cause) -> Judged:
-        """The entry that is wrong, and what is missing in the adjoint of all entries."""
+        """Return the wrong entry, and the correction of the adjoint of all entries."""
         source = self.inputs[p]
         if source.size > WHOLE:
             return self._sketched(p, given, cause)
@@ -191,14 +191,14 @@ class SingleLaunch:
 
 
 def relative_error(given: Floats, right: Floats) -> float:
-    """‖given - right‖ / ‖right‖; infinite where only one of them is zero."""
+    """Return ‖given - right‖ / ‖right‖; infinite if only one of them is zero."""
     size = float(np.linalg.norm(right))
     error = float(np.linalg.norm(np.nan_to_num(given - right, nan=np.inf, posinf=np.inf, neginf=-np.inf)))
     return error / size if size else float("inf")
 
 
 def worst_entry(given: Floats, right: Floats, bar: Floats, missed: Bools) -> WrongEntry:
-    """The entry among those `missed` that is off most; all arrays have one shape."""
+    """Return the entry with the largest error among those `missed`; all arrays have one shape."""
     error = np.where(missed, np.nan_to_num(np.abs(given - right), nan=np.inf), -1.0)
     slot = np.unravel_index(int(np.argmax(error)), error.shape)
     ratio = (given / right)[missed]

@@ -52,7 +52,7 @@ class WholeCheck:
         loss: As for `end_to_end`.
         inputs: As for `end_to_end`.
         plan: Its `rtol` is the relative error up to which a gradient agrees.
-        pace: Of the whole check.
+        pace: The progress of the whole check.
     """
 
     tape: RecordedTape
@@ -71,12 +71,12 @@ class WholeCheck:
         notes: Sequence[str],
         script: Callable[[int, PairResult], Callable[[], str]],
     ) -> GradcheckResult:
-        """Check the whole tape, and in lockstep the launches that were chosen.
+        """Check the whole tape, and the selected launches in lockstep.
 
         Args:
-            wanted: Their records.
-            notes: Why others were not.
-            script: Gives what writes the script of a pair of a launch.
+            wanted: The records of these launches.
+            notes: The reasons why others were not selected.
+            script: Returns a writer for the script of a pair of a launch.
         """
         self.pace.subject = WHOLE
         self.pace.begin("the end-to-end check")
@@ -200,7 +200,7 @@ class WholeCheck:
         )  # fmt: skip
 
     def _message(self, record: Record, argument: Argument, name: str) -> str:
-        """Return what is wrong with the gradient of an argument, in words."""
+        """Return the message about the error of an argument's gradient."""
         if argument.cause == "not finite" and argument.wrong is None:
             return f"the adjoint of {name} that leaves is not finite, and differences can not decide"
         if argument.verdict == "KINK":
@@ -236,7 +236,7 @@ class WholeCheck:
     # -------------------------------------------------------------- together
 
     def _tell_apart(self, whole: EndToEnd | None, steps: Steps) -> None:
-        """Say where what is wrong as a whole comes from."""
+        """Attribute an error of the whole tape to its launches."""
         if whole is None or whole.verdict != "WRONG":
             return
         names = [check.name for check in whole.inputs if check.verdict == "WRONG"]
@@ -258,7 +258,7 @@ class WholeCheck:
         summary = "nothing was checked" if whole is None else whole.coverage.summary
         checked = 0 if whole is None else whole.coverage.checked
         if whole is not None and whole.verdict == "AGREE" != verdict:
-            # How well the whole agrees is no praise for what a part of it got wrong.
+            # Agreement of the whole does not excuse a wrong part.
             summary = f"{checked} of {launches} launches checked end to end; nothing contradicts the whole"
         summary += f"; {self.stepped} launches in lockstep"
         return GradcheckResult(
@@ -273,7 +273,7 @@ class WholeCheck:
 
 
 def _whole_pair(check: InputCheck, name: str, output: str) -> PairResult:
-    """The result of one input of the whole tape."""
+    """Return the result of one input of the whole tape."""
     pair = PairResult(
         None, WHOLE, name, output, check.verdict, check.max_abs_error, check.rel_error,
         entries=check.consumed.size, evaluated=check.consumed.size,
@@ -285,7 +285,7 @@ def _whole_pair(check: InputCheck, name: str, output: str) -> PairResult:
 
 
 def _largest(check: InputCheck, name: str, output: str) -> dict[str, Any]:
-    """The entry that is off most, of those that were displaced alone."""
+    """Return the entry with the largest error, of those that were displaced alone."""
     found = []
     for probe in check.probes:
         if probe.entry is not None and np.isfinite(probe.ad - probe.fd):
@@ -300,7 +300,7 @@ def _largest(check: InputCheck, name: str, output: str) -> dict[str, Any]:
 
 
 def told(wrong: WrongEntry, name: str, dtype: type, size: int) -> str:
-    """`x[2] gets 18, right is 243 ± 1e-09; 3 of 3 entries differ, each by the factor 0.5`."""
+    """Return `x[2] gets 18, right is 243 ± 1e-09; 3 of 3 entries differ, each by the factor 0.5`."""
     where = f"a random direction in {name}"
     if wrong.index is not None:
         where = entry_name(name, wrong.index, dtype)

@@ -161,7 +161,7 @@ def measure(context: RuleContext, group: Group) -> bool:
         return False
     group.errors, group.gradients = compared(context, replay.gradients(), wrong)
     if group.functions and not replay.named:
-        # What an atomic changes keeps its adjoint in Warp: nobody asked for that of what it held before.
+        # In Warp an element changed by an atomic keeps its adjoint; its old value's adjoint is not needed.
         for label in _written(context, group):
             group.errors.pop(label, None)
     others = _others(context, group)

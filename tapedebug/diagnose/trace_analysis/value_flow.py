@@ -32,7 +32,7 @@ _KEEPERS = "append extend insert add update put put_ copy_ setdefault appendleft
 KEEPERS = frozenset(_KEEPERS.split())
 """Methods that put their arguments into what they are called on."""
 CUTS = frozenset(("detach", "stop_gradient", "detach_"))
-"""Functions that somebody calls to end a gradient on purpose."""
+"""Functions that end a gradient on purpose."""
 UNKNOWN = frozenset(("map", "filter", "eval", "getattr"))
 _LIBRARIES = "numpy torch jax math cmath scipy tapedebug warp copy itertools functools operator"
 LIBRARIES = frozenset(_LIBRARIES.split())
