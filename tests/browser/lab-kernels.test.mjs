@@ -182,9 +182,7 @@ test("when the kernel dies while checks run, tab and side bar say so, and keep w
   await dialog.getByRole("button").click();
   await dialog.waitFor({ state: "detached" });
   await notice(`The kernel of this tape died. ${RAN} ${AGAIN}`).waitFor({ state: "attached" });
-  await bar
-    .getByText("The kernel died, and its tapes are lost. Run the notebook again to record new tapes.")
-    .waitFor();
+  await bar.getByText("The kernel died, and its tapes are lost. Run the notebook again to record new tapes.").waitFor();
   assert.equal(await bar.locator("[data-tape], [role=alert]").count(), 0);
   const run = first().locator(".td-run");
   assert.ok(await run.isDisabled());
