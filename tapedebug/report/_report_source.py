@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-def _nobody(question: Json) -> tuple[Json, list[bytes]]:
-    raise LookupError(f"nobody answers {question.get('type')!r}")
+def _no_answer(question: Json) -> tuple[Json, list[bytes]]:
+    raise LookupError(f"this report cannot answer {question.get('type')!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ReportSource:
     trace: Trace
     head: Json
     columns: dict[str, bytes]
-    ask: Ask = _nobody
+    ask: Ask = _no_answer
     kinds: Iterable[str] = ()
 
 
