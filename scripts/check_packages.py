@@ -98,7 +98,7 @@ class Place:
         }
 
     def run(self, *command: str | Path, where: Path | None = None, status: int = 0) -> str:
-        """What a command prints, which ends with `status`."""
+        """Run a command that ends with `status`, and return its output."""
         done = subprocess.run(
             [str(word) for word in command],
             cwd=where or self.folder,

@@ -64,7 +64,7 @@ def fixed(text: str) -> str:
 
 
 def run(program: str, arguments: str, *options: str) -> str:
-    """What `tapedebug run` prints for a program."""
+    """Return the output of `tapedebug run` for a program."""
     *flags, name = shlex.split(arguments)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / name).write_text(program, encoding="utf-8")
@@ -93,7 +93,7 @@ def finding(rule: str, printed: str) -> str:
 
 
 def output(page: Path) -> str:
-    """What the program of a page prints now of its finding."""
+    """Return the text that the program of a page prints about its finding."""
     parts = parts_of(text_of(page))
     shown = finding(rule_of(page), run(parts["program"], parts["arguments"]))
     assert shown, f"{page.name}: the program has no such finding"

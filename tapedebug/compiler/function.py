@@ -135,7 +135,7 @@ class Function:
 
     @property
     def adjoint_writes(self) -> list[AdjointWrite]:
-        """Of a gradient: the statements that change adjoints, in order."""
+        """The statements of a gradient that change adjoints, in order."""
         found: list[AdjointWrite] = []
         for node in ast.walk(self.origin.tree):
             if isinstance(node, ast.Assign | ast.AugAssign):

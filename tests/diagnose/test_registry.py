@@ -28,7 +28,7 @@ RULES = registry.RULES
 
 
 def problems(rules: Sequence[Rule], pages: Collection[str], scenarios: Collection[str]) -> Iterator[str]:
-    """What is wrong with a list of rules, one sentence each."""
+    """Return the faults of a list of rules, a sentence each."""
     codes = [rule.code for rule in rules]
     for field in ("code", "title"):
         counts = Counter(getattr(rule, field) for rule in rules)
