@@ -41,8 +41,13 @@ class RuleFinding(Finding):
         """Export the attributes as evidence, those of the subclass first."""
         own = [item for item in fields(self) if "evidence" in item.metadata]
         own.sort(key=lambda item: item.name in RuleFinding.__slots__)
-        values = {item.metadata["evidence"] or item.name: getattr(self, item.name) for item in own}
+        values = {item.metadata["evidence"] or item.name: _exported(getattr(self, item.name)) for item in own}
         self.evidence = {key: value for key, value in values.items() if value is not None} | self.evidence
+
+
+def _exported(value: object) -> object:
+    """Return a value as evidence has it: JSON knows lists, and no tuples."""
+    return [_exported(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def inputs_of(finding: Finding) -> list[str]:

@@ -426,7 +426,7 @@ def test_a_long_loop_over_the_same_buffers_leaves_nothing_on_the_tapes_that_are_
                 half.fill_(float(step))
             tape.reset()
             if step in (10, 299):
-                trackers = [item.tape.tracker for item in recorder._kept()][:2]
+                trackers = [item.tape.tracker for item in recorder._retained()][:2]
                 sizes.append(
                     [
                         (

@@ -465,7 +465,7 @@ def table_text(version: str, rows: dict[Row, dict[str, str]]) -> str:
         '"""Warp\'s adjoints of functions, argument by argument: r (right), n (none), w (wrong).\n\n'
         "Written by `python -m tests.lang.warp_adjoints`. Arguments are a number s, vector v, matrix m,\n"
         'quaternion q or transform x; of atomics the element, the value, and the result.\n"""\n\n'
-        f'VERSION = "{version}"\n"""Of warp-lang, with which this was measured, on the CPU."""\n\n'
+        f'VERSION = "{version}"\n"""The version of warp-lang with which this was measured, on the CPU."""\n\n'
         f"ADJOINTS: dict[str, dict[str, str]] = {{\n{''.join(entries)}}}\n"
     )
 
