@@ -44,8 +44,6 @@ HOST_READS = 1000
 Watch = tuple[weakref.ref["Tracker"], ...]
 """The trackers of the tapes that use a buffer."""
 
-__all__ = ["Tracker", "range_key"]
-
 
 class Tracker:
     """The ledgers of one tape.
