@@ -169,6 +169,7 @@ _LAZY = {
     "GradientError": ("tapedebug.diagnose", "GradientError"),
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
+    "watch_warp": ("tapedebug.watch", "watch_warp"),
 }
 """Names that are imported on first use: (module, attribute, or None for the module itself)."""
 

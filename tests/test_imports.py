@@ -69,6 +69,7 @@ MAY_IMPORT = {
     "aswarp": ENGINE,
     "optim": ENGINE,
     "operations": set(),
+    "watch": ENGINE | {"aswarp", "operations"},
     "trace": set(),
     "formats": {"trace"},
     "autograd": ENGINE | {"aswarp"},
@@ -95,6 +96,7 @@ UNTYPED = {
     "operations": 0,
     "report": 1,
     "trace": 4,
+    "watch": 0,
     "": 2,
 }
 """For each room outside the engine, the parameters that may be annotated `Any`; `""` is for root modules.

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.history import OutsideRead as OutsideRead
     from tapedebug.contract.history import OutsideReads as OutsideReads
     from tapedebug.contract.history import OverwrittenOutside as OverwrittenOutside
+    from tapedebug.contract.history import RecordingGaps as RecordingGaps
     from tapedebug.contract.history import Stack as Stack
     from tapedebug.contract.history import UnrecordedLaunches as UnrecordedLaunches
     from tapedebug.contract.history import ValueSamples as ValueSamples
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.program_arrays import ArrayOrigins as ArrayOrigins
     from tapedebug.contract.program_arrays import LiveArrays as LiveArrays
     from tapedebug.contract.program_arrays import ProgramArrays as ProgramArrays
+    from tapedebug.contract.program_arrays import from_program as from_program
     from tapedebug.contract.replay_variants import Confinement as Confinement
     from tapedebug.contract.replay_variants import Copy as Copy
     from tapedebug.contract.replay_variants import Float64 as Float64

@@ -162,6 +162,13 @@ class UnrecordedLaunches(Protocol):
         """Return the arrays of the tape that such launches wrote, each with the call site."""
 
 
+class RecordingGaps(Protocol):
+    """Parts of the program that ran while the tape recorded and that are not on it."""
+
+    def notes(self) -> Sequence[str]:
+        """Return them as sentences, each with its place and the reason."""
+
+
 class EarlierRecording(Protocol):
     """A recording of the process that has ended."""
 

@@ -532,7 +532,8 @@ class RecordedTape(Protocol):
         """Return a new replay.
 
         Args:
-            float64: Compute in float64; raises if `capability(Float64)` is None or has an obstacle.
+            float64: Compute in float64, as far as operations can; raises if `capability(Float64)` is None or
+                memory cannot hold float64 values. `Float64.obstacle` says what remains in float32.
         """
 
     def capability(self, kind: type[T], /) -> T | None:

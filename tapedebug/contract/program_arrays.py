@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from tapedebug.contract.program import Array
+from tapedebug.contract.program import Array, RecordedTape
 
 
 class ProgramArrays(Protocol):
@@ -50,3 +50,25 @@ class LiveArrays(Protocol):
 
     def check(self, what: str, /) -> None:
         """Raise a `TapeError` that begins with `what` if arrays hold other values than those of now."""
+
+
+def from_program(tape: RecordedTape, given: object) -> Any:
+    """Return arrays of the contract in place of the objects that the program has for them.
+
+    Args:
+        tape: The tape that may know these objects.
+        given: An array, or a list or dictionary with arrays, perhaps of the engine's own class; anything else
+            is returned as it is.
+    """
+    program = tape.capability(ProgramArrays)
+    if program is None:
+        return given
+    if isinstance(given, program.kind):
+        return program.array_of(given)
+    if isinstance(given, Mapping):
+        return {from_program(tape, key): from_program(tape, value) for key, value in given.items()}
+    if isinstance(given, list):
+        return [from_program(tape, each) for each in given]
+    if type(given) is tuple:
+        return tuple(from_program(tape, each) for each in given)
+    return given

@@ -43,6 +43,10 @@ class WarpReverse(Protocol):
     def consumed(self) -> bool:
         """True if the program's own reverse pass gave the same results as Warp's would."""
 
+    @property
+    def is_own(self) -> bool:
+        """True if Warp itself ran the program."""
+
     def divergences(self) -> Mapping[int, Sequence[ReverseDivergence]]:
         """Return, for each operation with an adjoint, what Warp may reverse wrongly, if there is any."""
 

@@ -12,7 +12,15 @@ from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd import end_to_end
-from tapedebug.contract import Array, Confinement, LiveArrays, RecordedTape, is_recorded_tape
+from tapedebug.contract import (
+    Array,
+    Confinement,
+    LiveArrays,
+    RecordedTape,
+    WarpReverse,
+    from_program,
+    is_recorded_tape,
+)
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.blame import blame
 from tapedebug.diagnose.diagnosis import Diagnosis, severity
@@ -89,8 +97,10 @@ def diagnose(
         if all(context.trace.tape.began for context, *_ in found):
             found.sort(key=lambda each: each[0].trace.tape.began)
         allow_for_start([context for context, *_ in found])
-        for context, own, _ in found:
-            pace.subject, context.as_warp = context.trace.name, as_warp
+        for context, own, item in found:
+            reverse = item.capability(WarpReverse)
+            pace.subject = context.trace.name
+            context.as_warp = as_warp or (reverse is not None and reverse.is_own)
             if context.trace.launches:
                 apply_rules(context)
                 context.trace.findings = attribute_causes(context.trace.findings)
@@ -144,6 +154,7 @@ def _context(
     tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True
 ) -> RuleContext:
     """Return the context of a tape: its trace, with the end-to-end verdict if `check`, and its replays."""
+    loss, inputs = from_program(tape, loss), from_program(tape, inputs)
     recorded = record_with_arrays(tape)
     trace = recorded.trace
     pace.subject = trace.name

@@ -7,11 +7,12 @@ determined by measurement that make the vjp the transpose of the derivative of `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tapedebug._float32_slope import slope
 from tapedebug.contract import Array, Operation, Values
 from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
@@ -23,8 +24,6 @@ When = Literal["before", "after"]
 
 TRIES = 2
 """Number of pairs of random directions in which a vjp must agree."""
-STEPS = (0.1, 0.03, 0.01, 0.003, 1e-3, 1e-4)
-"""Relative displacements for the measurement of a derivative, of which the best is used."""
 AGREES = 1e-4
 """Largest relative difference between a vjp and the measured derivative that counts as agreement."""
 
@@ -160,31 +159,3 @@ def _apart(arrays: list[Array]) -> list[Array]:
         if not any(a.region == array.region and a.start < array.stop and array.start < a.stop for a in kept):
             kept.append(array)
     return kept
-
-
-def slope(function: Callable[[float], float], noise: float) -> tuple[float, float]:
-    """Return the derivative of a function at 0, and its measured error.
-
-    For each of several steps a cubic is fitted to seven points: its residual is the noise, its change from
-    step to step the truncation error.
-
-    Args:
-        function: The function of one number.
-        noise: A lower bound of the noise of its values: few roundings can look like a smooth curve.
-    """
-    points = np.arange(-3, 4) / 3
-    basis = np.stack([np.ones(7), points, points**2, points**3], 1)
-    spread = float(np.sqrt(np.linalg.inv(basis.T @ basis)[1, 1]))
-    best, last = (np.nan, np.inf), np.nan
-    for step in STEPS:
-        values = np.array([function(float(point * step)) for point in points])
-        if not np.isfinite(values).all():
-            continue
-        fitted = np.linalg.lstsq(basis, values, rcond=None)[0]
-        residual = max(float(np.linalg.norm(values - basis @ fitted)) / np.sqrt(3), noise)
-        found = float(fitted[1]) / step
-        error = 2 * residual * spread / step + (abs(found - last) if last == last else np.inf)
-        last = found
-        if error < best[1]:
-            best = found, error
-    return best

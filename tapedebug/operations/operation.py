@@ -46,6 +46,22 @@ class ExactAdjoint(Protocol):
     """Marker for a `vjp` that reads the values before and after as it should: no measurement is needed."""
 
 
+class ProgramReverse(Protocol):
+    """What the program's own reverse pass does for an operation, if that is not its `vjp`.
+
+    Replays that read the values at the end of the program (`consume="current"`) run it.
+    """
+
+    def program_vjp(self, step: Step, values: Memory, adjoint: Memory) -> None:
+        """Do to the adjoints what the program's reverse pass does to the gradients.
+
+        Args:
+            step: The step that this replay runs for the operation.
+            values: The values at the end of the program.
+            adjoint: The adjoints.
+        """
+
+
 class HostOperation(AccessSets):
     """The descriptive half of an `ExecutableOperation`; a subclass adds `forward` and `vjp`.
 

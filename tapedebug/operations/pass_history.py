@@ -92,24 +92,21 @@ class PassHistory:
         now = clock.tick()
         self._add(HistoryEvent("zero", now, how="zero", call_site=call_site, tape=tape, at=at))
         for array in inputs:
-            self._add(
-                HistoryEvent(
-                    "zero",
-                    now,
-                    "gradient",
-                    array.region,
-                    array.start,
-                    array.stop,
-                    "zero",
-                    call_site,
-                )
-            )
+            self._add(_set_gradient(array, now, "zero", call_site))
+
+    def note_set(self, array: Array, how: str, call_site: Place | None) -> None:
+        """Note that the program has set the gradient of one array to one value."""
+        self._add(_set_gradient(array, clock.tick(), how, call_site))
 
     def _add(self, event: HistoryEvent) -> None:
         if len(self._events) >= 2 * KEPT:
             del self._events[:KEPT]
             self.dropped += KEPT
         self._events.append(event)
+
+
+def _set_gradient(array: Array, now: int, how: str, call_site: Place | None) -> HistoryEvent:
+    return HistoryEvent("zero", now, "gradient", array.region, array.start, array.stop, how, call_site)
 
 
 def _norms(arrays: Sequence[Array]) -> Norms:

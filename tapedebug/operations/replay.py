@@ -11,7 +11,14 @@ from tapedebug._errors import TapeError
 from tapedebug.contract import A, Array, Consume, Irreplayable, OnReplay, Values
 from tapedebug.operations.adjoint_values import given_values, may_need_after
 from tapedebug.operations.memory import Bytes, Memory, widened
-from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
+from tapedebug.operations.narrowed import NarrowedStep
+from tapedebug.operations.operation import (
+    ExactAdjoint,
+    ExecutableOperation,
+    ProgramReverse,
+    RunsInFloat64,
+    Step,
+)
 
 if TYPE_CHECKING:
     from tapedebug.operations.tape import OperationTape
@@ -75,7 +82,9 @@ class OperationReplay:
         """Return the step that runs an operation in this replay; None if it cannot be run again."""
         if operation.capability(Irreplayable) is not None:
             return None
-        return operation.capability(RunsInFloat64) if self.is_float64 else operation
+        if not self.is_float64:
+            return operation
+        return operation.capability(RunsInFloat64) or NarrowedStep(operation)
 
     # -- memory -----------------------------------------------------------------------------------------
 
@@ -287,7 +296,11 @@ class OperationReplay:
             operation, step = self.operations[index], self._steps[index]
             if step is not None and operation.has_adjoint and index not in skip:
                 if current is not None:
-                    step.vjp(current, current, self.adjoint)
+                    program = operation.capability(ProgramReverse)
+                    if program is None:
+                        step.vjp(current, current, self.adjoint)
+                    else:
+                        program.program_vjp(step, current, self.adjoint)
                 else:
                     self._pull(operation, step)
             if self.after_adjoint is not None:

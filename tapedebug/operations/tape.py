@@ -16,7 +16,18 @@ from tapedebug._display import renderer
 from tapedebug._errors import TapeError
 from tapedebug._names import find_names
 from tapedebug._tape_observers import enrol, notify
-from tapedebug.contract import A, Array, Engine, Float64, History, LocalReplays, Place, Values, memory_key
+from tapedebug.contract import (
+    A,
+    Array,
+    Engine,
+    Float64,
+    History,
+    Irreplayable,
+    LocalReplays,
+    Place,
+    Values,
+    memory_key,
+)
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
 from tapedebug.operations.pass_history import PassHistory
@@ -53,6 +64,8 @@ class Injection:
         content: The bytes.
         settled: A reverse pass had already run.
         clock: The time.
+        call_site: The place in the program, if it is known.
+        how: The way it was written.
     """
 
     at: int
@@ -62,6 +75,8 @@ class Injection:
     content: Bytes
     settled: bool
     clock: int
+    call_site: Place | None = None
+    how: str = "unseen"
 
     def load(self, memory: Memory) -> None:
         """Write the changed bytes into the memory of a replay."""
@@ -217,10 +232,11 @@ class OperationTape:
         described.index, described.scope = len(self.operations), self._scope
         self.operations.append(operation)
         self.given_values = None
+        replayed = operation.capability(Irreplayable) is None
         for access in operation.accesses:
             region, start, stop = _region(access.array), access.array.start, access.array.stop
             self.regions.setdefault(region, {})[access.array] = None
-            if access.writes:
+            if access.writes and replayed:  # what others write is found as an outside write
                 self._seen[region].known[start:stop] = region.values[start:stop]
 
     def note_names(
@@ -238,21 +254,39 @@ class OperationTape:
             known = self._names.setdefault(key, [])
             known += [name for name in names if name not in known]
 
+    def note_outside(self, array: Array, how: str, call_site: Place | None) -> None:
+        """Note that the program has written an array outside the tape, if the tape uses its memory."""
+        region = _region(array)
+        if region in self._seen:
+            self._look(region, array.start, array.stop, how, call_site)
+
     def note_zeroed(self, call_site: Place | None = None) -> None:
         """Note that the program has set all gradients to zero."""
         self.history.note_zeroed(self.id, len(self.operations), self._inputs(), call_site)
 
+    def note_gradient_set(self, array: Array, how: str, call_site: Place | None = None) -> None:
+        """Note that the program has set the gradient of an array to one value."""
+        self.history.note_set(array, how, call_site)
+
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Group the operations of a block under a name; groups nest."""
-        outer = self._scope
-        self.scopes.append(Scope(name, outer, len(self.operations)))
-        self._scope = mine = len(self.scopes) - 1
+        self.open_scope(name)
         try:
             yield
         finally:
-            self.scopes[mine].last = len(self.operations) - 1
-            self._scope = outer
+            self.close_scope()
+
+    def open_scope(self, name: str) -> None:
+        """Begin a group of operations inside the one that is open."""
+        self.scopes.append(Scope(name, self._scope, len(self.operations)))
+        self._scope = len(self.scopes) - 1
+
+    def close_scope(self) -> None:
+        """End the innermost group that is open, if there is one."""
+        if self._scope is not None:
+            scope = self.scopes[self._scope]
+            scope.last, self._scope = len(self.operations) - 1, scope.parent
 
     @contextmanager
     def reverse_pass(
@@ -324,7 +358,9 @@ class OperationTape:
         for region in list(self._seen):
             self._look(region, 0, region.nbytes)
 
-    def _look(self, region: Region, start: int, stop: int) -> None:
+    def _look(
+        self, region: Region, start: int, stop: int, how: str = "unseen", call_site: Place | None = None
+    ) -> None:
         seen = self._seen.get(region)
         if seen is None:
             self._seen[region] = _Seen(region.values)
@@ -344,6 +380,8 @@ class OperationTape:
             content,
             bool(self.reverse_passes) and not self.is_recording,
             clock.tick(),
+            call_site,
+            how,
         )
         seen.known[start:stop] = region.values[start:stop]
         self._injections.append(write)
@@ -360,7 +398,7 @@ class OperationTape:
     def outside_writes(self) -> list[OutsideWrite]:
         """The writes to arrays of the tape that are not on it, in the order in which they were found."""
         return [
-            OutsideWrite(write.at, array, write.settled, write.clock)
+            OutsideWrite(write.at, array, write.settled, write.clock, write.call_site, write.how)
             for write in self._injections
             for array in self._arrays_of(write)
         ]
@@ -407,7 +445,7 @@ class OperationTape:
             TapeError: A float64 replay is not possible.
         """
         self.look()
-        obstacle = self.float64_obstacle() if float64 else ""
+        obstacle = self._mixed_memory() if float64 else ""
         if obstacle:
             raise TapeError(f"replay: not in float64: {obstacle}", hint="leave out float64")
         return OperationReplay(self, float64)
@@ -429,10 +467,16 @@ class OperationTape:
         )
 
     def float64_obstacle(self) -> str:
-        """Return why a float64 replay is not possible; empty if it is."""
-        for operation in self.operations:
-            if operation.capability(RunsInFloat64) is None:
-                return f"operation {operation.index} ({operation.name}) computes in float32 only"
+        """Return why a float64 replay is not possible, or not entirely in float64; empty if it is."""
+        narrow = [o for o in self.operations if o.capability(RunsInFloat64) is None]
+        if narrow:
+            first, others = narrow[0], len(narrow) - 1
+            more = f", as do {others} more" if others else ""
+            return f"operation {first.index} ({first.name}) computes in float32{more}"
+        return self._mixed_memory()
+
+    def _mixed_memory(self) -> str:
+        """Return why memory cannot hold float32 values as float64; empty if it can."""
         for region, arrays in self.regions.items():
             kinds = {a.scalar_dtype for a in arrays}
             if np.dtype(np.float16) in kinds:
@@ -449,7 +493,7 @@ class _InFloat64:
     tape: OperationTape
 
     def obstacle(self) -> str:
-        """Return why a float64 replay is not possible; empty if it is."""
+        """Return why a float64 replay is not possible, or not entirely in float64; empty if it is."""
         return self.tape.float64_obstacle()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapedebug.contract import History, KernelSource, RecordedTape, Retention
+from tapedebug.contract import History, KernelSource, RecordedTape, RecordingGaps, Retention
 
 LACKS_OF_TAPES = {
     History: "does not tell when gradients are read, written or zeroed",
@@ -20,7 +20,8 @@ def missing_capabilities(tape: RecordedTape) -> list[str]:
         found.append(f"{name} does not give the source of {without:,} of {len(launches):,} launches")
     elif launches and not any(_accesses(operation.capability(KernelSource)) for operation in launches):
         found.append(f"{name} does not tell which lines read and write arrays")
-    return found
+    gaps = tape.capability(RecordingGaps)
+    return found if gaps is None else [*found, *gaps.notes()]
 
 
 def _accesses(source: KernelSource | None) -> bool:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tapedebug import TapeError, contract
+from tapedebug._float32_slope import slope
 from tapedebug.operations import Memory, Region
-from tapedebug.operations.adjoint_values import given_values, slope
+from tapedebug.operations.adjoint_values import given_values
 from tests.reference_engine import Tape, array, zeros
 from tests.reference_operations import (
     axpy,

@@ -27,6 +27,7 @@ from tapedebug.contract import (
     Tangents,
     UnrecordedLaunches,
     arrays_overlap,
+    from_program,
     is_array,
     memory_key,
 )
@@ -46,6 +47,7 @@ class WholeTape(ShadowProgram):
         seeds: What the reverse pass starts from.
         launches: How many records the tape has.
         unchecked: How many of them could not be replayed.
+        is_narrow: Some of them compute in float32 also in the float64 replay.
         preserves: Its reverse pass sees the values of the forward pass.
         notes: What could not be covered.
         blind: Why no verdict can be had; empty where one can.
@@ -66,6 +68,8 @@ class WholeTape(ShadowProgram):
         self.seeds = dict(seeds)
         self._scatter: dict[Port, Floats] | None = None
         self.has_tangents = tape.capability(Tangents) is not None
+        wide = tape.capability(Float64)
+        self.is_narrow = wide is not None and bool(wide.obstacle())
         self.launches = len(tape.operations)
         self.notes: list[str] = []
         self.notes += uncovered(tape)
@@ -163,6 +167,7 @@ def whole_tape(
     Raises:
         GradcheckError: No loss is known, or an array is not on the tape.
     """
+    loss, inputs = from_program(tape, loss), from_program(tape, inputs)
     names = Names(tape, labels)
     if not tape.operations:
         raise GradcheckError(
@@ -189,18 +194,16 @@ def whole_tape(
     program = WholeTape(tape, seeds, ports)
     program.notes += notes
     program.notes += outside_notes(tape, names)
-    program.notes += python_notes(tape)
+    program.notes += precision_notes(tape)
     return program
 
 
-def python_notes(tape: RecordedTape) -> list[str]:
-    """Return notes on the Python operations of a tape that have no float64 or no tangents."""
-    operations = [record for record in tape.operations if record.kind == "python"]
-    if not operations:
-        return []
+def precision_notes(tape: RecordedTape) -> list[str]:
+    """Return notes on the operations of a tape that have no float64 or no tangents."""
     wide = tape.capability(Float64)
     obstacle = wide.obstacle() if wide is not None else ""
     notes = [f"the float64 reference is not entirely float64: {obstacle}"] if obstacle else []
+    operations = [record for record in tape.operations if record.kind == "python"]
     lost = [why.reason() for record in operations if (why := record.capability(NoTangents)) is not None]
     if lost:
         others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""

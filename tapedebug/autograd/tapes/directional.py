@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tapedebug._float32_slope import STEPS, fitted_slope
 from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, DerivativeEstimate, slope
@@ -223,6 +224,8 @@ def measured(
         return np.array([program.loss(moved)])
 
     size = probe.size
+    if program.is_narrow:
+        return _fitted(displaced, float(start[0]), probe, rtol)
     # Steps whose predicted change exceeds the loss leave the linear range.
     eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
     steps, fine = MAX_STEPS, min(0.02 * rtol, FLOAT32_BAR_VISIBLE)
@@ -243,6 +246,21 @@ def measured(
         change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
         bar = max(bar, computational_noise(displaced, change) / eps)
     return replace(probe, fd=fd, bar=bar, allowed=allowed), slope_found
+
+
+def _fitted(
+    displaced: Callable[[float], Floats], start: float, probe: Probe, rtol: float
+) -> tuple[Probe, DerivativeEstimate]:
+    """Take a difference of a loss that is rounded to float32 on its way; see `measured`."""
+    rounding = float(np.finfo(np.float32).eps) * abs(start)
+    found = fitted_slope(lambda step: float(displaced(step)[0]), rounding)
+    allowed = max(rtol * max(abs(found.value), probe.size), rounding)
+    estimate = DerivativeEstimate(
+        *(np.array([number]) for number in (found.value, found.error, found.left, found.right)),
+        kink=np.array([found.kink]),
+        evaluations=7 * len(STEPS),
+    )
+    return replace(probe, fd=found.value, bar=found.error, allowed=allowed), estimate
 
 
 def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:

@@ -98,6 +98,8 @@ class Experiment(Protocol):
     named: bool
     """True if the caller named these leaves."""
     like_warp: bool
+    is_warp: bool
+    """True if NVIDIA Warp itself ran the program."""
     """True if the user's reverse pass ran with Warp's semantics, as requested."""
 
     def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ValueChange]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapedebug._errors import TapeError
-from tapedebug.contract import Array, SingleReplay, Values
+from tapedebug.contract import Array, Float64, SingleReplay, Values
 from tapedebug.diagnose.experiments.experiment import LaunchFlow
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DIRECTIONS = 2
 STEPS = (1e-3, 1e-4, 1e-5)
+STEPS_FLOAT32 = (1e-1, 3e-2, 1e-2, 3e-3)
+"""The steps for a launch that computes in float32 only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class _Point:
         self.record = replay.records[launch]
         self.values = {self.record.args[p]: values for p, values in flow.values.items()}
         self.seeds = seeds
+        wide = replay.recorded.tape.capability(Float64)
+        self.narrow = wide is not None and bool(wide.obstacle())
         single = self.record.capability(SingleReplay)
         self.index = launch if single is None else 0
         if single is None:
@@ -95,12 +99,16 @@ class _Point:
 
     def run(self, array: Array | None = None, direction: Values | float = 0.0) -> float:
         """Run the launch with one array displaced; return its outputs weighted by the incoming adjoints."""
+        return float(sum(map(np.sum, self.terms(array, direction))))
+
+    def terms(self, array: Array | None = None, direction: Values | float = 0.0) -> list[Values]:
+        """Run the launch with one array displaced; return the terms of `run`, by output."""
         self.shadow.forward(0, self.index)
         self.shadow.inject()
         if array is not None:
             self.shadow.set(array, self.values[array].astype(np.float64) + direction)
         self.shadow.forward(self.index, self.index + 1)
-        return float(sum(np.sum(seed * self.shadow.values(a)) for a, seed in self.seeds.items()))
+        return [seed * self.shadow.values(a).astype(np.float64) for a, seed in self.seeds.items()]
 
     def gradients(self) -> dict[Array, Values]:
         """Return the adjoints that the launch's adjoint computes for the arrays that it reads."""
@@ -111,12 +119,16 @@ class _Point:
 
     def difference(self, array: Array, direction: Values) -> tuple[float, float]:
         """Return the central difference on which two successive steps agree best, and their disagreement."""
-        slopes = []
-        for step in STEPS:
+        slopes, steps = [], STEPS_FLOAT32 if self.narrow else STEPS
+        for step in steps:
             ends = [self.run(array, sign * step * direction) for sign in (1.0, -1.0)]
             slopes.append((ends[0] - ends[1]) / (2 * step))
-        self.run(array)  # restore: at position 0 an array keeps the values it was set to
+        terms = self.terms(array)  # restore: at position 0 an array keeps the values it was set to
         gaps = [abs(one - other) for one, other in itertools.pairwise(slopes)]
+        if self.narrow:  # a staircase of float32 values can look perfectly smooth
+            size = float(np.sqrt(sum(np.sum(each**2) for each in terms)))
+            rounding = float(np.finfo(np.float32).eps) * size
+            gaps = [max(gap, rounding / step) for gap, step in zip(gaps, steps[1:], strict=True)]
         best = int(np.argmin(gaps))
         return slopes[best + 1], gaps[best]
 

@@ -81,6 +81,7 @@ class Replay:
         self.origins = tape.capability(ArrayOrigins)
         self.stale: StaleReads = tape.capability(StaleReads) or StaleReplays(tape)
         self.like_warp = self.warp is not None and self.warp.consumed
+        self.is_warp = self.warp is not None and self.warp.is_own
         self.recorded = recorded
         self.records: list[Operation] = list(tape.operations)
         self.arrays = recorded.arrays

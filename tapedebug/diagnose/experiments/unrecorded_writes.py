@@ -38,7 +38,8 @@ def find_unrecorded(case: RuleContext, rule: str) -> list[Finding]:
         wrong = experiment.gradients(unrecorded=[item.index for item in group])
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values()) > GRADIENT_CHANGED:
-            findings.append(_finding(trace, rule, group, errors, largest_difference(trace, right, wrong)))
+            gradients = largest_difference(trace, right, wrong)
+            findings.append(_finding(trace, rule, group, errors, gradients, experiment.is_warp))
     return findings
 
 
@@ -56,23 +57,31 @@ def find_commands(case: RuleContext, rule: str) -> list[Finding]:
         wrong = experiment.gradients(unrecorded=[item.index for item in group])
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values()) > GRADIENT_CHANGED:
-            findings.append(_command(trace, rule, group, errors, largest_difference(trace, right, wrong)))
+            gradients = largest_difference(trace, right, wrong)
+            findings.append(_command(trace, rule, group, errors, gradients, experiment.is_warp))
     return findings
 
 
 def _command(
-    trace: Trace, rule: str, group: list[Launch], errors: dict[str, float], gradients: dict[str, Any]
+    trace: Trace,
+    rule: str,
+    group: list[Launch],
+    errors: dict[str, float],
+    gradients: dict[str, Any],
+    is_warp: bool,
 ) -> Finding:
     launch = group[0]
     more = f" and {len(group) - 1} more like it" if len(group) > 1 else ""
-    ours = "Here the tape records it, so the gradient is right"
-    if trace.tape.on_overwrite == "ignore":
-        ours = 'Here the tape records it; with on_overwrite="ignore" its gradient is left out, as in Warp'
+    ours = "Here the tape records it, so the gradient is right. "
+    if is_warp:
+        ours = ""
+    elif trace.tape.on_overwrite == "ignore":
+        ours = 'Here the tape records it; with on_overwrite="ignore" its gradient is left out, as in Warp. '
     return Finding(
         rule=rule,
         severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
         message=(
-            f"{words.launch_words(launch)}{more} is the launch of a command (record_cmd=True). {ours}. "
+            f"{words.launch_words(launch)}{more} is the launch of a command (record_cmd=True). {ours}"
             "Warp's tape does not record it, and takes what it computes as constant: its gradient of "
             f"{off(errors, 'is ')}{told(gradients, errors)}."
         ),
@@ -99,7 +108,12 @@ def _is_unrecorded(trace: Trace, launch: Launch) -> bool:
 
 
 def _finding(
-    trace: Trace, rule: str, group: list[Launch], errors: dict[str, float], gradients: dict[str, Any]
+    trace: Trace,
+    rule: str,
+    group: list[Launch],
+    errors: dict[str, float],
+    gradients: dict[str, Any],
+    is_warp: bool,
 ) -> Finding:
     launch = next((each for each in group if _writer(trace, each) is not None), group[0])
     label = trace.arrays[launch.args[0].array or 0].label
@@ -107,13 +121,15 @@ def _finding(
     before = f" and to {words.launch_words(writer)}, which wrote them" if writer else ""
     what = "zero_ and fill_" if launch.kind == "fill" else "a copy of what has no gradient"
     verb = "are" if launch.kind == "fill" else "is"
-    ours = "Here it ends, so the gradient is right"
-    if trace.tape.on_overwrite == "ignore":
-        ours = 'Here it ends as well, unless on_overwrite="ignore" asks for what Warp gives'
+    ours = "Here it ends, so the gradient is right; "
+    if is_warp:
+        ours = ""
+    elif trace.tape.on_overwrite == "ignore":
+        ours = 'Here it ends as well, unless on_overwrite="ignore" asks for what Warp gives; '
     message = (
         f"{words.launch_words(launch)} writes new values into {label}, and the gradient of those ends there. "
         f"In Warp {what} {verb} not on the tape: the gradient goes through to the old values{before}. "
-        f"{ours}; Warp's gradient of {off(errors, 'is ')}"
+        f"{ours}Warp's gradient of {off(errors, 'is ')}"
         f"{told(gradients, errors)}."
     )
     if len(group) > 1:

@@ -28,6 +28,7 @@ class TapeWarpReverse:
     def __init__(self, tape: Tape) -> None:
         self._records = tape.records
         self.consumed: bool = tape.tracker.like_warp
+        self.is_own = False
 
     def divergences(self) -> dict[int, tuple[WarpDivergence, ...]]:
         """Return, for each launch with an adjoint, the parts of its kernel that Warp may reverse wrongly."""

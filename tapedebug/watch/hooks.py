@@ -1,0 +1,228 @@
+"""Interception of NVIDIA Warp's functions while a program is watched, and the names that it depends on.
+
+No other module depends on names that a release of Warp may move. `missing` lists those that are absent.
+
+A function is intercepted by exchanging its code, not by replacing it in its module. So calls are seen of all
+who hold the function (`from warp import launch`, a closure, a `functools.partial`), and afterwards every
+function is the same object with the same code as before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+WarpObject = Any
+"""An object of a class of Warp, which type checkers do not see: Warp need not be installed."""
+
+Handler = Callable[..., Any]
+"""Called in place of a function, with the original function and the arguments of the call.
+
+What it calls is not intercepted."""
+
+INTERCEPTED = {
+    "launch": "warp._src.context:launch",
+    "command": "warp._src.context:Launch.launch",
+    "copy": "warp._src.context:copy",
+    "capture_launch": "warp._src.context:capture_launch",
+    "fill": "warp._src.types:array.fill_",
+    "zero": "warp._src.types:array.zero_",
+    "fill_indexed": "warp._src.types:noncontiguous_array_base.fill_",
+    "tape_enter": "warp._src.tape:Tape.__enter__",
+    "tape_exit": "warp._src.tape:Tape.__exit__",
+    "tape_backward": "warp._src.tape:Tape.backward",
+    "tape_zero": "warp._src.tape:Tape.zero",
+    "tape_reset": "warp._src.tape:Tape.reset",
+    "tape_function": "warp._src.tape:Tape.record_func",
+    "scope_begin": "warp._src.tape:Tape.record_scope_begin",
+    "scope_end": "warp._src.tape:Tape.record_scope_end",
+    "mesh": "warp._src.types:Mesh.__init__",
+    "mesh_refit": "warp._src.types:Mesh.refit",
+    "bvh": "warp._src.types:Bvh.__init__",
+    "grid_build": "warp._src.types:HashGrid.build",
+}
+"""The functions that are intercepted, by the name of their handler: module and attribute."""
+
+USED = (
+    "warp:array",
+    "warp:Tape",
+    "warp:config.version",
+    "warp:get_device",
+    "warp:init",
+    "warp._src.context:Function",
+    "warp._src.context:Launch",
+    "warp._src.context:builtin_functions",
+    "warp._src.context:runtime",
+    "warp._src.context:adj_copy",
+    "warp._src.types:indexedarray",
+    "warp._src.types:is_array",
+    "warp._src.types:is_struct",
+    "warp._src.types:type_size_in_bytes",
+    "warp._src.types:warp_type_to_np_dtype",
+    "warp._src.codegen:Struct",
+)
+"""Other names of Warp that this package uses."""
+
+_GLOBAL = "__tapedebug_handlers__"
+_numbers = itertools.count()
+
+
+def missing(names: Iterable[str] = (*INTERCEPTED.values(), *USED)) -> list[str]:
+    """Return the names, of those that watching depends on, that the installed release of Warp lacks."""
+    wanted = set(INTERCEPTED.values())
+    lacking = []
+    for name in names:
+        try:
+            found = look_up(name)
+        except (ImportError, AttributeError):
+            lacking.append(name)
+            continue
+        if name in wanted and not (isinstance(found, FunctionType) and found.__closure__ is None):
+            lacking.append(f"{name} (it is no plain function)")
+    return lacking
+
+
+def look_up(name: str) -> Any:
+    """Return the object with a name such as `warp._src.tape:Tape.backward`.
+
+    Raises:
+        ImportError: There is no such module.
+        AttributeError: It has no such attribute.
+    """
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = inspect.getattr_static(found, part) if isinstance(found, type) else getattr(found, part)
+    return found
+
+
+class Interception:
+    """Context in which calls of some functions go to handlers.
+
+    Args:
+        handlers: The handler of each function, which it gets as its first argument, to call it.
+    """
+
+    def __init__(self, handlers: Mapping[FunctionType, Handler]) -> None:
+        self._handlers = dict(handlers)
+        self._installed: list[tuple[FunctionType, CodeType, int]] = []
+
+    def install(self) -> None:
+        """Send the calls of the functions to their handlers; undone if any function cannot be intercepted."""
+        try:
+            for function, handler in self._handlers.items():
+                self._exchange(function, handler)
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Give all functions their own code again."""
+        while self._installed:
+            function, code, number = self._installed[-1]
+            function.__code__ = code
+            handlers = function.__globals__.get(_GLOBAL, {})
+            handlers.pop(number, None)
+            if not handlers:
+                function.__globals__.pop(_GLOBAL, None)
+            self._installed.pop()
+
+    def __enter__(self) -> Interception:
+        self.install()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def _exchange(self, function: FunctionType, handler: Handler) -> None:
+        original = _copy_of(function)
+        number = next(_numbers)
+        handlers: dict[int, Callable[..., Any]] = function.__globals__.setdefault(_GLOBAL, {})
+        handlers[number] = _entry(original, handler)
+        self._installed.append((function, function.__code__, number))
+        function.__code__ = _redirection(function, number)
+
+
+class _Thread(threading.local):
+    """The state of one thread: calls are intercepted while `depth` is 0."""
+
+    depth = 0
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def not_intercepted() -> Iterator[None]:
+    """Context in which this thread's calls of Warp's functions go to Warp directly."""
+    _thread.depth += 1
+    try:
+        yield
+    finally:
+        _thread.depth -= 1
+
+
+def _entry(original: FunctionType, handler: Handler) -> Callable[..., Any]:
+    """Return the function that calls go to: the handler or, for calls that handlers make, the original."""
+
+    def entry(*args: object, **kwargs: object) -> object:
+        if _thread.depth:
+            return original(*args, **kwargs)
+        _thread.depth += 1
+        try:
+            return handler(original, *args, **kwargs)
+        finally:
+            _thread.depth -= 1
+
+    return entry
+
+
+def _copy_of(function: FunctionType) -> FunctionType:
+    """Return a function with the present code of another one."""
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = function.__qualname__
+    return copy
+
+
+def _redirection(function: FunctionType, number: int) -> CodeType:
+    """Return code that passes all arguments on to a handler; its frames carry the function's own name."""
+    text = f"def redirection(*args, **kwargs): return {_GLOBAL}[{number}](*args, **kwargs)"
+    made: dict[str, Any] = {}
+    exec(compile(text, function.__code__.co_filename, "exec"), made)
+    code: CodeType = made["redirection"].__code__
+    return code.replace(co_name=function.__name__, co_qualname=function.__qualname__)
+
+
+def warp_functions(handlers: Mapping[str, Handler]) -> dict[FunctionType, Handler]:
+    """Return handlers by function of Warp, from handlers by the keys of `INTERCEPTED`."""
+    return {look_up(INTERCEPTED[name]): handler for name, handler in handlers.items()}
+
+
+def is_capturing(device: object) -> bool:
+    """True if launches on a device are being captured in a graph and do not simply run."""
+    runtime: Any = look_up("warp._src.context:runtime")
+    if getattr(runtime, "_apic_capture", None) is not None or getattr(runtime, "captures", None):
+        return True
+    return bool(getattr(device, "is_cuda", False) and getattr(device, "is_capturing", False))
+
+
+def installed_warp() -> ModuleType | None:
+    """Return the module `warp` of NVIDIA Warp; None if it is not installed, or is our stand-in for it."""
+    try:
+        found = importlib.import_module("warp")
+    except ImportError:
+        return None
+    return found if hasattr(found, "_src") else None

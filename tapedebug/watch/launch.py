@@ -1,0 +1,458 @@
+"""Launches of NVIDIA Warp's kernels as operations that Warp's own compiled code runs again on any memory."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, NamedTuple, cast
+
+from tapedebug.contract import (
+    Access,
+    Array,
+    Irreplayable,
+    KernelSource,
+    Parameter,
+    Place,
+    SourceAccess,
+    SourceText,
+)
+from tapedebug.operations import HostOperation, Memory, ProgramReverse, Step
+from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
+from tapedebug.watch.kernel_accesses import ANYTHING, Definition, Path, Use, uses_of
+from tapedebug.watch.memory import MemoryMap, NotWatchable, WarpArray, WatchedArray
+
+WarpKernel = WarpObject
+"""An object of class `warp.Kernel`."""
+
+
+class Leaf(NamedTuple):
+    """An argument of a launch, or a field of a struct that is one.
+
+    Attributes:
+        param: The number of the parameter of the kernel.
+        path: The name of the parameter, and those of the fields.
+        value: The value as the program has it.
+        array: The array, if it is one.
+    """
+
+    param: int
+    path: Path
+    value: object
+    array: WatchedArray | None
+
+    @property
+    def name(self) -> str:
+        """The name as the kernel's source writes it."""
+        return ".".join(self.path)
+
+
+def leaves_of(labels: Sequence[str], values: Sequence[object], memory: MemoryMap) -> list[Leaf]:
+    """Return the arguments of a launch with structs split into fields, and indexed arrays into their parts.
+
+    Raises:
+        NotWatchable: An argument cannot be watched.
+    """
+    found: list[Leaf] = []
+    for param, (label, value) in enumerate(zip(labels, values, strict=True)):
+        found.extend(_leaves(param, (label,), value, memory))
+    return found
+
+
+def _leaves(param: int, path: Path, value: WarpObject, memory: MemoryMap) -> Iterator[Leaf]:
+    if isinstance(value, look_up("warp:array")):
+        yield Leaf(param, path, value, memory.array_of(value))
+    elif isinstance(value, look_up("warp._src.types:indexedarray")):
+        yield Leaf(param, path, value.data, memory.array_of(value.data))
+        for axis, indices in enumerate(value.indices):
+            if indices is not None:
+                yield Leaf(param, (*path, f"indices[{axis}]"), indices, memory.array_of(indices))
+    elif look_up("warp._src.types:is_struct")(value):
+        for name in value._cls.vars:
+            yield from _leaves(param, (*path, name), getattr(value, name), memory)
+    elif look_up("warp._src.types:is_array")(value) or hasattr(value, "__array_interface__"):
+        raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
+    else:
+        yield Leaf(param, path, value, None)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """Options of a launch that its repetitions need."""
+
+    device: WarpObject
+    max_blocks: int = 0
+    block_dim: int | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as keyword arguments of `warp.launch`."""
+        found = {"device": self.device}
+        if self.max_blocks:
+            found["max_blocks"] = self.max_blocks
+        if self.block_dim is not None:
+            found["block_dim"] = self.block_dim
+        return found
+
+
+class WarpLaunch(HostOperation):
+    """A launch of a kernel, run again by Warp: forward and, with its adjoint kernel, in reverse.
+
+    Args:
+        kernel: The kernel.
+        dim: The launch dimensions.
+        values: The arguments as the program has them.
+        options: Options of the launch.
+        leaves: The arguments with structs split into fields.
+        uses: The use of each array.
+        call_site: The place in the program.
+        obstacle: The reason why it cannot be run again; empty if it can.
+
+    Attributes:
+        taped: Warp's tape has recorded it.
+    """
+
+    def __init__(
+        self,
+        kernel: WarpKernel,
+        dim: tuple[int, ...],
+        values: Sequence[object],
+        options: LaunchOptions,
+        leaves: Sequence[Leaf],
+        uses: Mapping[Path, Use],
+        call_site: Place,
+        obstacle: str = "",
+    ) -> None:
+        accesses = []
+        for number, leaf in enumerate(leaves):
+            if leaf.array is not None:
+                use = uses.get(leaf.path, INDICES if len(leaf.path) > 1 else ANYTHING)
+                accesses.append(
+                    Access(
+                        number,
+                        leaf.name,
+                        leaf.array,
+                        use.reads,
+                        use.writes,
+                        use.atomic,
+                        needs_before=use.reads,
+                        needs_after=use.left or (use.reads and use.writes),
+                        active=leaf.array.requires_grad,
+                    )
+                )
+        super().__init__(
+            name=str(kernel.key),
+            args=[leaf.value if leaf.array is None else leaf.array for leaf in leaves],
+            params=[leaf.name for leaf in leaves],
+            accesses=accesses,
+            call_site=call_site,
+            dim=dim,
+            code=kernel,
+        )
+        self.kernel, self.values, self.options, self.leaves = kernel, values, options, leaves
+        self.taped = True
+        self.has_adjoint = is_reversible(kernel)
+        self.obstacle = obstacle
+        if obstacle:
+            self.capabilities[Irreplayable] = self
+        self.capabilities[KernelSource] = WarpKernelSource(kernel, leaves, uses)
+        self.capabilities[ProgramReverse] = self
+
+    def arrays_changed(self, changed: Callable[[WatchedArray], WatchedArray]) -> None:
+        """Use other arrays of the contract in place of those of the program."""
+        self.leaves = [
+            leaf if leaf.array is None else leaf._replace(array=changed(leaf.array)) for leaf in self.leaves
+        ]
+
+    def reason(self) -> str:
+        """Return why it cannot be run again, as a clause."""
+        return f"launch {self.index} ({self.name}) is not run again: {self.obstacle}"
+
+    def forward(self, values: Memory) -> None:
+        """Run the kernel on this memory."""
+        self._command(values, None).run()
+
+    def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
+        """Run the adjoint kernel with the values in `before`."""
+        self._command(before, adjoint).run()
+
+    def program_vjp(self, step: Step, values: Memory, adjoint: Memory) -> None:
+        """Do what the program's reverse pass did, in which some arrays may keep their gradients."""
+        if not self.taped:
+            return
+        if step is self:
+            self._command(values, adjoint, retains=True).run()
+        else:
+            step.vjp(values, values, adjoint)
+
+    def _command(self, values: Memory, adjoint: Memory | None, *, retains: bool = False) -> _Command:
+        """Return the launch bound to memory, which is done once for each memory."""
+        key = self, adjoint, retains
+        found = values.bound.get(key)
+        if found is None:
+            found = values.bound[key] = self._bind(values, adjoint, retains)
+        return cast("_Command", found)
+
+    def _bind(self, values: Memory, adjoint: Memory | None, retains: bool) -> _Command:
+        arrays = iter(leaf.array for leaf in self.leaves)
+        both = [_bound(value, arrays, values, adjoint, retains) for value in self.values]
+        given = [value for value, _ in both]
+        options: dict[str, Any] = self.options.arguments()
+        if adjoint is not None:
+            options |= {"adjoint": True, "adj_inputs": [gradient for _, gradient in both]}
+        with not_intercepted():
+            made = look_up("warp._src.context:launch")(
+                self.kernel, self.dim, given, record_cmd=True, record_tape=False, **options
+            )
+        return _Command(made, both)
+
+
+INDICES = Use(reads=True)
+"""The use of the index arrays of an indexed array."""
+
+
+class _Command:
+    """A launch that is bound to memory; `memory` keeps what it points to alive."""
+
+    __slots__ = ("_command", "_memory")
+
+    def __init__(self, command: WarpObject, *memory: object) -> None:
+        self._command, self._memory = command, memory
+
+    def run(self) -> None:
+        if self._command is not None:  # None for a launch without threads
+            with not_intercepted():
+                self._command.launch()
+
+
+def _bound(
+    value: WarpObject,
+    arrays: Iterator[WatchedArray | None],
+    values: Memory,
+    adjoint: Memory | None,
+    retains: bool,
+) -> tuple[Any, Any]:
+    """Return an argument with its arrays in other memory, and its adjoint.
+
+    Args:
+        value: The argument as the program has it.
+        arrays: The arrays of the contract, in the order of `leaves_of`.
+        values: The memory of the values.
+        adjoint: The memory of the adjoints; None for a forward run.
+        retains: Arrays keep their gradients if the program says so.
+    """
+    if isinstance(value, look_up("warp:array")):
+        array = next(arrays)
+        assert array is not None
+        if not value.ptr:
+            return value, None
+        gradient = None
+        if adjoint is not None and array.requires_grad:
+            gradient = _array_in(value, array, adjoint, None)
+        found = _array_in(value, array, values, gradient)
+        if retains and gradient is not None and getattr(value, "retain_grad", False):
+            found.retain_grad = True
+        return found, gradient
+    if isinstance(value, look_up("warp._src.types:indexedarray")):
+        data, gradient = _bound(value.data, arrays, values, adjoint, retains)
+        indices = [None if i is None else _bound(i, arrays, values, None, retains)[0] for i in value.indices]
+        found = look_up("warp._src.types:indexedarray")(data, indices[: data.ndim])
+        return found, gradient
+    if look_up("warp._src.types:is_struct")(value):
+        struct, gradients = value._cls(), value._cls()
+        for name in value._cls.vars:
+            field = getattr(value, name)
+            inner, gradient = _bound(field, arrays, values, adjoint, retains)
+            setattr(struct, name, inner)
+            is_array = look_up("warp._src.types:is_array")(field)
+            setattr(gradients, name, gradient if is_array or gradient is not None else field)
+        return struct, gradients
+    next(arrays)
+    return value, None
+
+
+def _array_in(
+    source: WarpArray, array: WatchedArray, memory: Memory, gradient: WarpArray | None
+) -> WarpArray:
+    """Return an array of Warp over the memory of a replay."""
+    start = int(memory.bytes[array.region].ctypes.data)
+    return look_up("warp:array")(
+        ptr=start + array.offset,
+        dtype=source.dtype,
+        shape=source.shape,
+        strides=source.strides,
+        device=source.device,
+        grad=gradient,
+    )
+
+
+def is_reversible(kernel: WarpKernel) -> bool:
+    """True if Warp makes an adjoint of a kernel."""
+    enabled = kernel.options.get("enable_backward")
+    if enabled is None:
+        enabled = kernel.module.options.get("enable_backward")
+    return enabled is not False
+
+
+class WarpKernelSource:
+    """The capability `contract.KernelSource` of a launch."""
+
+    def __init__(self, kernel: WarpKernel, leaves: Sequence[Leaf], uses: Mapping[Path, Use]) -> None:
+        self.functions: Sequence[SourceText] = ()
+        self._kernel, self._leaves, self._uses = kernel, leaves, uses
+
+    @property
+    def kernel(self) -> Hashable:
+        """The function of the kernel, which all its overloads share."""
+        return self._kernel.func
+
+    @property
+    def text(self) -> SourceText:
+        """The kernel itself."""
+        definition = definition_of(self._kernel)
+        if definition is None:
+            return SourceText(str(self._kernel.key), "", 0, ())
+        return SourceText(
+            str(self._kernel.key),
+            definition.file,
+            definition.first_line,
+            [line.rstrip("\n") for line in definition.lines],
+        )
+
+    @cached_property
+    def parameters(self) -> Sequence[Parameter]:
+        """The arguments, with structs split into fields."""
+        return [
+            Parameter(
+                leaf.name,
+                type(leaf.value).__name__ if leaf.array is None else leaf.array.dtype_name,
+                leaf.array is not None,
+            )
+            for leaf in self._leaves
+        ]
+
+    @property
+    def accesses(self) -> Sequence[SourceAccess]:
+        """The places that access arrays, of those that the syntax tree shows."""
+        return [
+            SourceAccess(number, kind, place)
+            for number, leaf in enumerate(self._leaves)
+            if leaf.path in self._uses
+            for kind, place in self._uses[leaf.path].places
+        ]
+
+    @property
+    def needed(self) -> Mapping[int, Sequence[Place]]:
+        """The reads of each array."""
+        found: dict[int, list[Place]] = {}
+        for access in self.accesses:
+            if access.kind == "read":
+                found.setdefault(access.param, []).append(access.place)
+        return found
+
+    @property
+    def needed_key(self) -> Hashable:
+        """Equal for all launches of a kernel."""
+        return None
+
+    @property
+    def enable_backward(self) -> bool:
+        """True if the kernel has an adjoint."""
+        return is_reversible(self._kernel)
+
+    def adjoint_text(self) -> None:
+        """Return None: Warp's adjoints are C++."""
+
+
+def definition_of(function: WarpObject) -> Definition | None:
+    """Return the source of a kernel or function of Warp; None if there is none."""
+    adj = getattr(function, "adj", None)
+    tree = getattr(adj, "tree", None)
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+        return None
+    return Definition(
+        tree.body[0], adj.filename, adj.fun_lineno, adj.source.splitlines(), _Names(function.func).resolve
+    )
+
+
+class _Names:
+    """The objects that the names in a function stand for."""
+
+    def __init__(self, function: WarpObject) -> None:
+        self._globals = function.__globals__
+        names = function.__code__.co_freevars
+        self._closure = dict(zip(names, function.__closure__ or (), strict=True))
+
+    def resolve(self, node: ast.expr) -> object:
+        """Return the object of a name or attribute; None if it is unknown."""
+        if isinstance(node, ast.Name):
+            with contextlib.suppress(ValueError):
+                if node.id in self._closure:
+                    return self._closure[node.id].cell_contents
+            found = self._globals.get(node.id)
+            return _builtin(node.id) if found is None else found
+        if isinstance(node, ast.Attribute):
+            base = self.resolve(node.value)
+            if base is None:
+                return None
+            if isinstance(base, ModuleType) and base.__name__ == "warp":
+                return _builtin(node.attr) or getattr(base, node.attr, None)
+            return getattr(base, node.attr, None)
+        return None
+
+
+def _builtin(name: str) -> object:
+    """Return a built-in function or operator of Python or Warp; None if there is none."""
+    return look_up("warp._src.context:builtin_functions").get(name) or getattr(builtins, name, None)
+
+
+class WarpLibrary:
+    """The `kernel_accesses.Library` of functions of Warp."""
+
+    def function(self, found: object, /) -> list[Definition]:
+        """Return the definitions of a function of the user."""
+        function: Any = found
+        if self.builtin(found) is not None or getattr(found, "native_snippet", None) is not None:
+            return []
+        several = list(getattr(function, "user_overloads", {}).values()) or [function]
+        definitions = [definition_of(each) for each in several]
+        return [] if None in definitions else [each for each in definitions if each is not None]
+
+    def builtin(self, found: object, /) -> str | None:
+        """Return the name of a built-in function of Warp."""
+        function: Any = found
+        if isinstance(found, look_up("warp._src.context:Function")) and function.is_builtin():
+            return str(function.key)
+        return "len" if found is len else None
+
+    def is_plain(self, found: object, /) -> bool:
+        """True for types and `range`: they use no array that they are called with."""
+        return isinstance(found, type)
+
+
+class KernelUses:
+    """The uses of arrays by kernels, computed once for each kernel and number of axes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, dict[Path, Use]] = {}
+        self._library = WarpLibrary()
+
+    def of(self, kernel: WarpKernel, leaves: Sequence[Leaf]) -> dict[Path, Use]:
+        """Return the use of each array of a launch, by path."""
+        ndims = {leaf.path: leaf.array.ndim for leaf in leaves if leaf.array is not None}
+        key = kernel, tuple(ndims.items())
+        found = self._known.get(key)
+        if found is None:
+            definition = definition_of(kernel)
+            named = {path: ndim for path, ndim in ndims.items() if not path[-1].startswith("indices[")}
+            found = {} if definition is None else uses_of(definition, named, self._library)
+            self._known[key] = found
+        return found
+
+
+def array_arguments(leaves: Sequence[Leaf]) -> list[Array]:
+    """Return the arrays among the arguments of a launch."""
+    return [leaf.array for leaf in leaves if leaf.array is not None]

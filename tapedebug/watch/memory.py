@@ -1,0 +1,354 @@
+"""Memory of NVIDIA Warp's arrays: allocations by address, and arrays in them as the contract describes them.
+
+Only this module reads the memory of arrays on the host. An allocation is found from an array by following
+the references that views keep: a slice, a field of a struct, an indexed array and an array made of a tensor
+lie in the allocation of what they were made of. Allocations are kept alive while an operation uses them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug.contract import Values, view_of
+from tapedebug.operations import Region
+from tapedebug.watch.hooks import WarpObject, look_up
+
+WarpArray = WarpObject
+"""An object of class `warp.array`."""
+
+
+class NotWatchable(TapedebugError):
+    """Memory or an argument that cannot be watched; the message is a clause that gives the reason."""
+
+
+class WatchedRegion(Region):
+    """One allocation of the program.
+
+    Args:
+        start: The address of the first byte.
+        nbytes: The size in bytes.
+        owner: The object that owns the memory, which is kept alive.
+    """
+
+    __slots__ = ("arrays", "owner")
+
+    def __init__(self, start: int, nbytes: int, owner: object) -> None:
+        super().__init__(_bytes_at(start, nbytes))
+        self.owner = owner
+        self.arrays: weakref.WeakValueDictionary[tuple[Any, ...], WatchedArray] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def __repr__(self) -> str:
+        return f"<memory of {self.nbytes} bytes at {self.address:#x}>"
+
+
+def _bytes_at(start: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return a view of memory of this process."""
+    if not nbytes:
+        return np.empty(0, np.uint8)
+    return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(start), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """One element of an array: the type of its scalars, its shape, its size, and its name for users."""
+
+    scalar: np.dtype[Any]
+    shape: tuple[int, ...]
+    nbytes: int
+    name: str
+
+    @property
+    def is_float(self) -> bool:
+        """True if elements have derivatives."""
+        return self.scalar.kind == "f"
+
+
+class WatchedArray:
+    """An array of the program, as `contract.Array` describes it.
+
+    Args:
+        region: The allocation.
+        offset: The byte of the region at which the first element begins.
+        shape: The number of elements along each axis.
+        strides: The bytes from one element to the next, along each axis.
+        element: The type of its elements.
+        source: The array as the program has it; None for a part of one.
+        requires_grad: The program computes its gradient.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "element",
+        "is_contiguous",
+        "offset",
+        "region",
+        "requires_grad",
+        "shape",
+        "source",
+        "start",
+        "stop",
+        "strides",
+    )
+
+    def __init__(
+        self,
+        region: WatchedRegion,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        element: ElementType,
+        source: WarpArray | None = None,
+        requires_grad: bool = False,
+    ) -> None:
+        self.region = region
+        self.offset = offset
+        self.shape, self.strides, self.element = shape, strides, element
+        self.source = source
+        self.requires_grad = requires_grad
+        first = last = offset
+        expected, contiguous = element.nbytes, True
+        for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+            contiguous &= stride == expected or length == 1
+            expected *= length
+            reach = (length - 1) * stride
+            first, last = first + min(reach, 0), last + max(reach, 0)
+        empty = 0 in shape
+        self.is_contiguous = contiguous or empty
+        self.start, self.stop = first, first if empty else last + element.nbytes
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def scalar_dtype(self) -> np.dtype[Any]:
+        """The NumPy type of one scalar."""
+        return self.element.scalar
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """The shape of one element."""
+        return self.element.shape
+
+    @property
+    def is_float(self) -> bool:
+        """True if the values have derivatives."""
+        return self.element.is_float
+
+    @property
+    def dtype_name(self) -> str:
+        """The data type as Warp's users write it."""
+        return self.element.name
+
+    def current(self) -> Values:
+        """Return a copy of the values that the program's memory holds now."""
+        return view_of(self, self.region.values).copy()
+
+    def current_gradient(self) -> Values | None:
+        """Return a copy of the gradient that Warp holds now; None if there is none."""
+        gradient = None if self.source is None else self.source.grad
+        if gradient is None or not gradient.ptr:
+            return None
+        return _host_copy(gradient, self.element)
+
+    def __repr__(self) -> str:
+        shape = self.shape if len(self.shape) != 1 else self.shape[0]
+        return f"array(shape={shape}, dtype={self.dtype_name})"
+
+
+def _host_copy(array: WarpArray, element: ElementType) -> Values:
+    """Return the values of an array of Warp."""
+    shape = (*array.shape, *element.shape)
+    if 0 in shape:
+        return np.zeros(shape, element.scalar)
+    part = WatchedArray(WatchedRegion(array.ptr, 0, None), 0, array.shape, array.strides, element)
+    content = _bytes_at(array.ptr + part.start, part.stop - part.start)
+    part.offset -= part.start
+    return view_of(part, content).copy()
+
+
+NOWHERE = WatchedRegion(0, 0, None)
+"""The memory of arrays that no operation uses."""
+
+
+class MemoryMap:
+    """The allocations of the program that operations use, found by address."""
+
+    def __init__(self) -> None:
+        self._regions: weakref.WeakValueDictionary[int, WatchedRegion] = weakref.WeakValueDictionary()
+        self._starts: list[int] = []  # in order; those of regions that are gone are removed when met
+        self._gradients: weakref.WeakValueDictionary[int, WatchedArray] = weakref.WeakValueDictionary()
+        self._elements: dict[Any, ElementType] = {}
+
+    def array_of(self, source: WarpArray) -> WatchedArray:
+        """Return the array of the contract for an array of Warp.
+
+        Raises:
+            NotWatchable: Its memory is not in this process, or overlaps memory that is known otherwise.
+        """
+        region = self.region_of(source)
+        gradient = source.grad
+        key = (
+            source.ptr,
+            source.shape,
+            source.strides,
+            source.dtype,
+            0 if gradient is None else gradient.ptr,
+        )
+        found = region.arrays.get(key)
+        if found is None:
+            offset = source.ptr - region.address if source.ptr else 0
+            element = self.element_type(source.dtype)
+            found = region.arrays[key] = WatchedArray(
+                region, offset, source.shape, source.strides, element, source, gradient is not None
+            )
+            if gradient is not None and gradient.ptr:
+                self._gradients[gradient.ptr] = found
+        return found
+
+    def find(self, source: WarpArray) -> WatchedArray:
+        """Return the array of the contract; an array of no memory if no operation uses that of `source`."""
+        if source.device is not None and self.is_known(source):
+            return self.array_of(source)
+        return WatchedArray(NOWHERE, 0, source.shape, source.strides, self.element_type(source.dtype), source)
+
+    def with_gradient_at(self, gradient: WarpArray) -> WatchedArray | None:
+        """Return the array whose gradient is another array; None if no operation uses such a one."""
+        found = self._gradients.get(gradient.ptr or 0)
+        return found if found is not None and found.size == gradient.size else None
+
+    def part_of(self, array: WatchedArray, first: int, count: int) -> WatchedArray:
+        """Return `count` elements of an array from element `first` on; the array itself if these are all."""
+        if first == 0 and count == array.size:
+            return array
+        step = array.element.nbytes if array.is_contiguous else array.strides[0]
+        key = array.offset, first, count, step, array.element, array.requires_grad
+        found = array.region.arrays.get(key)
+        if found is None:
+            found = array.region.arrays[key] = WatchedArray(
+                array.region,
+                array.offset + first * step,
+                (count,),
+                (step,),
+                array.element,
+                requires_grad=array.requires_grad,
+            )
+        return found
+
+    def is_known(self, source: WarpArray) -> bool:
+        """True if an operation uses the memory of an array of Warp."""
+        return bool(source.ptr) and self._around(source.ptr, source.ptr + 1) is not None
+
+    def region_of(self, source: WarpArray) -> WatchedRegion:
+        """Return the allocation that an array of Warp lies in; see `array_of`."""
+        known = self._regions.get(source.ptr or 0)
+        if known is not None and known.owner is source:
+            return known
+        if not source.ptr:
+            return WatchedRegion(0, 0, source)
+        if not source.device.is_cpu:
+            raise NotWatchable(f"an array is on the device {source.device}")
+        start, stop, owner = allocation_of(source)
+        found = self._around(start, stop)
+        if found is None:
+            found = self._regions[start] = WatchedRegion(start, stop - start, owner)
+            bisect.insort(self._starts, start)
+        elif not (found.address <= start and stop <= found.address + found.nbytes):
+            raise NotWatchable(
+                f"an array of {stop - start} bytes overlaps another of {found.nbytes} bytes, which is not "
+                "part of it"
+            )
+        return found
+
+    def _around(self, start: int, stop: int) -> WatchedRegion | None:
+        """Return a known allocation that shares bytes with a range of addresses."""
+        found = self._regions.get(start)
+        if found is not None:
+            return found
+        position = bisect.bisect_left(self._starts, stop)
+        while position:
+            position -= 1
+            region = self._regions.get(self._starts[position])
+            if region is None:
+                del self._starts[position]
+            else:  # regions do not overlap: if the nearest one does not reach this far, none does
+                return region if start < region.address + region.nbytes else None
+        return None
+
+    def element_type(self, dtype: WarpObject) -> ElementType:
+        """Return the type of the elements of an array of Warp."""
+        found = self._elements.get(dtype)
+        if found is None:
+            found = self._elements[dtype] = _element_type(dtype)
+        return found
+
+
+def allocation_of(source: WarpArray) -> tuple[int, int, object]:
+    """Return the first address of an array's allocation, that after its last byte, and its owner."""
+    base = source
+    while isinstance(parent := getattr(base, "_ref", None), type(base)) and parent.ptr:
+        base = parent
+    outer = getattr(base, "_tensor", None)
+    if outer is None:
+        outer = parent
+    for start, stop in _outer_ranges(outer):
+        if start <= base.ptr and base.ptr + base.capacity <= stop:
+            return start, stop, (base, outer)
+    first, nbytes = base.ptr, base.capacity
+    for length, stride in zip(base.shape, base.strides, strict=True):
+        first += min((length - 1) * stride, 0)
+    stored = getattr(base, "_storage_base_ptr", None)
+    if stored is not None:
+        return stored, stored + base._storage_nbytes, base
+    return first, first + max(nbytes, 1), base
+
+
+def _outer_ranges(outer: object) -> Iterator[tuple[int, int]]:
+    """Yield the addresses of the memory of a tensor or a NumPy array that an array of Warp was made of."""
+    while isinstance(outer, np.ndarray) and isinstance(outer.base, np.ndarray):
+        outer = outer.base
+    if isinstance(outer, np.ndarray):
+        yield np.lib.array_utils.byte_bounds(outer)
+    elif hasattr(outer, "untyped_storage"):
+        storage = outer.untyped_storage()
+        yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def _element_type(dtype: WarpObject) -> ElementType:
+    nbytes = int(look_up("warp._src.types:type_size_in_bytes")(dtype))
+    scalars: dict[Any, Any] = look_up("warp._src.types:warp_type_to_np_dtype")
+    shape: tuple[int, ...] = ()
+    scalar = dtype
+    if hasattr(dtype, "_wp_scalar_type_"):
+        scalar, shape = dtype._wp_scalar_type_, tuple(dtype._shape_)
+    kind = None if isinstance(dtype, look_up("warp._src.codegen:Struct")) else scalars.get(scalar)
+    if kind is None or getattr(scalar, "__name__", "") == "bfloat16":  # a struct, or what NumPy lacks: bytes
+        return ElementType(np.dtype(np.uint8), (nbytes,), nbytes, _name_of(dtype))
+    return ElementType(np.dtype(kind), shape, nbytes, _name_of(dtype))
+
+
+def _name_of(dtype: WarpObject) -> str:
+    """Return the shortest name that the module `warp` has for a type; else the name of its class."""
+    import warp
+
+    if hasattr(dtype, "key"):
+        return str(dtype.key)
+    names = [name for name, found in vars(warp).items() if found is dtype and not name.startswith("_")]
+    named = sorted(names, key=len)
+    return named[0] if named else str(getattr(dtype, "__name__", dtype))

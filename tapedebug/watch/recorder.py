@@ -1,0 +1,459 @@
+"""The recorder of a watched program: what each intercepted call of a function of Warp adds to tapes."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tapedebug._source import Span, display_file
+from tapedebug._tape_observers import notify
+from tapedebug._tape_retention import TapeRetention
+from tapedebug.contract import Array, Engine, Values
+from tapedebug.operations import ExecutableOperation
+from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
+from tapedebug.watch.call_site import user_frame, user_place
+from tapedebug.watch.hooks import Handler, WarpObject, is_capturing, look_up
+from tapedebug.watch.launch import KernelUses, LaunchOptions, Leaf, WarpLaunch, leaves_of
+from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
+from tapedebug.watch.tape import WatchedTape
+
+
+@dataclass(frozen=True, slots=True)
+class NotCovered:
+    """A part of the program that was not recorded.
+
+    Attributes:
+        what: The part, such as `launch of step`.
+        place: The place in the program.
+        reason: The reason, as a clause.
+    """
+
+    what: str
+    place: Span
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} at {display_file(self.place.file)}:{self.place.line} is not covered: {self.reason}"
+        )
+
+
+class Recorder:
+    """Records what Warp runs while a program is watched.
+
+    Attributes:
+        not_covered: The parts of the program that were not recorded, with the number of times.
+    """
+
+    def __init__(self) -> None:
+        self.memory = MemoryMap()
+        self.uses = KernelUses()
+        self.retention = TapeRetention()
+        self.not_covered: dict[NotCovered, int] = {}
+        self.accumulates = "dest_retain_grad" in _parameters(look_up("warp._src.context:adj_copy"))
+        self._tapes: weakref.WeakKeyDictionary[Any, WatchedTape] = weakref.WeakKeyDictionary()
+        self._uncovered: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._live: weakref.WeakSet[WatchedTape] = weakref.WeakSet()
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handler of each intercepted function, by the keys of `hooks.INTERCEPTED`."""
+        return {
+            "launch": self.launch,
+            "command": self.command,
+            "copy": self.copy,
+            "fill": self.fill,
+            "zero": self.zero,
+            "fill_indexed": self.fill_indexed,
+            "capture_launch": self.capture_launch,
+            "tape_enter": self.tape_enter,
+            "tape_exit": self.tape_exit,
+            "tape_backward": self.tape_backward,
+            "tape_zero": self.tape_zero,
+            "tape_reset": self.tape_reset,
+            "tape_function": self.tape_function,
+            "scope_begin": self.scope_begin,
+            "scope_end": self.scope_end,
+        }
+
+    # -- tapes ------------------------------------------------------------------------------------------
+
+    def recording(self) -> WatchedTape | None:
+        """Return the tape that records; None if there is none, or it is not covered."""
+        tape = look_up("warp._src.context:runtime").tape
+        if tape is None:
+            return None
+        found = self._tapes.get(tape)
+        if found is None and tape not in self._uncovered:
+            self._uncovered.add(tape)
+            self.skip(None, "a tape", "it began to record before watching began")
+        return found
+
+    def tape_enter(self, original: FunctionType, tape: WarpObject) -> Any:
+        """Begin to record with a tape."""
+        result = original(tape)
+        found = self._tapes.get(tape)
+        if found is None:
+            if tape.launches:
+                self.recording()
+                return result
+            device = str(look_up("warp:get_device")())
+            engine = Engine("NVIDIA Warp", str(look_up("warp:config.version")), device)
+            found = self._tapes[tape] = WatchedTape(engine, self.memory, user_place())
+            self._live.add(found)
+            self.retention.tape_created(found)
+        found.begin()
+        return result
+
+    def tape_exit(self, original: FunctionType, tape: WarpObject, *error: object) -> Any:
+        """End recording with a tape."""
+        try:
+            return original(tape, *error)
+        finally:
+            found = self._tapes.get(tape)
+            if found is not None and found.is_recording:
+                with self.guarded(found, "the end of a tape"):
+                    found.find_names(user_frame())
+                    found.end()
+                    self.retention.tape_exited(found)
+
+    def tape_backward(
+        self,
+        original: FunctionType,
+        tape: WarpObject,
+        loss: WarpObject = None,
+        grads: Mapping[WarpObject, WarpObject] | None = None,
+    ) -> Any:
+        """Note a reverse pass, with its seeds and the gradients that it leaves."""
+        found = self._tapes.get(tape)
+        if found is None and tape.launches and tape not in self._uncovered:
+            self._uncovered.add(tape)
+            self.skip(None, "a reverse pass", "its tape was recorded before watching began")
+        if found is None or not found.operations or _is_capturing_now():
+            return original(tape, loss, grads)
+        place = user_place()
+        with contextlib.ExitStack() as stack:
+            with self.guarded(found, "a reverse pass"):
+                seeds: dict[Array, Values] = {}
+                target = None
+                if loss:
+                    target = self.memory.array_of(loss)
+                    seeds[target] = np.ones((*target.shape, *target.element_shape))
+                for array, seed in (grads or {}).items():
+                    known = self.memory.array_of(array)
+                    seeds[known] = np.asarray(seed.numpy()).reshape(*known.shape, *known.element_shape)
+                stack.enter_context(found.reverse_pass(seeds, target, place))
+            result = original(tape, loss, grads)
+            with self.guarded(found, "the gradients of a reverse pass"):
+                found.note_consumed()
+        self.retention.backward_done(found)
+        return result
+
+    def tape_zero(self, original: FunctionType, tape: WarpObject) -> Any:
+        """Note that all gradients of a tape are zeroed."""
+        found = self._tapes.get(tape)
+        if found is not None:
+            with self.guarded(found, "zeroed gradients"):
+                found.note_zeroed(user_place())
+        return original(tape)
+
+    def tape_reset(self, original: FunctionType, tape: WarpObject) -> Any:
+        """Finish the recording of a tape: what it records next is another one."""
+        found = self._tapes.get(tape)
+        if found is not None:
+            with self.guarded(found, "a tape that is reset"):
+                found.note_zeroed(user_place())
+                notify("tape_reset", found)
+                self.retention.tape_reset(found)
+            del self._tapes[tape]
+        return original(tape)
+
+    def tape_function(
+        self, original: FunctionType, tape: WarpObject, backward: object, arrays: Sequence[WarpObject]
+    ) -> Any:
+        """Record a function that only runs in reverse."""
+        result = original(tape, backward, arrays)
+        found = self._tapes.get(tape)
+        if found is not None:
+            name = getattr(backward, "__name__", type(backward).__name__)
+            with self.guarded(found, f"record_func({name})"):
+                known = [self.memory.array_of(array) for array in arrays]
+                found.record(OpaqueFunction(name, known, user_place()), lambda: None)
+        return result
+
+    def scope_begin(
+        self, original: FunctionType, tape: WarpObject, scope_name: str, *rest: object, **named: object
+    ) -> Any:
+        """Begin a group of operations."""
+        found = self._tapes.get(tape)
+        if found is not None:
+            found.open_scope(str(scope_name))
+        return original(tape, scope_name, *rest, **named)
+
+    def scope_end(self, original: FunctionType, tape: WarpObject, *rest: object, **named: object) -> Any:
+        """End a group of operations."""
+        result = original(tape, *rest, **named)
+        found = self._tapes.get(tape)
+        if found is not None:
+            found.close_scope()
+        return result
+
+    # -- launches ---------------------------------------------------------------------------------------
+
+    def launch(self, original: FunctionType, *args: object, **named: object) -> Any:
+        """Record a launch."""
+        given: dict[str, Any] = {**dict(zip(_parameters(original), args, strict=False)), **named}
+        if given.get("record_cmd"):
+            return original(*args, **named)
+        tape = self.recording()
+        try:
+            if given.get("adjoint"):
+                if tape is not None:
+                    self.skip(
+                        tape,
+                        f"launch(adjoint=True) of {_name(given['kernel'])}",
+                        "it is no part of a reverse pass",
+                    )
+                return original(*args, **named)
+            if tape is None and not self._live:
+                return original(*args, **named)
+            values = [*given.get("inputs", ()), *given.get("outputs", ())]
+            stream = given.get("stream")
+            device = given.get("device") if stream is None else stream.device
+            options = (device, given.get("max_blocks", 0), given.get("block_dim"))
+            taped = bool(given.get("record_tape", True))
+            call = _Call(given["kernel"], given["dim"], values, options, user_place())
+            return self._run(tape if taped else None, call, lambda: original(*args, **named))
+        finally:
+            _correct_caller()
+
+    def command(self, original: FunctionType, command: WarpObject, *args: object, **named: object) -> Any:
+        """Record the launch of a recorded command, which is not on Warp's tape."""
+        tape = self.recording()
+        if command.adjoint or (tape is None and not self._live):
+            return original(command, *args, **named)
+        values = command.fwd_args
+        if values is None:
+            self.skip(tape, f"the command of {_name(command.kernel)}", "its arguments are not known")
+            return original(command, *args, **named)
+        shape = command.bounds.shape
+        dim = tuple(shape[: getattr(command.bounds, "ndim", len(shape))])
+        call = _Call(
+            command.kernel,
+            dim,
+            list(values),
+            (command.device, command.max_blocks, command.block_dim),
+            user_place(),
+            taped=False,
+        )
+        return self._run(tape, call, lambda: original(command, *args, **named))
+
+    def _run(self, tape: WatchedTape | None, call: _Call, run: Callable[[], Any]) -> Any:
+        """Run a launch, and record it on a tape or, without one, as a write outside the live tapes."""
+        leaves: list[Leaf] = []
+        uses = {}
+        obstacle = ""
+        device = look_up("warp._src.context:runtime").get_device(call.options[0])
+        if is_capturing(device):
+            self.skip(tape, call.what, "a graph is being captured")
+            return run()
+        with self.guarded(tape, call.what, call.place) as failed:
+            labels = [argument.label for argument in call.kernel.adj.args]
+            if len(labels) == len(call.values):
+                leaves = leaves_of(labels, call.values, self.memory)
+                uses = self.uses.of(call.kernel, leaves)
+                obstacle = _obstacle(leaves)
+        if failed or not leaves:
+            return run()
+        options = LaunchOptions(device, *call.options[1:])
+        operation = WarpLaunch(
+            call.kernel, _dims(call.dim), call.values, options, leaves, uses, call.place, obstacle
+        )
+        operation.taped = call.taped
+        if tape is None:
+            result = run()
+            self._outside(
+                [a.array for a in operation.accesses if a.writes], "launch", call.place, unrecorded=True
+            )
+            return result
+        if obstacle:
+            self.skip(tape, call.what, obstacle, call.place)
+        return self._record(tape, operation, run)
+
+    def _record(self, tape: WatchedTape, operation: ExecutableOperation, run: Callable[[], Any]) -> Any:
+        result: list[Any] = []
+        tape.record(operation, lambda: result.append(run()))
+        return result[0]
+
+    # -- other writes -----------------------------------------------------------------------------------
+
+    def copy(self, original: FunctionType, *args: object, **named: object) -> Any:
+        """Record a copy between arrays."""
+        given: dict[str, Any] = {**dict(zip(_parameters(original), args, strict=False)), **named}
+        dest, src = given.get("dest"), given.get("src")
+        tape = self.recording()
+        kind = look_up("warp:array")
+        if not isinstance(dest, kind) or not isinstance(src, kind):
+            return self._written(getattr(dest, "data", dest), "copy", lambda: original(*args, **named))
+        known = self.memory.is_known(dest), self.memory.is_known(src)
+        if tape is None or not (any(known) or src.requires_grad) or is_capturing(dest.device):
+            return self._written(dest, "copy", lambda: original(*args, **named))
+        if not known[1] and isinstance(getattr(src, "_ref", None), np.ndarray):
+            return self._written(dest, "assign", lambda: original(*args, **named))
+        place = user_place()
+        operation = None
+        with self.guarded(tape, "a copy", place):
+            count = given.get("count", 0) or src.size
+            to, source = self.memory.array_of(dest), self.memory.array_of(src)
+            if count and dest.dtype == src.dtype:
+                to = self.memory.part_of(to, given.get("dest_offset", 0), count)
+                source = self.memory.part_of(source, given.get("src_offset", 0), count)
+                if to.size == source.size and (
+                    to.shape == source.shape or (to.is_contiguous and source.is_contiguous)
+                ):
+                    operation = CopyOperation(to, source, place, False, self.accumulates)
+        if operation is None:
+            return self._written(dest, "copy", lambda: original(*args, **named))
+        warp_tape = look_up("warp._src.context:runtime").tape
+        before = len(warp_tape.launches)
+        result = self._record(tape, operation, lambda: original(*args, **named))
+        operation.taped = len(warp_tape.launches) > before
+        return result
+
+    def fill(self, original: FunctionType, array: WarpObject, *args: object, **named: object) -> Any:
+        """Record `fill_`."""
+        return self._filled(array, "fill_", lambda: original(array, *args, **named))
+
+    def zero(self, original: FunctionType, array: WarpObject) -> Any:
+        """Record `zero_`."""
+        return self._filled(array, "zero_", lambda: original(array))
+
+    def fill_indexed(self, original: FunctionType, array: WarpObject, *args: object, **named: object) -> Any:
+        """Note that a part of an array is filled."""
+        return self._written(getattr(array, "data", None), "fill", lambda: original(array, *args, **named))
+
+    def _filled(self, array: WarpObject, method: str, run: Callable[[], Any]) -> Any:
+        if not array.ptr or not self._live:
+            return run()
+        tape = self.recording()
+        gradient = self.memory.with_gradient_at(array)
+        if gradient is not None:
+            result = run()
+            for each in list(self._live):
+                with self.guarded(each, "a gradient that is set"):
+                    if each.uses(gradient):
+                        each.note_gradient_set(gradient, method, user_place())
+            return result
+        if tape is None or not self.memory.is_known(array) or is_capturing(array.device):
+            return self._written(array, "fill", run)
+        operation = None
+        with self.guarded(tape, f"a call of {method}"):
+            operation = FillOperation(self.memory.array_of(array), user_place(), method)
+        if operation is None:
+            return run()
+        filled = operation
+
+        def fill() -> Any:
+            result = run()
+            filled.note_value()
+            return result
+
+        return self._record(tape, operation, fill)
+
+    def capture_launch(self, original: FunctionType, *args: object, **named: object) -> Any:
+        """Note that a captured graph runs."""
+        tape = self.recording()
+        if tape is not None:
+            self.skip(tape, "capture_launch", "the launches of a captured graph are not seen one by one")
+        return original(*args, **named)
+
+    def _written(self, array: WarpObject, how: str, run: Callable[[], Any]) -> Any:
+        """Run something that writes an array, and note that for the tapes that use its memory."""
+        result = run()
+        if self._live and isinstance(array, look_up("warp:array")) and self.memory.is_known(array):
+            place = user_place()
+            with self.guarded(None, "a write", place):
+                self._outside([self.memory.array_of(array)], how, place)
+        return result
+
+    def _outside(self, arrays: Iterable[Any], how: str, place: Span, *, unrecorded: bool = False) -> None:
+        for tape in list(self._live):
+            for array in arrays:
+                tape.note_outside(array, how, place)
+                if unrecorded and tape.is_recording and isinstance(array, WatchedArray):
+                    tape.unrecorded.append((array, place))
+
+    # -- what is not covered ----------------------------------------------------------------------------
+
+    def skip(self, tape: WatchedTape | None, what: str, reason: str, place: Span | None = None) -> None:
+        """List a part of the program as not covered."""
+        found = NotCovered(what, place or user_place(3), reason)
+        self.not_covered[found] = self.not_covered.get(found, 0) + 1
+        if tape is not None:
+            tape.note_gap(str(found))
+
+    @contextlib.contextmanager
+    def guarded(self, tape: WatchedTape | None, what: str, place: Span | None = None) -> Iterator[list[str]]:
+        """Context in which an error of ours does not reach the program: it makes `what` not covered."""
+        failed: list[str] = []
+        try:
+            yield failed
+        except NotWatchable as error:
+            failed.append(error.message)
+        except Exception as error:
+            failed.append(f"{type(error).__name__}: {error}")
+        if failed:
+            self.skip(tape, what, failed[0], place or user_place(4))
+
+
+@dataclass(slots=True)
+class _Call:
+    """A launch as the program made it; `options` are device, `max_blocks` and `block_dim`."""
+
+    kernel: WarpObject
+    dim: object
+    values: Sequence[Any]
+    options: tuple[Any, int, int | None]
+    place: Span
+    taped: bool = True
+
+    @property
+    def what(self) -> str:
+        return f"the launch of {_name(self.kernel)}"
+
+
+def _obstacle(leaves: Sequence[Leaf]) -> str:
+    """Return why a launch cannot be run again; empty if it can."""
+    return ""
+
+
+def _name(kernel: WarpObject) -> str:
+    return str(getattr(kernel, "key", kernel))
+
+
+def _dims(dim: object) -> tuple[int, ...]:
+    return tuple(int(length) for length in dim) if hasattr(dim, "__len__") else (int(dim),)
+
+
+def _parameters(function: FunctionType) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _is_capturing_now() -> bool:
+    return is_capturing(look_up("warp:get_device")())
+
+
+def _correct_caller() -> None:
+    """Correct the call site that Warp stores with the last launch: it has seen our frame there."""
+    tape = look_up("warp._src.context:runtime").tape
+    last = tape.launches[-1] if tape is not None and tape.launches else None
+    caller = last[-1].get("caller") if isinstance(last, list) and isinstance(last[-1], dict) else None
+    if caller is not None and caller.get("file") == __file__:
+        frame = user_frame()
+        caller.update(file=frame.f_code.co_filename, lineno=frame.f_lineno, func=frame.f_code.co_name)

@@ -1,0 +1,106 @@
+"""`watch_warp`: the context in which the launches of NVIDIA Warp are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tapedebug._errors import TapedebugError
+from tapedebug.watch import hooks
+from tapedebug.watch.recorder import NotCovered, Recorder
+from tapedebug.watch.tape import WatchedTape
+
+OLDEST, NEWEST = "1.10", "1.19"
+"""The releases of Warp that are tested."""
+
+
+class Watched:
+    """The tapes that Warp recorded while it was watched.
+
+    Attributes:
+        engine_version: The version of Warp.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.engine_version = str(hooks.look_up("warp:config.version"))
+
+    @property
+    def tapes(self) -> list[WatchedTape]:
+        """The recorded tapes, in order; of many with the same launches the first two and the last two."""
+        kept = (item.tape for item in self._recorder.retention.tapes)
+        return [tape for tape in kept if isinstance(tape, WatchedTape)]
+
+    @property
+    def not_covered(self) -> list[NotCovered]:
+        """The parts of the program that were not recorded, each once."""
+        return list(self._recorder.not_covered)
+
+    def __repr__(self) -> str:
+        tapes = self.tapes
+        launches = sum(len(tape.operations) for tape in tapes)
+        return f"<NVIDIA Warp {self.engine_version}, watched: {len(tapes)} tapes, {launches} operations>"
+
+
+class _Active:
+    """The interception that is installed, and the number of contexts that use it."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.interception = hooks.Interception(hooks.warp_functions(self.recorder.handlers()))
+        self.users = 0
+
+
+_active: _Active | None = None
+
+
+@contextmanager
+def watch_warp() -> Iterator[Watched]:
+    """Record what NVIDIA Warp runs inside the block, without a change of the program.
+
+    Warp runs the program as always. Every launch, copy and fill that happens while a `wp.Tape` records is
+    stored with the values that it found. Each tape of `watched.tapes` can be diagnosed:
+    `tapedebug.diagnose(tape)`; `trace`, `report`, `TapeDebugger` and `gradcheck_tape` take it as well. When
+    the block ends, Warp is as it was before. Blocks may be nested: the inner one shares what is recorded.
+
+    Yields:
+        A `Watched` with `tapes`, and `not_covered` for what could not be recorded.
+
+    Raises:
+        TapedebugError: NVIDIA Warp is not installed, or its release lacks functions that watching needs.
+    """
+    global _active
+    if _active is None:
+        _check_installed()
+        hooks.look_up("warp:init")()
+        _active = _Active()
+    active = _active
+    active.users += 1
+    try:
+        if active.users == 1:
+            active.interception.install()
+        yield Watched(active.recorder)
+    finally:
+        active.users -= 1
+        if not active.users:
+            _active = None
+            active.interception.remove()
+
+
+def _check_installed() -> None:
+    """Raise an error if there is no Warp that can be watched.
+
+    Raises:
+        TapedebugError: See `watch_warp`.
+    """
+    warp = hooks.installed_warp()
+    if warp is None:
+        raise TapedebugError(
+            "watch_warp: NVIDIA Warp is not installed", hint="pip install 'tapedebug[warp]', or warp-lang"
+        )
+    lacking = hooks.missing()
+    if lacking:
+        raise TapedebugError(
+            f"watch_warp: NVIDIA Warp {warp.config.version} lacks {', '.join(lacking)}",
+            hint=f"install a release from {OLDEST} to {NEWEST}",
+        )

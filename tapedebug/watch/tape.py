@@ -1,0 +1,250 @@
+"""Tapes of NVIDIA Warp, as the debugger sees them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from tapedebug.contract import (
+    ArrayMemory,
+    ArrayOrigins,
+    Engine,
+    Operation,
+    Place,
+    ProgramArrays,
+    RecordedTape,
+    RecordingGaps,
+    Replay,
+    Rerecording,
+    ReverseDivergence,
+    Seeds,
+    UnrecordedLaunches,
+    Values,
+    WarpReverse,
+)
+from tapedebug.operations import ExecutableOperation, OperationTape
+from tapedebug.watch.hooks import look_up
+from tapedebug.watch.launch import WarpLaunch
+from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
+
+
+class WatchedTape(OperationTape):
+    """The operations that ran while a tape of Warp recorded, with their values.
+
+    Args:
+        engine: Warp, with its version and device.
+        memory: The memory of the program's arrays.
+        created_at: The place in the program that began to record.
+
+    Attributes:
+        consumed: The gradients of the inputs as the program's last reverse pass left them.
+        gaps: The parts of the recording that are not covered, as sentences.
+    """
+
+    def __init__(self, engine: Engine, memory: MemoryMap, created_at: Place) -> None:
+        super().__init__(engine)
+        self.created_at = created_at
+        self.memory = memory
+        self.consumed: dict[WatchedArray, Values] = {}
+        self.gaps: dict[str, int] = {}
+        self.unrecorded: list[tuple[WatchedArray, Place]] = []
+        arrays = _Arrays(memory)
+        self.capabilities |= {
+            ProgramArrays: arrays,
+            ArrayMemory: arrays,
+            ArrayOrigins: arrays,
+            RecordingGaps: _Gaps(self),
+            Rerecording: _Rerecording(self),
+            UnrecordedLaunches: _Unrecorded(self),
+            WarpReverse: _WarpReverse(self),
+        }
+
+    def array(self, source: WarpArray) -> WatchedArray:
+        """Return the array of the contract for an array of Warp."""
+        return self.memory.find(source)
+
+    def find_names(self, frame: FrameType) -> None:
+        """Search the variables of the program for names of the tape's arrays."""
+        self.note_names(look_up("warp:array"), frame, self.memory.find)
+
+    def note_gap(self, text: str) -> None:
+        """Note that a part of the program is not covered; equal notes are counted."""
+        self.gaps[text] = self.gaps.get(text, 0) + 1
+
+    def note_consumed(self) -> None:
+        """Store the gradients of the inputs, which a reverse pass of the program has just computed."""
+        self.consumed = {}
+        for array in self._inputs():
+            gradient = array.current_gradient()
+            if gradient is not None and isinstance(array, WatchedArray):
+                self.consumed[array] = gradient
+
+
+class _Arrays:
+    """The capabilities `ProgramArrays`, `ArrayMemory` and `ArrayOrigins`."""
+
+    def __init__(self, memory: MemoryMap) -> None:
+        self._memory = memory
+        self.kind: type = look_up("warp:array")
+
+    def array_of(self, found: WarpArray, /) -> WatchedArray:
+        """Return the array of the contract for an array of Warp."""
+        return self._memory.find(found)
+
+    def address(self, array: WatchedArray, /) -> int:
+        """Return the address of the first element."""
+        return array.region.address + array.offset
+
+    def gradient_reads(self, array: WatchedArray, /) -> None:
+        """Return None: reads of gradients are not intercepted."""
+
+    def given(self, array: WatchedArray, /) -> bool:
+        """Return False: it is not known who gave an array its values."""
+        return False
+
+    def used_elsewhere(self, array: WatchedArray, /) -> bool:
+        """Return False: it is not known which other tapes use an array."""
+        return False
+
+    def retains_gradient(self, array: WatchedArray, /) -> bool:
+        """True if the program set `retain_grad`."""
+        return bool(getattr(array.source, "retain_grad", False))
+
+
+class _Gaps:
+    """The capability `RecordingGaps`."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def notes(self) -> list[str]:
+        """Return what is not covered, as sentences."""
+        return [text if count == 1 else f"{text} (×{count})" for text, count in self._tape.gaps.items()]
+
+
+class _Unrecorded:
+    """The capability `UnrecordedLaunches`."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def computed(self) -> Sequence[tuple[WatchedArray, Place]]:
+        """Return the arrays that launches with `record_tape=False` wrote, each with the call site."""
+        return [(array, place) for array, place in self._tape.unrecorded if self._tape.uses(array)]
+
+
+class _WarpReverse:
+    """The capability `WarpReverse`: the launches themselves are reversed by Warp."""
+
+    consumed = True
+    is_own = True
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def divergences(self) -> Mapping[int, Sequence[ReverseDivergence]]:
+        """Return nothing: what Warp reverses wrongly is measured."""
+        return {}
+
+    def commands(self) -> list[int]:
+        """Return the launches of recorded commands, which are not on Warp's tape."""
+        return [o.index for o in self._tape.operations if isinstance(o, WarpLaunch) and not o.taped]
+
+    def rewritten(self, operation: int, /) -> frozenset[int]:
+        """Return the parameters that an operation stores to and whose arrays keep their gradients."""
+        return frozenset(
+            access.param
+            for access in self._tape.operations[operation].accesses
+            if access.writes
+            and not access.atomic
+            and isinstance(access.array, WatchedArray)
+            and getattr(access.array.source, "retain_grad", False)
+        )
+
+    def backward(
+        self,
+        replay: Replay,
+        seeds: Seeds,
+        operations: Collection[int],
+        *,
+        parts: bool = True,
+        functions: bool = True,
+        retained: bool = False,
+    ) -> bool:
+        """Run a replay forward and backward; `retained` is not distinguished."""
+        replay.forward().backward(seeds)
+        return not retained
+
+
+class _Rerecording:
+    """The capability `Rerecording`."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def rerecorded(
+        self, revived: Callable[[Any], frozenset[int]], stop: int | None = None, /
+    ) -> RecordedTape:
+        """Return a tape of the same operations in which more arrays have a gradient."""
+        return _Rerecorded(self._tape, revived, stop)
+
+
+class _Rerecorded(WatchedTape):
+    """A tape of the operations of another one, in which more arrays have a gradient."""
+
+    def __init__(
+        self, tape: WatchedTape, revived: Callable[[Operation], frozenset[int]], stop: int | None
+    ) -> None:
+        self.__dict__ |= {name: copy.copy(value) for name, value in vars(tape).items() if name != "memory"}
+        self.memory = tape.memory
+        self.given_values = None
+        self.capabilities = {
+            **tape.capabilities,
+            Rerecording: _Rerecording(self),
+            WarpReverse: _WarpReverse(self),
+        }
+        keys = {
+            _range(operation.args[param])
+            for operation in tape.operations[:stop]
+            for param in revived(operation)
+        }
+        made: dict[Hashable, WatchedArray] = {}
+
+        def alive(array: WatchedArray) -> WatchedArray:
+            key = _range(array)
+            if array.requires_grad or not array.is_float or key not in keys:
+                return array
+            if key not in made:
+                made[key] = copy.copy(array)
+                made[key].requires_grad = True
+            return made[key]
+
+        self.operations = [_with_arrays(operation, alive) for operation in tape.operations[:stop]]
+        self.regions = {}
+        for operation in self.operations:
+            for access in operation.accesses:
+                self.regions.setdefault(access.array.region, {})[access.array] = None  # type: ignore[index]
+
+    def look(self) -> None:
+        """Do nothing: later writes of the program are not visible here."""
+
+
+def _range(array: WatchedArray) -> Hashable:
+    return array.region, array.start, array.stop, array.shape, array.strides
+
+
+def _with_arrays(operation: ExecutableOperation, changed: Callable[[WatchedArray], WatchedArray]) -> Any:
+    """Return an operation with other arrays of the contract in place of its own."""
+    found: Any = copy.copy(operation)
+    found.args = [changed(arg) if isinstance(arg, WatchedArray) else arg for arg in operation.args]
+    found.accesses = [
+        access._replace(array=(array := changed(access.array)), active=access.active or array.requires_grad)
+        for access in operation.accesses
+    ]
+    found.capabilities = {
+        kind: found if each is operation else each for kind, each in operation.capabilities.items()
+    }
+    found.arrays_changed(changed)
+    return found

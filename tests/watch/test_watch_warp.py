@@ -1,0 +1,257 @@
+"""Programs of NVIDIA Warp, watched while Warp runs them: what is recorded, and what `diagnose` finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapedebug as td
+from tapedebug.diagnose.registry import OURS
+from tapedebug.watch import hooks
+
+pytestmark = pytest.mark.peer
+wp = pytest.importorskip("warp")
+programs = pytest.importorskip("tests.watch.programs")
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    """Warp is the same after each test: code, attributes and globals."""
+    functions = [hooks.look_up(name) for name in hooks.INTERCEPTED.values()]
+    before = [(f, f.__code__, f.__defaults__, set(f.__globals__)) for f in functions]
+    yield
+    assert [(f, f.__code__, f.__defaults__, set(f.__globals__)) for f in functions] == before
+    assert [hooks.look_up(name) for name in hooks.INTERCEPTED.values()] == functions
+
+
+def watched(program, *args, **named):
+    """The tape of a program, and the arrays that it returned."""
+    with td.watch_warp() as session:
+        _, *arrays = program(*args, **named)
+    (tape,) = session.tapes
+    return tape, arrays
+
+
+def told(found):
+    assert not [note for note in found.coverage.notes if OURS in note]
+    return found.verdict, [(item.severity, item.rule) for item in found.findings if item.severity != "info"]
+
+
+def content(arrays):
+    flat = [a for a in arrays if isinstance(a, wp.array)]
+    return [a.numpy().copy() for a in flat] + [a.grad.numpy().copy() for a in flat if a.grad is not None]
+
+
+CASES = {
+    "right": (programs.one, (programs.square,), {}, ("AGREE", [])),
+    "overwritten": (programs.overwritten, (), {}, ("WRONG", [("error", "overwrite")])),
+    "springs": (programs.springs, (), {}, ("WRONG", [("error", "overwrite")])),
+    "structs": (programs.states, (), {}, ("AGREE", [])),
+    "no gradient": (
+        programs.one,
+        (programs.square,),
+        {"y_grad": False},
+        ("WRONG", [("error", "disconnected")]),
+    ),
+    "func_grad": (programs.one, (programs.cubes,), {}, ("WRONG", [("error", "wrong-adjoint")])),
+    "loop": (programs.one, (programs.powers, 4), {}, ("WRONG", [("error", "wrong-adjoint")])),
+    "twice": (programs.one, (programs.square,), {"backward": 2}, ("AGREE", [("warning", "accumulated")])),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_findings_and_untouched_arrays(case):
+    program, args, named, expected = CASES[case]
+    tape, arrays = watched(program, *args, **named)
+    before = content(arrays)
+    assert told(td.diagnose(tape)) == expected
+    for old, new in zip(before, content(arrays), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_finding_names_the_lines_of_the_program():
+    tape, _ = watched(programs.overwritten)
+    (finding,) = [item for item in td.diagnose(tape).findings if item.severity == "error"]
+    assert finding.message.startswith("launch 1 (scale) overwrites values of x ")
+    assert finding.evidence["relative_error"]["x"] == pytest.approx(2.0)
+    assert finding.call_site.file.endswith("programs.py")
+    assert finding.call_site.function == "overwritten"
+    assert finding.location.function == "scale"
+
+
+def test_the_replay_with_values_of_their_time_is_right_where_warp_is_not():
+    tape, (_, _, k, _) = watched(programs.springs)
+    consumed = k.grad.numpy()
+    right = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds).gradient(tape.array(k))
+    assert np.linalg.norm(consumed - right) / np.linalg.norm(right) == pytest.approx(0.436, abs=0.01)
+    current = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds, "current")
+    np.testing.assert_allclose(current.gradient(tape.array(k)), consumed, rtol=1e-6)
+    assert tape.new_replay().forward().matches_live()
+
+
+def test_the_loss_and_inputs_may_be_arrays_of_warp():
+    tape, (x, _, loss) = watched(programs.one, programs.square)
+    found = td.diagnose(tape, loss=loss, inputs=[x])
+    assert told(found) == ("AGREE", [])
+    assert [check.input for check in found.checks] == ["x"]
+    assert td.autograd.end_to_end(tape, loss=loss).verdict == "AGREE"
+
+
+def test_views_share_the_memory_of_their_array():
+    x, y, loss = programs.array([1.0, 2.0, 3.0, 4.0]), programs.zeros(4), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x[0:2]], [y[2:4]])
+            wp.launch(programs.square, 2, [x[2:4]], [y[0:2]])
+            wp.launch(programs.total, 4, [y], [loss])
+        tape.backward(loss)
+    (recorded,) = session.tapes
+    assert told(td.diagnose(recorded)) == ("AGREE", [])
+    assert [info.label for info in td.trace.record(recorded).arrays] == [
+        "x[0:2]",
+        "y[2:4]",
+        "x[2:4]",
+        "y[0:2]",
+        "y",
+        "loss",
+    ]
+
+
+def test_copies_clones_and_fills_are_operations():
+    x, y, loss = programs.array([1.0, 2.0, 3.0]), programs.zeros(3), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            z = wp.clone(x)
+            wp.launch(programs.square, 3, [z], [y])
+            q = wp.zeros_like(y)
+            wp.copy(q, y)
+            y.zero_()
+            wp.launch(programs.total, 3, [q], [loss])
+        tape.backward(loss)
+    (recorded,) = session.tapes
+    assert [operation.kind for operation in recorded.operations] == [
+        "copy",
+        "kernel",
+        "copy",
+        "fill",
+        "kernel",
+    ]
+    assert told(td.diagnose(recorded)) == ("AGREE", [])
+    assert recorded.operations[3].call_site.text.strip() == "y.zero_()"
+
+
+def test_a_fill_that_warp_does_not_record_is_named():
+    x, y, z, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(2), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x], [y])
+            wp.launch(programs.total, 2, [y], [loss])
+            y.zero_()
+            wp.launch(programs.scale, 2, [y, 2.0])
+            wp.launch(programs.total, 2, [y], [z])
+        tape.backward(grads={loss: programs.array([1.0]), z: programs.array([1.0, 0.0])})
+    found = td.diagnose(session.tapes[0])
+    assert found.verdict == "WRONG"
+    assert "In Warp zero_ and fill_ are not on the tape" in str(found).replace("\n", " ").replace("    ", "")
+
+
+def test_writes_outside_the_tape_are_found_with_their_place():
+    x, y, loss = programs.array([1.0, 2.0, 3.0]), programs.zeros(3), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 3, [x], [y])
+            y.numpy()[0] = 5.0
+            x.assign(np.ones(3, np.float32))
+            wp.launch(programs.total, 3, [y], [loss])
+        tape.backward(loss)
+    writes = session.tapes[0].outside_writes
+    assert [(w.how, w.call_site and w.call_site.text.strip()) for w in writes] == [
+        ("assign", "x.assign(np.ones(3, np.float32))"),
+        ("unseen", None),
+    ]
+
+
+def test_launches_imported_by_name_and_calls_of_warp_itself_are_seen():
+    from warp import launch
+
+    x, y = programs.array([1.0, 2.0]), programs.zeros(2)
+    with td.watch_warp() as session, wp.Tape():
+        launch(programs.square, 2, [x], [y])
+    assert [operation.name for operation in session.tapes[0].operations] == ["square"]
+
+
+def test_the_call_site_that_warp_stores_is_that_of_the_program():
+    x, y = programs.array([1.0, 2.0]), programs.zeros(2)
+    with td.watch_warp(), wp.Tape() as tape:
+        wp.launch(programs.square, 2, [x], [y])
+    assert tape.launches[0][-1]["caller"]["file"] == __file__
+
+
+def test_a_tape_that_was_recorded_before_is_not_covered():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(programs.square, 2, [x], [y])
+    with td.watch_warp() as session:
+        with tape:
+            wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+    assert session.tapes == []
+    (gap,) = session.not_covered
+    assert str(gap).endswith("is not covered: it began to record before watching began")
+    np.testing.assert_array_equal(x.grad.numpy(), [2.0, 4.0])
+
+
+def test_blocks_nest_and_an_error_restores_warp():
+    with pytest.raises(RuntimeError, match="the program"), td.watch_warp() as outer:
+        with td.watch_warp() as inner:
+            programs.one(programs.square)
+        assert len(inner.tapes) == len(outer.tapes) == 1
+        raise RuntimeError("the program")
+
+
+def test_a_tape_that_is_reset_begins_another_recording():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    tape = wp.Tape()
+    with td.watch_warp() as session:
+        for _ in range(2):
+            loss.zero_()
+            with tape:
+                wp.launch(programs.square, 2, [x], [y])
+                wp.launch(programs.total, 2, [y], [loss])
+            tape.backward(loss)
+            tape.reset()
+    assert [len(each.operations) for each in session.tapes] == [2, 2]
+    assert [told(td.diagnose(each)) for each in session.tapes] == [("AGREE", [])] * 2
+
+
+def test_commands_are_operations_that_warp_does_not_record():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    command = wp.launch(programs.square, 2, [x], [y], record_cmd=True)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            command.launch()
+            wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+    found = td.diagnose(session.tapes[0])
+    assert told(found) == ("WRONG", [("error", "warp-limitation")])
+    assert "is the launch of a command (record_cmd=True)" in found.findings[0].message
+
+
+def test_scopes_and_names_are_those_of_the_program():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    with td.watch_warp() as session, wp.Tape() as tape:
+        tape.record_scope_begin("layer")
+        wp.launch(programs.square, 2, [x], [y])
+        tape.record_scope_end()
+        wp.launch(programs.total, 2, [y], [loss])
+    trace = td.trace.record(session.tapes[0])
+    assert [(scope.name, scope.first, scope.last) for scope in trace.scopes] == [("layer", 0, 0)]
+    assert [info.label for info in trace.arrays] == ["x", "y", "loss"]
+    assert trace.environment["NVIDIA Warp"] == wp.config.version
+
+
+def test_a_report_is_written(tmp_path):
+    tape, _ = watched(programs.overwritten)
+    path = td.report(tape, path=tmp_path / "warp.html")
+    assert "overwrite" in path.read_text()
