@@ -17,6 +17,7 @@ from tapedebug.contract import (
     Confinement,
     LiveArrays,
     RecordedTape,
+    RecordingGaps,
     WarpReverse,
     from_program,
     is_recorded_tape,
@@ -169,7 +170,9 @@ def _context(
     measured = _end_to_end(recorded, target, leaves, inputs is not None, pace) if check else ()
     found = (recorded.id_of(item.array) for item in measured if item.verdict == "WRONG")
     wrong = {number for number in found if number is not None}
-    trace.coverage.notes += notes
+    gaps = tape.capability(RecordingGaps)
+    notes += [] if gaps is None else gaps.notes()
+    trace.coverage.notes += [note for note in notes if note not in trace.coverage.notes]
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")

@@ -468,7 +468,11 @@ class OperationTape:
 
     def float64_obstacle(self) -> str:
         """Return why a float64 replay is not possible, or not entirely in float64; empty if it is."""
-        narrow = [o for o in self.operations if o.capability(RunsInFloat64) is None]
+        narrow = [
+            o
+            for o in self.operations
+            if o.capability(RunsInFloat64) is None and o.capability(Irreplayable) is None
+        ]
         if narrow:
             first, others = narrow[0], len(narrow) - 1
             more = f", as do {others} more" if others else ""

@@ -141,7 +141,7 @@ class OpaqueFunction(HostOperation):
             args=arrays,
             params=[f"arrays[{number}]" for number in range(len(arrays))],
             accesses=[
-                Access(number, f"arrays[{number}]", array, reads=True, writes=True)
+                Access(number, f"arrays[{number}]", array, reads=True, writes=False)
                 for number, array in enumerate(arrays)
             ],
             call_site=call_site,

@@ -43,8 +43,8 @@ INTERCEPTED = {
     "scope_begin": "warp._src.tape:Tape.record_scope_begin",
     "scope_end": "warp._src.tape:Tape.record_scope_end",
     "mesh": "warp._src.types:Mesh.__init__",
-    "mesh_refit": "warp._src.types:Mesh.refit",
     "bvh": "warp._src.types:Bvh.__init__",
+    "grid": "warp._src.types:HashGrid.__init__",
     "grid_build": "warp._src.types:HashGrid.build",
 }
 """The functions that are intercepted, by the name of their handler: module and attribute."""

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 
 from tapedebug.contract import (
     Access,
-    Array,
     Irreplayable,
     KernelSource,
     Parameter,
@@ -22,6 +21,7 @@ from tapedebug.contract import (
     SourceText,
 )
 from tapedebug.operations import HostOperation, Memory, ProgramReverse, Step
+from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
 from tapedebug.watch.kernel_accesses import ANYTHING, Definition, Path, Use, uses_of
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WarpArray, WatchedArray
@@ -38,12 +38,14 @@ class Leaf(NamedTuple):
         path: The name of the parameter, and those of the fields.
         value: The value as the program has it.
         array: The array, if it is one.
+        handle: The object of which it is the number.
     """
 
     param: int
     path: Path
     value: object
     array: WatchedArray | None
+    handle: Handle | None = None
 
     @property
     def name(self) -> str:
@@ -51,33 +53,50 @@ class Leaf(NamedTuple):
         return ".".join(self.path)
 
 
-def leaves_of(labels: Sequence[str], values: Sequence[object], memory: MemoryMap) -> list[Leaf]:
-    """Return the arguments of a launch with structs split into fields, and indexed arrays into their parts.
+class Arguments:
+    """Splits arguments of launches into leaves.
 
-    Raises:
-        NotWatchable: An argument cannot be watched.
+    Args:
+        memory: The memory of the program's arrays.
+        handles: The objects that kernels know by a number.
     """
-    found: list[Leaf] = []
-    for param, (label, value) in enumerate(zip(labels, values, strict=True)):
-        found.extend(_leaves(param, (label,), value, memory))
-    return found
 
+    def __init__(self, memory: MemoryMap, handles: Handles) -> None:
+        self._memory, self._handles = memory, handles
+        self._number: type = look_up("warp:uint64")
 
-def _leaves(param: int, path: Path, value: WarpObject, memory: MemoryMap) -> Iterator[Leaf]:
-    if isinstance(value, look_up("warp:array")):
-        yield Leaf(param, path, value, memory.array_of(value))
-    elif isinstance(value, look_up("warp._src.types:indexedarray")):
-        yield Leaf(param, path, value.data, memory.array_of(value.data))
-        for axis, indices in enumerate(value.indices):
-            if indices is not None:
-                yield Leaf(param, (*path, f"indices[{axis}]"), indices, memory.array_of(indices))
-    elif look_up("warp._src.types:is_struct")(value):
-        for name in value._cls.vars:
-            yield from _leaves(param, (*path, name), getattr(value, name), memory)
-    elif look_up("warp._src.types:is_array")(value) or hasattr(value, "__array_interface__"):
-        raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
-    else:
-        yield Leaf(param, path, value, None)
+    def leaves(self, kernel: WarpKernel, values: Sequence[object]) -> list[Leaf]:
+        """Return the arguments, with structs, indexed arrays and handles split into their parts.
+
+        Raises:
+            NotWatchable: An argument cannot be watched.
+        """
+        found: list[Leaf] = []
+        for param, (argument, value) in enumerate(zip(kernel.adj.args, values, strict=True)):
+            found.extend(self._leaves(param, (argument.label,), argument.type, value))
+        return found
+
+    def _leaves(self, param: int, path: Path, kind: object, value: WarpObject) -> Iterator[Leaf]:
+        memory = self._memory
+        if kind is self._number and (number := int(value.value if hasattr(value, "value") else value)):
+            handle = self._handles.find(number)
+            yield Leaf(param, path, value, None, handle)
+            for name, array in () if handle is None else handle.arrays.items():
+                yield Leaf(param, (*path, name), array, memory.array_of(array))
+        elif isinstance(value, look_up("warp:array")):
+            yield Leaf(param, path, value, memory.array_of(value))
+        elif isinstance(value, look_up("warp._src.types:indexedarray")):
+            yield Leaf(param, path, value.data, memory.array_of(value.data))
+            for axis, indices in enumerate(value.indices):
+                if indices is not None:
+                    yield Leaf(param, (*path, f"indices[{axis}]"), indices, memory.array_of(indices))
+        elif look_up("warp._src.types:is_struct")(value):
+            for name, field in value._cls.vars.items():
+                yield from self._leaves(param, (*path, name), field.type, getattr(value, name))
+        elif look_up("warp._src.types:is_array")(value) or hasattr(value, "__array_interface__"):
+            raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
+        else:
+            yield Leaf(param, path, value, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +148,7 @@ class WarpLaunch(HostOperation):
         accesses = []
         for number, leaf in enumerate(leaves):
             if leaf.array is not None:
-                use = uses.get(leaf.path, INDICES if len(leaf.path) > 1 else ANYTHING)
+                use = uses.get(leaf.path, READ_ONLY if len(leaf.path) > 1 else ANYTHING)
                 accesses.append(
                     Access(
                         number,
@@ -197,8 +216,8 @@ class WarpLaunch(HostOperation):
         return cast("_Command", found)
 
     def _bind(self, values: Memory, adjoint: Memory | None, retains: bool) -> _Command:
-        arrays = iter(leaf.array for leaf in self.leaves)
-        both = [_bound(value, arrays, values, adjoint, retains) for value in self.values]
+        binding = _Binding(iter(self.leaves), values, adjoint, retains)
+        both = [binding.argument(value) for value in self.values]
         given = [value for value, _ in both]
         options: dict[str, Any] = self.options.arguments()
         if adjoint is not None:
@@ -207,71 +226,82 @@ class WarpLaunch(HostOperation):
             made = look_up("warp._src.context:launch")(
                 self.kernel, self.dim, given, record_cmd=True, record_tape=False, **options
             )
-        return _Command(made, both)
+        return _Command(made, binding.rebuilt, both)
 
 
-INDICES = Use(reads=True)
-"""The use of the index arrays of an indexed array."""
+READ_ONLY = Use(reads=True)
+"""The use of the arrays of a handle, and of the index arrays of an indexed array."""
 
 
 class _Command:
-    """A launch that is bound to memory; `memory` keeps what it points to alive."""
+    """A launch that is bound to memory; `held` keeps what it points to alive."""
 
-    __slots__ = ("_command", "_memory")
+    __slots__ = ("_command", "_held", "_rebuilt")
 
-    def __init__(self, command: WarpObject, *memory: object) -> None:
-        self._command, self._memory = command, memory
+    def __init__(self, command: WarpObject, rebuilt: Sequence[Rebuilt], held: object) -> None:
+        self._command, self._rebuilt, self._held = command, rebuilt, held
 
     def run(self) -> None:
         if self._command is not None:  # None for a launch without threads
             with not_intercepted():
+                for each in self._rebuilt:
+                    each.refresh()
                 self._command.launch()
 
 
-def _bound(
-    value: WarpObject,
-    arrays: Iterator[WatchedArray | None],
-    values: Memory,
-    adjoint: Memory | None,
-    retains: bool,
-) -> tuple[Any, Any]:
-    """Return an argument with its arrays in other memory, and its adjoint.
+class _Binding:
+    """Replaces the arrays in the arguments of a launch by arrays over other memory.
 
     Args:
-        value: The argument as the program has it.
-        arrays: The arrays of the contract, in the order of `leaves_of`.
+        leaves: The leaves of the arguments, in order.
         values: The memory of the values.
         adjoint: The memory of the adjoints; None for a forward run.
         retains: Arrays keep their gradients if the program says so.
+
+    Attributes:
+        rebuilt: The objects that are made anew.
     """
-    if isinstance(value, look_up("warp:array")):
-        array = next(arrays)
-        assert array is not None
-        if not value.ptr:
+
+    def __init__(self, leaves: Iterator[Leaf], values: Memory, adjoint: Memory | None, retains: bool) -> None:
+        self.leaves, self.values, self.adjoint, self.retains = leaves, values, adjoint, retains
+        self.rebuilt: list[Rebuilt] = []
+
+    def argument(self, value: WarpObject) -> tuple[Any, Any]:
+        """Return an argument with its arrays in other memory, and its adjoint."""
+        if look_up("warp._src.types:is_struct")(value):
+            struct, gradients = value._cls(), value._cls()
+            for name in value._cls.vars:
+                field = getattr(value, name)
+                inner, gradient = self.argument(field)
+                setattr(struct, name, inner)
+                is_array = look_up("warp._src.types:is_array")(field)
+                setattr(gradients, name, gradient if is_array or gradient is not None else field)
+            return struct, gradients
+        leaf = next(self.leaves)
+        if leaf.handle is not None:
+            arrays = {name: self.array(next(self.leaves))[0] for name in leaf.handle.arrays}
+            self.rebuilt.append(leaf.handle.rebuilt(arrays))
+            return self.rebuilt[-1].id, None
+        if leaf.array is None:
             return value, None
+        found, gradient = self.array(leaf)
+        if leaf.value is not value:  # the data of an indexed array
+            indices = [None if i is None else self.array(next(self.leaves))[0] for i in value.indices]
+            found = look_up("warp._src.types:indexedarray")(found, indices[: found.ndim])
+        return found, gradient
+
+    def array(self, leaf: Leaf) -> tuple[WarpArray, WarpArray | None]:
+        """Return an array over the memory of the replay, and its gradient."""
+        source: WarpArray = leaf.value
+        if not source.ptr or leaf.array is None:
+            return source, None
         gradient = None
-        if adjoint is not None and array.requires_grad:
-            gradient = _array_in(value, array, adjoint, None)
-        found = _array_in(value, array, values, gradient)
-        if retains and gradient is not None and getattr(value, "retain_grad", False):
+        if self.adjoint is not None and leaf.array.requires_grad:
+            gradient = _array_in(source, leaf.array, self.adjoint, None)
+        found = _array_in(source, leaf.array, self.values, gradient)
+        if self.retains and gradient is not None and getattr(source, "retain_grad", False):
             found.retain_grad = True
         return found, gradient
-    if isinstance(value, look_up("warp._src.types:indexedarray")):
-        data, gradient = _bound(value.data, arrays, values, adjoint, retains)
-        indices = [None if i is None else _bound(i, arrays, values, None, retains)[0] for i in value.indices]
-        found = look_up("warp._src.types:indexedarray")(data, indices[: data.ndim])
-        return found, gradient
-    if look_up("warp._src.types:is_struct")(value):
-        struct, gradients = value._cls(), value._cls()
-        for name in value._cls.vars:
-            field = getattr(value, name)
-            inner, gradient = _bound(field, arrays, values, adjoint, retains)
-            setattr(struct, name, inner)
-            is_array = look_up("warp._src.types:is_array")(field)
-            setattr(gradients, name, gradient if is_array or gradient is not None else field)
-        return struct, gradients
-    next(arrays)
-    return value, None
 
 
 def _array_in(
@@ -307,7 +337,8 @@ class WarpKernelSource:
     @property
     def kernel(self) -> Hashable:
         """The function of the kernel, which all its overloads share."""
-        return self._kernel.func
+        found: Hashable = self._kernel.func
+        return found
 
     @property
     def text(self) -> SourceText:
@@ -369,7 +400,7 @@ class WarpKernelSource:
 
 def definition_of(function: WarpObject) -> Definition | None:
     """Return the source of a kernel or function of Warp; None if there is none."""
-    adj = getattr(function, "adj", None)
+    adj: WarpObject = getattr(function, "adj", None)
     tree = getattr(adj, "tree", None)
     if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
         return None
@@ -447,12 +478,12 @@ class KernelUses:
         found = self._known.get(key)
         if found is None:
             definition = definition_of(kernel)
-            named = {path: ndim for path, ndim in ndims.items() if not path[-1].startswith("indices[")}
+            handles = {leaf.path for leaf in leaves if leaf.handle is not None}
+            named = {
+                path: ndim
+                for path, ndim in ndims.items()
+                if not path[-1].startswith("indices[") and path[:-1] not in handles
+            }
             found = {} if definition is None else uses_of(definition, named, self._library)
             self._known[key] = found
         return found
-
-
-def array_arguments(leaves: Sequence[Leaf]) -> list[Array]:
-    """Return the arrays among the arguments of a launch."""
-    return [leaf.array for leaf in leaves if leaf.array is not None]

@@ -55,7 +55,7 @@ def _bytes_at(start: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return a view of memory of this process."""
     if not nbytes:
         return np.empty(0, np.uint8)
-    return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(start), np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(start)).cast("B"), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)

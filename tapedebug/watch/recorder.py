@@ -18,8 +18,9 @@ from tapedebug.contract import Array, Engine, Values
 from tapedebug.operations import ExecutableOperation
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
 from tapedebug.watch.call_site import user_frame, user_place
+from tapedebug.watch.handles import Handles
 from tapedebug.watch.hooks import Handler, WarpObject, is_capturing, look_up
-from tapedebug.watch.launch import KernelUses, LaunchOptions, Leaf, WarpLaunch, leaves_of
+from tapedebug.watch.launch import Arguments, KernelUses, LaunchOptions, Leaf, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
 from tapedebug.watch.tape import WatchedTape
 
@@ -53,6 +54,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.memory = MemoryMap()
+        self.objects = Handles()
+        self.arguments = Arguments(self.memory, self.objects)
         self.uses = KernelUses()
         self.retention = TapeRetention()
         self.not_covered: dict[NotCovered, int] = {}
@@ -77,6 +80,10 @@ class Recorder:
             "tape_zero": self.tape_zero,
             "tape_reset": self.tape_reset,
             "tape_function": self.tape_function,
+            "mesh": self.made,
+            "bvh": self.made,
+            "grid": self.made,
+            "grid_build": self.grid_build,
             "scope_begin": self.scope_begin,
             "scope_end": self.scope_end,
         }
@@ -263,9 +270,8 @@ class Recorder:
             self.skip(tape, call.what, "a graph is being captured")
             return run()
         with self.guarded(tape, call.what, call.place) as failed:
-            labels = [argument.label for argument in call.kernel.adj.args]
-            if len(labels) == len(call.values):
-                leaves = leaves_of(labels, call.values, self.memory)
+            if len(call.kernel.adj.args) == len(call.values):
+                leaves = self.arguments.leaves(call.kernel, call.values)
                 uses = self.uses.of(call.kernel, leaves)
                 obstacle = _obstacle(leaves)
         if failed or not leaves:
@@ -365,6 +371,28 @@ class Recorder:
 
         return self._record(tape, operation, fill)
 
+    def made(self, original: FunctionType, made: WarpObject, *args: object, **named: object) -> Any:
+        """Note a mesh, a bounding volume hierarchy or a hash grid that the program makes."""
+        result = original(made, *args, **named)
+        options = {**dict(zip(_parameters(original)[1:], args, strict=False)), **named}
+        with self.guarded(None, f"a {type(made).__name__}"):
+            self.objects.note_made(made, options)
+        return result
+
+    def grid_build(
+        self,
+        original: FunctionType,
+        grid: WarpObject,
+        points: WarpObject,
+        radius: float,
+        *rest: object,
+        **named: object,
+    ) -> Any:
+        """Note the points that a hash grid is built of."""
+        result = original(grid, points, radius, *rest, **named)
+        self.objects.note_built(grid, points, radius, *rest, *named.values())
+        return result
+
     def capture_launch(self, original: FunctionType, *args: object, **named: object) -> Any:
         """Note that a captured graph runs."""
         tape = self.recording()
@@ -416,7 +444,7 @@ class _Call:
     """A launch as the program made it; `options` are device, `max_blocks` and `block_dim`."""
 
     kernel: WarpObject
-    dim: object
+    dim: int | Sequence[int]
     values: Sequence[Any]
     options: tuple[Any, int, int | None]
     place: Span
@@ -429,15 +457,15 @@ class _Call:
 
 def _obstacle(leaves: Sequence[Leaf]) -> str:
     """Return why a launch cannot be run again; empty if it can."""
-    return ""
+    return next((leaf.handle.obstacle for leaf in leaves if leaf.handle and leaf.handle.obstacle), "")
 
 
 def _name(kernel: WarpObject) -> str:
     return str(getattr(kernel, "key", kernel))
 
 
-def _dims(dim: object) -> tuple[int, ...]:
-    return tuple(int(length) for length in dim) if hasattr(dim, "__len__") else (int(dim),)
+def _dims(dim: int | Sequence[int]) -> tuple[int, ...]:
+    return (int(dim),) if isinstance(dim, int) else tuple(int(length) for length in np.atleast_1d(dim))
 
 
 def _parameters(function: FunctionType) -> tuple[str, ...]:

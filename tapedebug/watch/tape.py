@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from tapedebug.contract import (
     ArrayMemory,
@@ -24,7 +24,7 @@ from tapedebug.contract import (
     Values,
     WarpReverse,
 )
-from tapedebug.operations import ExecutableOperation, OperationTape
+from tapedebug.operations import ExecutableOperation, OperationTape, Region
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.launch import WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
@@ -225,7 +225,7 @@ class _Rerecorded(WatchedTape):
         self.regions = {}
         for operation in self.operations:
             for access in operation.accesses:
-                self.regions.setdefault(access.array.region, {})[access.array] = None  # type: ignore[index]
+                self.regions.setdefault(cast("Region", access.array.region), {})[access.array] = None
 
     def look(self) -> None:
         """Do nothing: later writes of the program are not visible here."""
@@ -240,11 +240,12 @@ def _with_arrays(operation: ExecutableOperation, changed: Callable[[WatchedArray
     found: Any = copy.copy(operation)
     found.args = [changed(arg) if isinstance(arg, WatchedArray) else arg for arg in operation.args]
     found.accesses = [
-        access._replace(array=(array := changed(access.array)), active=access.active or array.requires_grad)
+        access._replace(array=array, active=access.active or array.requires_grad)
         for access in operation.accesses
+        for array in [changed(cast("WatchedArray", access.array))]
     ]
     found.capabilities = {
-        kind: found if each is operation else each for kind, each in operation.capabilities.items()
+        kind: found if each is operation else each for kind, each in found.capabilities.items()
     }
     found.arrays_changed(changed)
     return found

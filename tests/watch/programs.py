@@ -141,3 +141,84 @@ def states(steps=3):
         wp.launch(total, 2, [chain[-1].q], [loss])
     tape.backward(loss)
     return tape, chain, loss
+
+
+@wp.kernel
+def push_out(mesh: wp.uint64, x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
+    i = wp.tid()
+    query = wp.mesh_query_point(mesh, x[i], 10.0)
+    if query.result:
+        p = wp.mesh_eval_position(mesh, query.face, query.u, query.v)
+        y[i] = wp.dot(x[i] - p, x[i] - p)
+
+
+@wp.kernel
+def density(grid: wp.uint64, x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
+    i = wp.tid()
+    total = float(0.0)
+    for j in wp.hash_grid_query(grid, x[i], 1.0):
+        d = wp.length_sq(x[i] - x[j])
+        if d < 1.0:
+            total += (1.0 - d) * (1.0 - d)
+    y[i] = total
+
+
+@wp.kernel
+def at_indices(x: wp.indexedarray(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+TILE = wp.constant(4)
+
+
+@wp.kernel
+def tile_square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    t = wp.tile_load(x, shape=TILE, offset=i * TILE)
+    wp.tile_store(y, t * t, offset=i * TILE)
+
+
+def mesh(move=False):
+    points = array([[0, 0, 0], [1, 0, 0], [0, 1, 0.0]], dtype=wp.vec3)
+    indices = wp.array([0, 1, 2], dtype=int)
+    x, y, loss = array([[0.2, 0.3, 1.0], [0.1, 0.2, -2.0]], dtype=wp.vec3), zeros(2), zeros(1)
+    body = wp.Mesh(points, indices)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(push_out, 2, [body.id, x, y])
+        wp.launch(total, 2, [y], [loss])
+    tape.backward(loss)
+    return tape, points, x, y, loss, body
+
+
+def neighbours():
+    rng = np.random.default_rng(1)
+    x, y, loss = array(rng.uniform(0, 2, (12, 3)), dtype=wp.vec3), zeros(12), zeros(1)
+    grid = wp.HashGrid(8, 8, 8)
+    tape = wp.Tape()
+    with tape:
+        grid.build(x, 1.0)
+        wp.launch(density, 12, [grid.id, x, y])
+        wp.launch(total, 12, [y], [loss])
+    tape.backward(loss)
+    return tape, x, y, loss, grid
+
+
+def indexed():
+    x, y, loss = array([1.0, 2.0, 3.0, 4.0]), zeros(2), zeros(1)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(at_indices, 2, [wp.indexedarray(x, [wp.array([3, 1], dtype=int)])], [y])
+        wp.launch(total, 2, [y], [loss])
+    return tape, x, y, loss  # the reverse pass of a tape of Warp does not take indexed arrays
+
+
+def tiles():
+    x, y, loss = array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), zeros(8), zeros(1)
+    tape = wp.Tape()
+    with tape:
+        wp.launch_tiled(tile_square, dim=2, inputs=[x, y], block_dim=32)
+        wp.launch(total, 8, [y], [loss])
+    tape.backward(loss)
+    return tape, x, y, loss

@@ -55,6 +55,9 @@ CASES = {
     ),
     "func_grad": (programs.one, (programs.cubes,), {}, ("WRONG", [("error", "wrong-adjoint")])),
     "loop": (programs.one, (programs.powers, 4), {}, ("WRONG", [("error", "wrong-adjoint")])),
+    "neighbours": (programs.neighbours, (), {}, ("AGREE", [])),
+    "tiles": (programs.tiles, (), {}, ("AGREE", [])),
+    "mesh points": (programs.mesh, (), {}, ("WRONG", [("error", "disconnected")])),
     "twice": (programs.one, (programs.square,), {"backward": 2}, ("AGREE", [("warning", "accumulated")])),
 }
 
@@ -255,3 +258,98 @@ def test_a_report_is_written(tmp_path):
     tape, _ = watched(programs.overwritten)
     path = td.report(tape, path=tmp_path / "warp.html")
     assert "overwrite" in path.read_text()
+
+
+def test_the_arrays_of_a_mesh_are_read_by_launches_that_get_its_number():
+    tape, (points, *_) = watched(programs.mesh)
+    names = [(access.name, access.array.requires_grad) for access in tape.operations[0].accesses]
+    assert names == [("mesh.points", True), ("mesh.indices", False), ("x", True), ("y", True)]
+    assert tape.operations[0].accesses[0].array is tape.array(points)
+    replay = tape.new_replay()
+    replay.set(tape.array(points), points.numpy() + np.float32([0.0, 0.0, 0.5]))
+    moved = replay.forward().values(tape.operations[0].accesses[3].array)
+    np.testing.assert_allclose(moved, [0.25, 6.25], rtol=1e-5)
+
+
+def test_a_mesh_that_was_made_before_watching_is_found():
+    points = programs.array([[0, 0, 0], [1, 0, 0], [0, 1, 0.0]], dtype=wp.vec3)
+    body = wp.Mesh(points, wp.array([0, 1, 2], dtype=int))
+    x, y = programs.array([[0.2, 0.3, 1.0]], dtype=wp.vec3), programs.zeros(1)
+    with td.watch_warp() as session, wp.Tape():
+        wp.launch(programs.push_out, 1, [body.id, x, y])
+    assert session.tapes[0].operations[0].accesses[0].name == "mesh.points"
+
+
+def test_a_hash_grid_that_was_built_before_watching_is_not_covered():
+    x, y = programs.array([[0.2, 0.3, 1.0]], dtype=wp.vec3), programs.zeros(1)
+    grid = wp.HashGrid(4, 4, 4)
+    grid.build(x, 1.0)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.density, 1, [grid.id, x, y])
+            wp.launch(programs.total, 1, [y], [loss := programs.zeros(1)])
+        tape.backward(loss)
+    (gap,) = session.not_covered
+    assert gap.reason == "it uses a hash grid that was built before watching began"
+    found = td.diagnose(session.tapes[0])
+    assert found.verdict in ("UNDECIDABLE", "NOT CHECKED")
+    assert str(gap) in found.coverage.notes
+
+
+def test_index_arrays_are_read():
+    tape, (_, _, loss) = watched(programs.indexed)
+    assert [access.name for access in tape.operations[0].accesses] == ["x", "x.indices[0]", "y"]
+    replay = tape.new_replay().forward()
+    assert replay.matches_live()
+    np.testing.assert_array_equal(replay.values(tape.array(loss)), [20.0])
+
+
+def test_nothing_is_recorded_in_a_graph_capture():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    programs.one(programs.square)  # modules load outside of the capture
+    with td.watch_warp() as session:
+        with wp.ScopedCapture(device="cpu") as capture, wp.Tape():
+            wp.launch(programs.square, 2, [x], [y])
+        with wp.Tape():
+            wp.capture_launch(capture.graph)
+            wp.launch(programs.total, 2, [y], [loss])
+    assert [len(tape.operations) for tape in session.tapes] == [1]
+    np.testing.assert_array_equal(loss.numpy(), [5.0])
+    assert [gap.reason for gap in session.not_covered] == [
+        "a graph is being captured",
+        "the launches of a captured graph are not seen one by one",
+    ]
+
+
+def test_a_function_of_record_func_is_said_not_to_be_covered():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+
+    def squared():
+        x.grad.assign(x.grad.numpy() + 2 * x.numpy() * y.grad.numpy())
+
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            y.assign(x.numpy() ** 2)
+            tape.record_func(squared, [x, y])
+            wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+    np.testing.assert_array_equal(x.grad.numpy(), [2.0, 4.0])
+    found = td.diagnose(session.tapes[0])
+    assert told(found) == ("UNDECIDABLE", [])
+    assert (
+        "record 0 is a custom function (squared), of which only the reverse is known" in found.coverage.notes
+    )
+
+
+def test_arrays_of_torch_are_watched():
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor([9.0, 1.0, 2.0, 3.0], requires_grad=True)
+    with td.watch_warp() as session:
+        x, y, loss = wp.from_torch(tensor[1:]), programs.zeros(3), programs.zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 3, [x], [y])
+            wp.launch(programs.total, 3, [y], [loss])
+        tape.backward(loss)
+    (recorded,) = session.tapes
+    assert recorded.array(x).offset == 4
+    assert told(td.diagnose(recorded)) == ("AGREE", [])

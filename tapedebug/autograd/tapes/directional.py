@@ -255,8 +255,12 @@ def _fitted(
     rounding = float(np.finfo(np.float32).eps) * abs(start)
     found = fitted_slope(lambda step: float(displaced(step)[0]), rounding)
     allowed = max(rtol * max(abs(found.value), probe.size), rounding)
+    value, error, left, right = np.array([[found.value], [found.error], [found.left], [found.right]])
     estimate = DerivativeEstimate(
-        *(np.array([number]) for number in (found.value, found.error, found.left, found.right)),
+        value,
+        error,
+        left,
+        right,
         kink=np.array([found.kink]),
         evaluations=7 * len(STEPS),
     )
