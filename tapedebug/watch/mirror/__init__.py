@@ -1,0 +1,15 @@
+"""The mirror: kernels of NVIDIA Warp whose Python functions this engine compiles.
+
+Launches of a mirrored kernel have everything that launches of this engine have: float64, exact adjoints,
+accesses by source line, threads that can be followed. No module here imports Warp.
+"""
+
+from tapedebug.watch.mirror.comparison import Difference as Difference
+from tapedebug.watch.mirror.comparison import compare_adjoint as compare_adjoint
+from tapedebug.watch.mirror.comparison import compare_forward as compare_forward
+from tapedebug.watch.mirror.comparison import random_adjoints as random_adjoints
+from tapedebug.watch.mirror.errors import MirrorError as MirrorError
+from tapedebug.watch.mirror.mirrored_kernel import MirroredKernel as MirroredKernel
+from tapedebug.watch.mirror.mirrored_kernel import ParameterAccess as ParameterAccess
+from tapedebug.watch.mirror.mirrored_kernel import mirror_kernel as mirror_kernel
+from tapedebug.watch.mirror.mirrored_launch import MirroredLaunch as MirroredLaunch

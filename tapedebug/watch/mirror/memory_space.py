@@ -1,0 +1,108 @@
+"""The address space of a mirrored launch: private memory of a replay, or any memory of its regions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+
+import numpy as np
+
+from tapedebug.lang import types
+from tapedebug.operations.memory import Bytes, Memory
+from tapedebug.runtime.launch.plan import NOTHING
+from tapedebug.runtime.memory.array import Values, array
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.reverse.argument_table import address_of
+from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
+from tapedebug.runtime.tape.record import Record
+
+
+class MemorySpace:
+    """An address space (see `argument_table.AddressSpace`) of one launch.
+
+    Args:
+        regions: The region of each buffer.
+        before: The values before the launch.
+        after: The values after it, for the arrays in `late`.
+        adjoint: The adjoints; not used in a forward run.
+        late: The arrays whose values after the launch the adjoint reads.
+        f64: Float32 values are held as float64.
+    """
+
+    moved = True
+    live = False
+    rounded = False
+    as_warp = False
+
+    def __init__(
+        self,
+        regions: Mapping[Buffer, Hashable],
+        before: Memory,
+        after: Memory,
+        adjoint: Memory,
+        late: Collection[array],
+        f64: bool,
+    ) -> None:
+        self.f64 = f64
+        self.guarded = before is after  # values of another time may hold other indices
+        self._regions, self._late = regions, {id(a) for a in late}
+        self._before, self._after, self._adjoint = before, after, adjoint
+
+    def value(self, a: array) -> int:
+        """Return the address of the values."""
+        return self._address(a, self._after if id(a) in self._late else self._before)
+
+    def adjoint(self, a: array) -> int:
+        """Return the address of the adjoint."""
+        return self._address(a, self._adjoint)
+
+    def _address(self, a: array, memory: Memory) -> int:
+        region = self._regions.get(a.buffer)
+        if region is None:  # memory of this engine: the indices of a whole axis, or an array without elements
+            return a.ptr
+        scale = 1 + (region in memory.wide)
+        return address_of(memory.bytes[region]) + (a.ptr - a.buffer.address) * scale
+
+    def value_view(self, a: array) -> Values:
+        """Return the values as a NumPy view."""
+        return self._view(a, self._after if id(a) in self._late else self._before)
+
+    def adjoint_view(self, a: array) -> Values:
+        """Return the adjoint as a NumPy view."""
+        return self._view(a, self._adjoint)
+
+    def _view(self, a: array, memory: Memory) -> Values:
+        region = self._regions[a.buffer]
+        wide = region in memory.wide
+        scalar = np.dtype(np.float64) if wide else types.numpy_dtype(a.dtype)
+        inner = types.value_shape(a.dtype)
+        steps = tuple(scalar.itemsize * int(np.prod(inner[axis + 1 :])) for axis in range(len(inner)))
+        strides = tuple(step * (1 + wide) for step in a.strides) + steps
+        offset = (a.ptr - a.buffer.address) * (1 + wide)
+        return np.ndarray(a.shape + inner, scalar, memory.bytes[region].data, offset, strides)
+
+    def stretch(self, a: array) -> int:
+        """Return the ratio of the strides, in scalars, to those in the program's memory."""
+        if self._regions.get(a.buffer) not in self._before.wide:
+            return 1
+        return 2 * types.numpy_dtype(a.dtype).itemsize // 8
+
+    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
+        """Return None: the memory of this space holds the values that the record saw."""
+        return None
+
+    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
+        """Return the values that an in-place launch started from."""
+        region = self._regions[record.args[scratch.params[0]].buffer]
+        return self._before.range(region, scratch.start, scratch.stop)
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """Return no parameters: the adjoint repeats the stores on a copy of the values before."""
+        return NOTHING
+
+    def offset(self, a: array, start: int) -> int:
+        """Return the bytes from `start` to the first element."""
+        scale = 1 + (self._regions[a.buffer] in self._before.wide)
+        return (a.ptr - a.buffer.address - start) * scale
+
+    def call(self, record: Record) -> None:
+        """Do nothing: a launch has no custom reverse function."""
