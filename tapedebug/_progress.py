@@ -107,7 +107,7 @@ class Progress:
             OutOfTime: The time limit has expired.
         """
         if time.monotonic() >= self._next:
-            self._look()
+            self._update()
 
     @contextlib.contextmanager
     def share(self, part: float, most: float) -> Iterator[float]:
@@ -123,7 +123,7 @@ class Progress:
         finally:
             self._until = until
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         now = time.monotonic()
         if now >= self._until:
             raise OutOfTime(f"time was up (max_seconds={self.max_seconds:g})")

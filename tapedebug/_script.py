@@ -219,11 +219,11 @@ def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = 
 def _is_closed(stream: IO[str]) -> bool:
     """True if the reader of a pipe has closed it; False if the system has no way to find out."""
     try:
-        watched = select.poll()
-        watched.register(stream.fileno(), 0)
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
     except (AttributeError, OSError, ValueError):
         return False
-    return any(event & select.POLLERR for _, event in watched.poll(0))
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _own_frames(trace: TracebackType | None, files: Sequence[str]) -> TracebackType | None:

@@ -17,7 +17,7 @@ observers: list[Any] = []
 `tape_reset(tape)`, called before the operations are deleted."""
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
-_heard: ContextVar[bool] = ContextVar("heard", default=True)
+_listed: ContextVar[bool] = ContextVar("heard", default=True)
 
 
 def live_tapes() -> list[Any]:
@@ -26,23 +26,23 @@ def live_tapes() -> list[Any]:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def unlisted() -> Iterator[None]:
     """Context in which tapes that this thread creates are neither listed nor announced."""
-    token = _heard.set(False)
+    token = _listed.set(False)
     try:
         yield
     finally:
-        _heard.reset(token)
+        _listed.reset(token)
 
 
-def are_heard() -> bool:
+def are_listed() -> bool:
     """Return True if tapes of this thread are listed and announced."""
-    return _heard.get()
+    return _listed.get()
 
 
 def enrol(tape: RecordedTape) -> None:
     """Add a new tape to the weak list of live tapes, and notify the observers."""
-    if not _heard.get():
+    if not _listed.get():
         return
     _live.add(tape)
     notify("tape_created", tape)
@@ -55,7 +55,7 @@ def unlist(tape: RecordedTape) -> None:
 
 def notify(event: str, *args: object) -> None:
     """Call the observers that have a method of this name."""
-    if not observers or not _heard.get():
+    if not observers or not _listed.get():
         return
     for observer in observers:
         method = getattr(observer, event, None)

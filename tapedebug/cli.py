@@ -454,7 +454,7 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
         runtime.config.check_bounds = options.check_bounds
     if options.cuda_on_cpu:
         runtime.config.cuda_on_cpu = True
-    watched = faulthandler.is_enabled()
+    was_enabled = faulthandler.is_enabled()
     with contextlib.suppress(
         OSError, ValueError, AttributeError
     ):  # the stream is not a file, as in notebooks
@@ -463,7 +463,7 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
         with debugging():
             yield
     finally:
-        if not watched:
+        if not was_enabled:
             faulthandler.disable()
         for name, value in before.items():
             if getattr(runtime.config, name) != value:

@@ -127,7 +127,7 @@ SHARED = {"autograd": {"array_types", "options", "thresholds"}}
 # modules that are made of something heavy; nobody may import them when loading
 LATE = {
     "compiler/numba_library.py": {"numba", "llvmlite"},
-    "compiler/numba_wide.py": {"numba"},
+    "compiler/numba_float64.py": {"numba"},
     "compiler/numba_wrappers.py": {"numba", "compiler/numba_library.py"},
     "notebook/_widget.py": {"anywidget"},
 }

@@ -61,19 +61,19 @@ class AnalysisCache:
         self.kinds = {kind.__name__: kind for kind in kinds}
         self.settings = settings(kernel)
         self.max_unroll: int = kernel.option("max_unroll")
-        self.identity: Fingerprint | None = fingerprint_of(kernel)
-        self.valid = self.identity is not None
+        self.fingerprint: Fingerprint | None = fingerprint_of(kernel)
+        self.valid = self.fingerprint is not None
         self.used = False
 
     @property
     def captured(self) -> dict[Any, dict[str, Any]]:
         """The values of captured names when this cache was opened, by the function that uses them."""
-        return self.identity.captured if self.identity is not None and self.valid else {}
+        return self.fingerprint.captured if self.fingerprint is not None and self.valid else {}
 
     @property
     def functions(self) -> list[Function]:
         """The functions that the kernel names, and those that they name."""
-        sources = self.identity.sources if self.identity is not None and self.valid else ()
+        sources = self.fingerprint.sources if self.fingerprint is not None and self.valid else ()
         return [thing for thing in sources if isinstance(thing, Function)]
 
     def check(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> None:
@@ -86,10 +86,10 @@ class AnalysisCache:
             KernelNameError: It describes another state, and results were used already: they would mix two
                 kernels.
         """
-        if self.identity is None or not self.valid:
+        if self.fingerprint is None or not self.valid:
             return
-        now = fingerprint_of(self.kernel, self.identity.captured)
-        if now is not None and now.digest == self.identity.digest and self._covers(read):
+        now = fingerprint_of(self.kernel, self.fingerprint.captured)
+        if now is not None and now.digest == self.fingerprint.digest and self._covers(read):
             return
         if self.used:
             raise KernelNameError(
@@ -156,8 +156,8 @@ class AnalysisCache:
         return entry
 
     def _key(self, what: str) -> str:
-        assert self.identity is not None
-        return hashlib.sha256(f"{self.identity.digest} {self.settings} {what}".encode()).hexdigest()
+        assert self.fingerprint is not None
+        return hashlib.sha256(f"{self.fingerprint.digest} {self.settings} {what}".encode()).hexdigest()
 
     # Values as JSON: what JSON has not is a list that begins with its kind
 
@@ -203,8 +203,8 @@ class AnalysisCache:
 
     def _place(self, span: Span) -> tuple[int, int, int, int, int]:
         """The source, and the lines from its first."""
-        assert self.identity is not None
-        for number, thing in enumerate(self.identity.sources):
+        assert self.fingerprint is not None
+        for number, thing in enumerate(self.fingerprint.sources):
             first = thing.origin.first_line
             place = (number, span.line - first, span.column, span.end_line - first, span.end_column)
             if 0 <= place[1] < len(thing.origin.lines) and self._span(*place) == span:
@@ -212,10 +212,10 @@ class AnalysisCache:
         raise Unwritable
 
     def _span(self, number: int, line: int, column: int, end_line: int, end_column: int) -> Span:
-        assert self.identity is not None
+        assert self.fingerprint is not None
         if not all(type(place) is int for place in (number, line, column, end_line, end_column)):
             raise Malformed
-        origin = self.identity.sources[number].origin
+        origin = self.fingerprint.sources[number].origin
         first = origin.first_line
         return Span(
             origin.file,

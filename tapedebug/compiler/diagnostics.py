@@ -88,14 +88,14 @@ class Diagnostic:
             found.append(value.type(*numbers) if t.is_compound(value.type) else numbers[0])
         return found
 
-    def said(self, words: np.ndarray[Any, Any]) -> str:
+    def formatted(self, words: np.ndarray[Any, Any]) -> str:
         """The text of the arguments."""
         left = iter(self.read(words))
         if self.kind == PRINTF:
             return self.text % tuple(_c_number(value, next(left)) for value in self.values)
         return self.separator.join("".join(_pieces(pieces, left)) for pieces in self.arguments) + self.end
 
-    def seen(self, words: np.ndarray[Any, Any]) -> list[str]:
+    def operand_values(self, words: np.ndarray[Any, Any]) -> list[str]:
         """The operands by name: `x[i] is 2.0`."""
         values = self.read(words)[len(self.values) - len(self.operands) :]
         return [f"{o.name} is {shown(v)}" for o, v in zip(self.operands, values, strict=True)]

@@ -77,14 +77,14 @@ class AccessTagWriter(DiagnosticWriter):
         if raced or (fresh and kind != "write"):
             self._line(f"w{n} = {memory}[s{n}]")
         if fresh and kind != "write":
-            self._meet(f"w{n} == 0", "unset", site, n, f"w{n}", NEVER)
+            self._write_conflict(f"w{n} == 0", "unset", site, n, f"w{n}", NEVER)
             if op.kind == "load" and kind in ("atomic", "exchange"):
                 return  # tagged by its second half
         if raced:
-            mine = self._look(kind, site, n, memory, mine)
+            mine = self._write_comparison(kind, site, n, memory, mine)
         self._line(f"{memory}[s{n}{' + 1' if kind == 'read' else ''}] = {mine}")
 
-    def _look(self, kind: AccessKind, site: int, n: int, memory: str, mine: str) -> str:
+    def _write_comparison(self, kind: AccessKind, site: int, n: int, memory: str, mine: str) -> str:
         """Compare with the tags of this launch; gives the new tag."""
         thread = self._linear()
         self._line(f"r{n} = {memory}[s{n} + 1]")
@@ -93,14 +93,14 @@ class AccessTagWriter(DiagnosticWriter):
         if self.tagging is not None and self.tagging.report:
             self._remember(kind, n, memory)
         if kind == "read":
-            self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
+            self._write_conflict(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
             return f"{mine} + select(b{n}, {MANY}, 0)"
         if kind in REPLACING:
-            self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
-            self._meet(f"b{n}", "raced", site, n, f"r{n}", READ)
+            self._write_conflict(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
+            self._write_conflict(f"b{n}", "raced", site, n, f"r{n}", READ)
             return mine
-        self._meet(f"a{n} & ((w{n} & {PLAIN}) != 0)", "raced", site, n, f"w{n}", WRITTEN)
-        self._meet(f"b{n}", "raced", site, n, f"r{n}", READ)
+        self._write_conflict(f"a{n} & ((w{n} & {PLAIN}) != 0)", "raced", site, n, f"w{n}", WRITTEN)
+        self._write_conflict(f"b{n}", "raced", site, n, f"r{n}", READ)
         return f"{mine} + select(a{n}, {MANY}, 0) + select(w{n} >= epoch, w{n} & {PLAIN}, 0)"
 
     def _remember(self, kind: AccessKind, n: int, memory: str) -> None:
@@ -114,7 +114,7 @@ class AccessTagWriter(DiagnosticWriter):
             others = f"({letter}{n} & {THREAD}) != {self._linear()}"
             self._line(f"o{letter}{n} = select({others}, {letter}{n}, {memory}[s{n} + {at}])")
 
-    def _meet(self, condition: str, flag: str, site: int, n: int, tag: str, what: int) -> None:
+    def _write_conflict(self, condition: str, flag: str, site: int, n: int, tag: str, what: int) -> None:
         """Record a conflict; a variant that reports writes a message for each."""
         assert self.tagging is not None
         if not self.tagging.report:

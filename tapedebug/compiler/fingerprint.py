@@ -41,7 +41,7 @@ DERIVED = frozenset(
         "plans",
         "latest",
         "kinds",
-        "watched",
+        "checked_plans",
         "generic",
         "instances",
         "types",

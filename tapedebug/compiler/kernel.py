@@ -57,7 +57,7 @@ class Kernel(AnalyzedKernel):
         plans: How to launch for each kind of arguments, as settings are; the runtime fills it.
         latest: The plan of them that was used last.
         kinds: What arguments are looked up by there; the runtime's, too.
-        watched: The same of launches that may say something.
+        checked_plans: The same of launches that may say something.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Kernel(AnalyzedKernel):
         self.plans: dict[Any, Any] = {}
         self.latest: Any = None
         self.kinds: Callable[..., Any] | None = None
-        self.watched: dict[Any, Any] = {}
+        self.checked_plans: dict[Any, Any] = {}
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._entries: dict[Variant, Entry] = {}
         self._plain: dict[Variant, Interpreted] = {}
@@ -135,7 +135,7 @@ class Kernel(AnalyzedKernel):
         tables = self._tables.get(key)
         if tables is None:
             tables = self._tables[key] = ({}, {})
-        self.plans, self.watched = tables
+        self.plans, self.checked_plans = tables
         self.latest = None
 
     def instance(self, types: tuple[Any, ...]) -> Kernel:

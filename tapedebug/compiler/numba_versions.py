@@ -184,14 +184,14 @@ class NumbaVersion:
         Raises:
             Exception: It raised one.
         """
-        from tapedebug.compiler.numba_wide import widened
+        from tapedebug.compiler.numba_float64 import float64_twin
 
         function = self._function
         kinds = [kind for _, kind in self.signature.parameters]
         if any(
             kind is t.float32 and isinstance(v, np.float64) for kind, v in zip(kinds, values, strict=True)
         ):
-            function = widened(function)
+            function = float64_twin(function)
         found = function(*values)
         return (found,) if self.single else tuple(found)
 
@@ -228,14 +228,14 @@ class NumbaVersion:
 
     def _compiled(self, variant: str, f64: bool) -> _Unit:
         from tapedebug.compiler import numba_wrappers as wrappers
-        from tapedebug.compiler.numba_wide import widened
+        from tapedebug.compiler.numba_float64 import float64_twin
 
         wide = f64 or variant == ADJOINT
         parameters = self.signature.parameters
         codes = ["f64" if wide and kind is t.float32 else kind.code for _, kind in parameters]
         dispatcher = self._function
         if wide:
-            dispatcher = widened(dispatcher)
+            dispatcher = float64_twin(dispatcher)
         results, single = wrappers.typed(dispatcher, codes)
         if variant == FORWARD and not f64:  # which says what the results are
             kinds = tuple(BY_CODE[code] for code in results)

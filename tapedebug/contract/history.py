@@ -61,7 +61,7 @@ class History(Protocol):
 class ValueSamples(Protocol):
     """A few evenly spread numbers of arrays, which are kept at each event that concerns them."""
 
-    def kept(self, array: Array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
+    def at_event(self, array: Array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
         """Return the numbers that were kept of an array or its gradient at an event of just its bytes."""
 
     def sample(self, values: Values, /) -> Values | None:

@@ -39,7 +39,7 @@ def largest_difference(
     return found
 
 
-def told(gradients: Mapping[str, Any], errors: Mapping[str, float]) -> str:
+def worst_element(gradients: Mapping[str, Any], errors: Mapping[str, float]) -> str:
     """Return ` (1.8 in place of 2.91 for throw[0])` for the element with the largest error."""
     found = gradients.get(max(errors, key=lambda label: errors[label]))
     if found is None:
@@ -48,7 +48,7 @@ def told(gradients: Mapping[str, Any], errors: Mapping[str, float]) -> str:
     return "" if right == wrong else f" ({wrong} in place of {right} for {found['element']})"
 
 
-def off(errors: Mapping[str, float], verb: str) -> str:
+def off_by(errors: Mapping[str, float], verb: str) -> str:
     """Return `throw would be off by 38 %, that of x0 by 2 %`: at most three inputs, largest error first."""
     order = [item for item in sorted(errors.items(), key=lambda item: -item[1]) if item[1] > 0][:3]
     parts = [f"{label} {verb}off by {words.percent(error)}" for label, error in order[:1]]

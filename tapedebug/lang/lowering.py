@@ -25,13 +25,13 @@ import numpy as np
 
 from tapedebug.lang import types as t
 
-HELD = frozenset(s for s in t.SCALARS if s is not t.float16)
+STORED_TYPES = frozenset(s for s in t.SCALARS if s is not t.float16)
 """Types of values in generated code: a half is held as the float32 of the same value (`rules._halves`)."""
-FLOATS = frozenset(s.code for s in t.FLOATS if s in HELD)
+FLOATS = frozenset(s.code for s in t.FLOATS if s in STORED_TYPES)
 INTEGERS = frozenset(s.code for s in t.INTEGERS)
-SCALARS = tuple(s.code for s in t.SCALARS if s in HELD)
-BITS = {s.code: 8 * s.numpy.itemsize for s in t.SCALARS if s in HELD} | {"b1": 1}
-NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS if s in HELD}
+SCALARS = tuple(s.code for s in t.SCALARS if s in STORED_TYPES)
+BITS = {s.code: 8 * s.numpy.itemsize for s in t.SCALARS if s in STORED_TYPES} | {"b1": 1}
+NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS if s in STORED_TYPES}
 """By code, the scalar type of NumPy."""
 
 

@@ -57,7 +57,7 @@ STYLE = """
 
 def array_html(array: Array | indexedarray) -> str:
     """Return an array as HTML for a notebook. Displaying it does not count as a read in diagnoses."""
-    values = _look(array)
+    values = _values_of(array)
     facts = [
         _type_name(array.dtype),
         f"shape {tuple(array.shape)!r}",
@@ -91,14 +91,14 @@ def _whole(parts: list[str]) -> str:
     return f'<style>{STYLE}</style><div class="td-array">{"".join(parts)}</div>'
 
 
-def _look(array: Array | indexedarray) -> Any:
-    return array._look() if hasattr(array, "_look") else array.numpy()
+def _values_of(array: Array | indexedarray) -> Any:
+    return array._numpy_view() if hasattr(array, "_numpy_view") else array.numpy()
 
 
 def _gradient(array: Array | indexedarray) -> Any:
     """Return the gradient, if memory for it exists: access to `.grad` would allocate it."""
     gradient = gradient_in_memory(array) if isinstance(array, Array) else None
-    return None if gradient is None else gradient._look()
+    return None if gradient is None else gradient._numpy_view()
 
 
 def _type_name(dtype: object) -> str:

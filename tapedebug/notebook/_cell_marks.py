@@ -109,7 +109,7 @@ class Story:
         self.trace = trace
         self.marks: ByPlace = defaultdict(list)
         self.strange: set[str] = set()
-        self.told: set[int] = set()
+        self.marked: set[int] = set()
         """Findings that the mark of an overwrite already shows."""
         self.first: dict[int, int] = {}
         for launch in trace.launches:
@@ -164,7 +164,7 @@ class Story:
             launch = what.version.overwritten_by
             self.marks[place].append(self._write("", what, launch, self._finding(what)))
         for finding in self.trace.findings:
-            if finding.id not in self.told:
+            if finding.id not in self.marked:
                 self._finding_mark(finding)
         return dict(self.marks)
 
@@ -223,7 +223,7 @@ class Story:
 
     def _with(self, finding: Finding | None, mark: Mark) -> Mark:
         if finding is not None:
-            self.told.add(finding.id)
+            self.marked.add(finding.id)
             fix = f"\n→ {finding.fix}" if finding.fix else ""
             text = mark["text"].replace(SIGNS["error"], SIGNS[finding.severity])
             title = f"{finding.message}{fix}"

@@ -82,7 +82,7 @@ class Base(Magics):
 
 
 @contextlib.contextmanager
-def told(magic: str) -> Iterator[None]:
+def usage_errors(magic: str) -> Iterator[None]:
     """Context that turns errors of tapedebug into messages; only errors of user code have a traceback."""
     __tracebackhide__ = True
     try:

@@ -14,7 +14,7 @@ from IPython.core.magic_arguments import magic_arguments
 
 from tapedebug import _shell
 from tapedebug._atomic import require_place
-from tapedebug.notebook._magic_base import Base, told
+from tapedebug.notebook._magic_base import Base, usage_errors
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.report import diff, report, report_sources, unused_path, write_report
 from tapedebug.trace import load_trace
@@ -63,7 +63,7 @@ class ReportMagics(Base):
         if path is not None:
             self._refuse_a_tape_for_a_file(given.file)
         subject = self._subject(given.tape)
-        with told("%tape_report"):
+        with usage_errors("%tape_report"):
             if path is not None:
                 require_place(path.absolute())  # before a diagnosis, which may take minutes
             shown = _shell.in_namespace(lambda: report_sources(subject, diagnose=given.diagnose))
@@ -104,7 +104,7 @@ class ReportMagics(Base):
         before, after = (self._tape_or_file("%tape_diff", name) for name in (given.before, given.after))
         path = None if given.file is None else Path(given.file).expanduser()
         replaced = path is not None and path.exists()
-        with told("%tape_diff"):
+        with usage_errors("%tape_diff"):
             compared = diff(before, after, redact_source=given.redact_source)
             if compared.names[0] == compared.names[1]:  # the variables (or files) distinguish them
                 compared.names = (given.before, given.after)
@@ -159,7 +159,7 @@ class ReportMagics(Base):
         if not path.is_file():
             raise UsageError(f"{magic}: {name} is neither a variable nor a file")
 
-        with told(magic):
+        with usage_errors(magic):
             return load_trace(path)
 
 

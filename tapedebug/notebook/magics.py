@@ -23,7 +23,7 @@ from tapedebug.diagnose import diagnose
 from tapedebug.notebook import _completion
 from tapedebug.notebook._cell import CellCode
 from tapedebug.notebook._clear_gradients import clear_gradients
-from tapedebug.notebook._magic_base import Base, told
+from tapedebug.notebook._magic_base import Base, usage_errors
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
 from tapedebug.panel.panel_source import made_in, remember, subject_of, text_of
@@ -166,7 +166,7 @@ class TapeMagics(Base):
         tape, _ = self._recorded("%%gradcheck", given, cell)
         require_launches("%%gradcheck", tape)
         asked = self.keywords("%%gradcheck", CHECKING, given)
-        with told("%%gradcheck"):
+        with usage_errors("%%gradcheck"):
             result = gradcheck_tape(tape, **{**asked, "show_summary": False, "raise_exception": False})
         release_tape(result.scripts.values())  # IPython keeps all results, and they would keep their tapes
         self.keep(given.result, result)
@@ -174,7 +174,7 @@ class TapeMagics(Base):
             print(result.summary())
         if given.raise_exception and not result:
             self.display(result)
-            with told("%%gradcheck"):
+            with usage_errors("%%gradcheck"):
                 result.raise_if_failed()
         return result
 
@@ -213,7 +213,7 @@ class TapeMagics(Base):
         tape, _ = self._recorded("%%jacobian", given, cell)
         require_launches("%%jacobian", tape)
         asked = self.keywords("%%jacobian", DIFFERENTIATING, given)
-        with told("%%jacobian"):
+        with usage_errors("%%jacobian"):
             found = jacobian_of_launch(tape, given.launch, **asked)
         self.keep(given.result, found)
         return found
@@ -226,7 +226,7 @@ class TapeMagics(Base):
             if name is not None and not name.isidentifier():
                 raise UsageError(f"{magic}: {name!r} is not the name of a variable")
         code = CellCode(magic, self.shell, cell)
-        with told(magic):
+        with usage_errors(magic):
             tape = Tape(**self.keywords(magic, RECORDING, given))
         Base.last = tape
         self.keep(given.name, tape)
@@ -244,7 +244,7 @@ class TapeMagics(Base):
         cleared = clear_gradients(tape, loss, "%%tape")
         if cleared:
             print(cleared)
-        with told("%%tape"):
+        with usage_errors("%%tape"):
             tape.backward(loss)
             found = diagnose(tape, loss, inputs, as_warp=given.as_warp, max_seconds=given.max_seconds)
         remember(tape, found)

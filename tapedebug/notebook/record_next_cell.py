@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime import Tape
 
 State = Literal["off", "armed", "recording"]
-Told = Callable[[dict[str, Any]], None]
+Listener = Callable[[dict[str, Any]], None]
 
 _OWN_MAGIC = re.compile(r"\s*%%(tape|gradcheck|jacobian)\b")
 _OWN_TAPE = re.compile(r"\bTape\s*\(")
@@ -37,7 +37,7 @@ class NextCell:
         self._recording: Tape | None = None
         self._kept: Tape | None = None
         self._depth = 0
-        self._listeners: dict[int, Told] = {}
+        self._listeners: dict[int, Listener] = {}
         self._keys = 0
         self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -48,7 +48,7 @@ class NextCell:
             shell.events.register("pre_run_cell", self.cell_starts)
             shell.events.register("post_run_cell", self.cell_ends)
 
-    def listen(self, told: Told) -> Callable[[], None]:
+    def listen(self, told: Listener) -> Callable[[], None]:
         """Call `told` at every change; return a function that unsubscribes."""
         self._keys += 1
         key = self._keys

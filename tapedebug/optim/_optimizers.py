@@ -97,7 +97,7 @@ class _Optimizer:
                 )
         for i, (p, g) in enumerate(zip(self.params, grad, strict=True)):
             note_read(g, "optimiser")
-            p.assign(self._stepped(i, p._look(), g._look()))
+            p.assign(self._stepped(i, p._numpy_view(), g._numpy_view()))
         self.t += 1
 
     def _stepped(self, number: int, values: Values, gradient: Values) -> Values:

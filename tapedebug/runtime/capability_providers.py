@@ -16,8 +16,8 @@ from tapedebug.runtime.replay import tracked_elements as tracked_elements
 from tapedebug.runtime.replay import warp_reverse as warp_reverse
 from tapedebug.runtime.tape import array_origins as array_origins
 from tapedebug.runtime.tape import arrivals as arrivals
+from tapedebug.runtime.tape import earlier_recordings as earlier_recordings
 from tapedebug.runtime.tape import event_history as event_history
 from tapedebug.runtime.tape import outside_reads as outside_reads
 from tapedebug.runtime.tape import overwritten_outside as overwritten_outside
-from tapedebug.runtime.tape import recordings_before as recordings_before
 from tapedebug.runtime.tape import rerecord as rerecord

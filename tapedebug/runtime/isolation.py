@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-from tapedebug._tape_observers import observers, unheard
+from tapedebug._tape_observers import observers, unlisted
 from tapedebug.runtime.memory.buffer import _REGISTRY, Buffer, Bytes
 from tapedebug.runtime.state import state
 
@@ -20,14 +20,14 @@ class isolated:
 
     It does so however the block ends. Within the block no tape records until the block begins one, and no
     observer is notified of that tape. Writes through the API are noticed when they happen, and cost one copy
-    of the buffer; writes through NumPy are noticed for the buffers of `watched` only.
+    of the buffer; writes through NumPy are noticed for the buffers of `copied` only.
 
     Args:
-        watched: Arrays whose values are copied at the start.
+        copied: Arrays whose values are copied at the start.
     """
 
-    def __init__(self, watched: Iterable[Any] = ()) -> None:
-        self._watched = list(watched)
+    def __init__(self, copied: Iterable[Any] = ()) -> None:
+        self._copied = list(copied)
         self._kept: dict[Buffer, tuple[Bytes, bytes | None]] = {}
         self._watches: list[_Watch] = []
         self._tape: Any = None
@@ -45,7 +45,7 @@ class isolated:
         return self
 
     def _set_up(self) -> None:
-        for array in self._watched:
+        for array in self._copied:
             self.keep(array.region)
         for buffer in list(_REGISTRY.values()):
             watch = _Watch(self, buffer)
@@ -83,7 +83,7 @@ def apart() -> Iterator[None]:
     """
     recording, state.tape = state.tape, None
     try:
-        with unheard():
+        with unlisted():
             yield
     finally:
         state.tape = recording

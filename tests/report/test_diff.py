@@ -82,7 +82,7 @@ def test_a_fix_shows_what_is_gone(fixed: Diff) -> None:
     assert not change.same
     (check,) = fixed.checks
     assert (check.before, check.after) == ("WRONG", "AGREE")
-    assert fixed.parted == []  # the forward pass is right in both
+    assert fixed.diverged == []  # the forward pass is right in both
 
 
 def test_it_says_so_in_words(fixed: Diff) -> None:
@@ -112,7 +112,7 @@ def test_undone_it_is_new(fixed: Diff) -> None:
 def test_the_same_tape_has_no_difference(fixed: Diff) -> None:
     same = diff(fixed.before, fixed.before)
     assert [(one.id, other.id) for one, other in same.still] == [(f.id, f.id) for f in fixed.before.findings]
-    assert (same.gone, same.new, same.parted, same.begin, same.notes) == ([], [], [], [], [])
+    assert (same.gone, same.new, same.diverged, same.begin, same.notes) == ([], [], [], [], [])
     assert [change.same for change in same.gradients] == [True]
     assert "(the same)" in str(same)
 
@@ -120,10 +120,10 @@ def test_the_same_tape_has_no_difference(fixed: Diff) -> None:
 def test_values_part_where_they_first_differ() -> None:
     found = diff(record(5), record(5, scale=1.5))
     assert found.begin == [found.before.arrays[0].label]
-    first = found.parted[0]
+    first = found.diverged[0]
     assert (first.before, first.after, first.kernel, first.argument) == (0, 0, "force", "f")
     assert first.values[1] == pytest.approx(2.25 * first.values[0])
-    assert [(p.kernel, p.argument) for p in found.parted] == [
+    assert [(p.kernel, p.argument) for p in found.diverged] == [
         ("force", "f"),
         ("step", "y"),
         ("total", "loss"),
@@ -133,7 +133,7 @@ def test_values_part_where_they_first_differ() -> None:
 
 def test_what_was_not_looked_at_is_said() -> None:
     found = diff(record(5).trace(), record(5).trace())
-    assert (found.before.verdict, found.parted) == ("NOT CHECKED", [])
+    assert (found.before.verdict, found.diverged) == ("NOT CHECKED", [])
     assert len(found.notes) == 3
     assert "Values were not compared" in str(found)
     assert "holds no gradients of its inputs" in str(found)

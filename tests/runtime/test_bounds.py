@@ -284,7 +284,7 @@ def test_it_is_a_variant_of_its_own_and_off_costs_nothing():
     assert "failure_message(" not in shift.source() + shift.source("adjoint")
     x, y = floats(1, 2, 3, 4), floats(0, 0, 0)
     wp.launch(shift, 3, [x, y, 1])
-    assert not any(plan.watched for plan in shift.plans.values())
+    assert not any(plan.checked for plan in shift.plans.values())
 
 
 def test_kernels_and_modules_choose_for_themselves():

@@ -468,7 +468,7 @@ def test_checked_launches_are_compiled_as_others_are() -> None:
     wp.launch(own, N, [floats(1, 2, 3), zeros()])
     wp.launch(own, N, [floats(1, 2, 3), zeros()])
     plan = own.latest
-    assert not plan.watched
+    assert not plan.checked
     assert not isinstance(plan.large, BoundsPrecheck)
 
 

@@ -41,7 +41,7 @@ class World:
 
     def picture(self) -> list[Any]:
         gc.collect()
-        values = [(a._look().tobytes(), a.grad._look().tobytes()) for a in self.arrays()]
+        values = [(a._numpy_view().tobytes(), a.grad._numpy_view().tobytes()) for a in self.arrays()]
         facts = [(a.requires_grad, a.buffer.fill, listeners(a.buffer)) for a in self.arrays()]
         return [values, facts, len(self.tape.records), state.tape, list(observers), live()]
 

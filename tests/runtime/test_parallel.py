@@ -45,7 +45,7 @@ def jobs_of(kernel: Any) -> list[Any]:
     """Return how the launches so far were divided into chunks."""
     plans = kernel.plans.values()
     larges = [run for plan in plans for run in (plan.large, *plan.adjoints.values())]
-    return [c.jobs for run in larges if run.survey is not None for c in run.survey.launches.values()]
+    return [c.jobs for run in larges if run.scheduler is not None for c in run.scheduler.launches.values()]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -94,7 +94,7 @@ def test_how_launches_are_cut(name):
     plan = next(iter(kernel.plans.values()))
     found = []
     for large in (plan.large, *plan.adjoints.values()):
-        jobs = list(large.survey.launches.values())[-1].jobs
+        jobs = list(large.scheduler.launches.values())[-1].jobs
         found.append("one" if jobs is None else "ordered" if jobs.ordered else "free")
     assert tuple(found) == CUT[name]
 
@@ -291,7 +291,7 @@ def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
 
     def courses() -> int:
         (plan,) = moved.plans.values()
-        return len(set(map(id, plan.large.survey.launches.values())))
+        return len(set(map(id, plan.large.scheduler.launches.values())))
 
     arrays = [wp.zeros(400, dtype=float) for _ in range(9)]
     for one, two in pairwise(arrays):
@@ -317,5 +317,5 @@ def test_short_rows_do_not_run_in_lanes() -> None:
         x, y = (wp.zeros((400, columns), dtype=float) for _ in range(2))
         wp.launch(doubled, (400, columns), [x, y])
     (plan,) = doubled.plans.values()
-    entries = [course.entry for course in plan.large.survey.launches.values()]
+    entries = [schedule.entry for schedule in plan.large.scheduler.launches.values()]
     assert [entry is plan.run for entry in entries] == [True, False]

@@ -29,8 +29,8 @@ def launched(x: np.ndarray, w: float, size: int) -> tuple[float, list[float]]:
 
 
 def jobs() -> list[Any]:
-    runs = [plan.large for plan in weighed.plans.values() if plan.large.survey is not None]
-    found = [course.jobs for run in runs for course in run.survey.launches.values()]
+    runs = [plan.large for plan in weighed.plans.values() if plan.large.scheduler is not None]
+    found = [schedule.jobs for run in runs for schedule in run.scheduler.launches.values()]
     return list({id(each): each for each in found if each is not None}.values())
 
 

@@ -222,11 +222,11 @@ def test_kernels_that_say_nothing_know_nothing_of_it():
     x = wp.zeros(2, dtype=float)
     wp.launch(quiet, 2, [x])
     (plan,) = quiet.plans.values()
-    assert not plan.watched
+    assert not plan.checked
     assert not isinstance(plan.run, Listener)
     assert plan.tail[:8] == bytes(8)  # one adjoint pointer; the address of the print buffer is for replays
     assert "print_buffer_at" not in quiet.source() + quiet.source("adjoint")
-    assert not quiet.watched
+    assert not quiet.checked
     assert quiet.forward() is quiet.forward(diagnostics=SILENT)
 
 

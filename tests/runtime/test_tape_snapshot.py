@@ -113,7 +113,7 @@ def test_random_programs_by_many_names(seed: int) -> None:
             for a in picked:
                 if tape.tracker.uses(a):
                     known = expected.space.buffers[a.buffer]
-                    np.testing.assert_array_equal(a._look(), known.view(a))
+                    np.testing.assert_array_equal(a._numpy_view(), known.view(a))
         assert picture(tape) == before
 
 

@@ -189,7 +189,7 @@ class _Closer:
                 judged.comparison, seed, pulled, exact, SUM_ROUNDING_FLOAT64 * np.abs(exact), 0.0
             )
             for column in _worst_of(np.where(known, beside, -1.0)):
-                if self._look(seed, column):
+                if self._locate_wrong_row(seed, column):
                     return
         value = pair.reference.value
         stray = PATTERN_TOLERATED * pair.tolerance.atol
@@ -232,7 +232,7 @@ class _Closer:
         missed = ~(error <= allowed) & np.isfinite(expected)
         return np.where(missed, np.where(np.isnan(error), np.inf, error), -1.0)
 
-    def _look(self, seed: Floats, column: int) -> bool:
+    def _locate_wrong_row(self, seed: Floats, column: int) -> bool:
         """Find the row because of which the adjoint of a seed is off in a column; is its entry, too?"""
         judged, pair = self.judged, self.judged.comparison
         mine = pair.columns == column

@@ -63,7 +63,7 @@ def find_first_divergence(
         consume: The values that the reverse pass reads.
     """
     with np.errstate(all="ignore"):
-        return _Bisection(make, seeds, leaves, consume).parting()
+        return _Bisection(make, seeds, leaves, consume).run()
 
 
 class _Bisection:
@@ -86,7 +86,7 @@ class _Bisection:
         self.steps = STEPS[0]
         self.inner = functools.cache(self._inner)
 
-    def parting(self) -> Divergence | None:
+    def run(self) -> Divergence | None:
         self.steps = min(STEPS, key=self._imprecision)
         end, start = self.inner(self.length), self.inner(0)
         if not end.error <= TERMS_PRECISION * end.size or not self._parted(start, end):

@@ -84,7 +84,7 @@ class GradcheckResult:
             title += [check] if check != "adjoint" else []
             parts += [": ".join(title)] if title else []
             parts += [format_table(HEADER, [pair.row() for pair in pairs]), ""]
-        parts += [pair.told() for pair in self.pairs if pair.verdict != "AGREE"]
+        parts += [pair.display_text() for pair in self.pairs if pair.verdict != "AGREE"]
         parts += [str(self.coverage), self.conclusion()]
         return "\n".join(parts)
 

@@ -72,7 +72,7 @@ def describe(
     if wrong and compared is not None:
         # At a kink, the difference is no derivative that a gradient could be a multiple of.
         bent = bool(((codes == WRONG) & pair.singles & pair.reference.kink).any())
-        signature, words = tell(pair, evidence_of(pair, compared), bent=bent)
+        signature, words = describe_errors(pair, evidence_of(pair, compared), bent=bent)
         message += words
     alone = by_atol_alone(ad, pair.reference, pair.tolerance, codes) & pair.singles
     if rounding is not None:
@@ -136,7 +136,9 @@ BRANCHES = {"severed", "sign", "repeated", "factor"}
 """What a gradient may be, too, that took the wrong branch."""
 
 
-def tell(pair: Comparison, evidence: WrongEntries, *, bent: bool = False) -> tuple[ErrorPattern | None, str]:
+def describe_errors(
+    pair: Comparison, evidence: WrongEntries, *, bent: bool = False
+) -> tuple[ErrorPattern | None, str]:
     """Return the plainest pattern of all wrong entries, with their places, and its words.
 
     Args:

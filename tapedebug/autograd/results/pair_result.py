@@ -185,7 +185,7 @@ class PairResult:
         known = self.worst is not None and not math.isnan(self.worst.left + self.worst.right)
         return (self.worst.left, self.worst.right) if self.worst is not None and known else None
 
-    def told(self) -> str:
+    def display_text(self) -> str:
         """The verdict and the message, with the line that writes the output and the call of the launch."""
         where = "" if self.launch is None else f"{self.subject}: "
         where += "" if self.check == "adjoint" else f"{self.check}: "

@@ -179,7 +179,7 @@ def _fill_coloured(request: JacobianRequest, parts: dict[Key, Part], count: _Cou
     for part in parts.values():
         part.made.zeros()
         rows, columns, values = entries[id(part.source.array), id(part.target.array)]
-        part.made.entries(rows, columns, values, given.joint.pattern.kept)
+        part.made.entries(rows, columns, values, given.joint.pattern.cache)
     count.runs = given.runs
     return True
 

@@ -100,7 +100,7 @@ def joint_of(
     if len(parts) == 1:
         return JointPattern(chosen_in, chosen_out, first, columns, rows)
     key = ("joint", *(id(pattern) for pattern, _, _ in parts))
-    if key not in first.kept:
+    if key not in first.cache:
         shape = (int(rows[-1]), int(columns[-1]))
         entries = [np.concatenate([p.rows + top for p, top, _ in parts])]
         entries.append(np.concatenate([p.columns + left for p, _, left in parts]))
@@ -108,8 +108,8 @@ def joint_of(
             whole = Pattern.of(shape, entries[0], entries[1])
         except TooManyEntries:
             return None
-        first.kept[key] = whole, [pattern for pattern, _, _ in parts]  # which keeps their ids theirs
-    return JointPattern(chosen_in, chosen_out, first.kept[key][0], columns, rows)
+        first.cache[key] = whole, [pattern for pattern, _, _ in parts]  # which keeps their ids theirs
+    return JointPattern(chosen_in, chosen_out, first.cache[key][0], columns, rows)
 
 
 def coloured_jacobian(
@@ -205,13 +205,13 @@ class _Job:
 
     def _vectors(self) -> Floats:
         """Return seeds (or directions) of all runs; the last one is the random probe."""
-        kept, key = self.pattern.kept, ("vectors", self.by)
-        if key not in kept:
+        cache, key = self.pattern.cache, ("vectors", self.by)
+        if key not in cache:
             c = self.compression
             probe = np.zeros(self.size)
             probe[self.wanted] = random_directions(self.size, 1)[0][self.wanted]
-            kept[key] = np.vstack([c.seeds if self.back else c.directions, probe])
-        found: Floats = kept[key]
+            cache[key] = np.vstack([c.seeds if self.back else c.directions, probe])
+        found: Floats = cache[key]
         return found
 
     def _runs(self, vectors: Floats, *, double: bool) -> Floats:

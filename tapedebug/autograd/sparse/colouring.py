@@ -118,9 +118,9 @@ def compress(pattern: Pattern, by: By = "fewest") -> Compression:
     """
     if by not in ("rows", "columns", "fewest"):
         raise ValueError(f"compress: by is 'rows', 'columns' or 'fewest', not {by!r}")
-    if by not in pattern.kept:
-        pattern.kept[by] = _compressed(pattern, by)
-    found: Compression = pattern.kept[by]
+    if by not in pattern.cache:
+        pattern.cache[by] = _compressed(pattern, by)
+    found: Compression = pattern.cache[by]
     return found
 
 

@@ -69,14 +69,14 @@ class DenseJacobian:
         """Set all entries to NaN."""
         self.matrix[...] = np.nan
 
-    def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
+    def entries(self, rows: Indices, columns: Indices, values: Floats, cache: dict[Any, Any]) -> None:
         """Set single entries, except those that were not requested.
 
         Args:
             rows: The rows, ascending.
             columns: The columns, ascending within a row.
             values: The entries.
-            kept: The cache of the pattern.
+            cache: The cache of the pattern.
         """
         if self.whole:
             self.matrix[rows, columns] = values
@@ -118,7 +118,7 @@ class SparseJacobian:
         self.unknown = not _is_whole(rectangles, *self.shape)
         self.traced = True
         self.stored = 0
-        self.kept: dict[Any, Any] = {}
+        self.cache: dict[Any, Any] = {}
         self.pattern: Pattern | None = None
 
     def zeros(self) -> None:
@@ -127,9 +127,9 @@ class SparseJacobian:
     def unset(self) -> None:
         """Store nothing, as no entry is known yet."""
 
-    def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
+    def entries(self, rows: Indices, columns: Indices, values: Floats, cache: dict[Any, Any]) -> None:
         """Set single entries, as `DenseJacobian.entries`; those that were not requested are NaN."""
-        self.kept = kept
+        self.cache = cache
         if self.unknown:
             asked = np.zeros(len(rows), bool)
             for mine in _inside(self.rectangles, rows, columns, self.shape):
@@ -180,10 +180,10 @@ class SparseJacobian:
             rows, columns, values = rows[order], columns[order], values[order]
         with np.errstate(over="ignore"):
             stored = values.astype(self.dtype)
-        of, starts, places = self.kept.get("csr", (None, NO_PLACES, NO_PLACES))
+        of, starts, places = self.cache.get("csr", (None, NO_PLACES, NO_PLACES))
         if of is not rows:
             starts, places = self._structure(rows, columns)
-            self.kept["csr"] = rows, starts, places
+            self.cache["csr"] = rows, starts, places
         return sparse.csr_array((stored, places.copy(), starts.copy()), shape=self.shape)
 
     def _structure(self, rows: Indices, columns: Indices) -> tuple[Any, Any]:

@@ -58,7 +58,7 @@ class Pattern:
     shape: tuple[int, int]
     rows: Indices
     columns: Indices
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    cache: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What was worked out for it (`colouring.compress`)."""
 
     def __len__(self) -> int:
@@ -268,7 +268,9 @@ class _Trace:
             if visit.site.kind == "read":
                 continue
             (stored if visit.site.kind == "write" else added).append(mine)
-            parts += [_meet(visit, mine, visits[r], numbers[r], record.threads) for r in visit.site.reads]
+            parts += [
+                _dependencies(visit, mine, visits[r], numbers[r], record.threads) for r in visit.site.reads
+            ]
         if not stored and not added:
             return
         written = np.zeros(self.numbering.size, bool)
@@ -333,7 +335,9 @@ class _Trace:
         return Pattern.of((target.size, source.size), rows, columns)
 
 
-def _meet(write: Visits, written: Indices, read: Visits, numbers: Indices, threads: int) -> BooleanMatrix:
+def _dependencies(
+    write: Visits, written: Indices, read: Visits, numbers: Indices, threads: int
+) -> BooleanMatrix:
     """Return how the scalars that one site wrote depend on those that the same thread read at another."""
     if write.threads is None and read.threads is None:
         return BooleanMatrix(written, numbers)

@@ -22,7 +22,7 @@ def overlapping(operation: Operation) -> bool:
     """True if something that an operation writes overlaps another argument in part."""
     arrays = [operation.args[p] for p in operation.active]
     return any(
-        _meet(a, b) and not same(a, b)
+        _share_bytes(a, b) and not same(a, b)
         for p in operation.writes
         if p in operation.active
         for a in [operation.args[p]]
@@ -48,11 +48,11 @@ def first_of_each(operation: Operation, params: Sequence[int]) -> list[int]:
     return found
 
 
-def meeting(operation: Operation, arrays: Sequence[Array]) -> frozenset[int]:
+def params_overlapping(operation: Operation, arrays: Sequence[Array]) -> frozenset[int]:
     """Return the float parameters of an operation that have memory in common with some arrays."""
     floats = ((p, a) for p, a in enumerate(operation.args) if is_array(a) and a.is_float)
-    return frozenset(p for p, a in floats if any(_meet(a, b) for b in arrays))
+    return frozenset(p for p, a in floats if any(_share_bytes(a, b) for b in arrays))
 
 
-def _meet(a: Array, b: Array) -> bool:
+def _share_bytes(a: Array, b: Array) -> bool:
     return a.region is b.region and a.start < b.stop and b.start < a.stop

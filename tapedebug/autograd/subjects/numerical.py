@@ -29,7 +29,7 @@ def differences_on(operations: Iterable[Operation]) -> list[str]:
 def differences_in(kernel: Kernel) -> list[str]:
     """Notes on the functions that a kernel calls whose derivatives are finite differences."""
     notes = kernel._analysis_cache
-    if notes.identity is not None and all(function.numba is None for function in kernel.functions):
+    if notes.fingerprint is not None and all(function.numba is None for function in kernel.functions):
         return []
     found: dict[str, None] = {}
     for version in by_differences(kernel._lowered.custom.body):

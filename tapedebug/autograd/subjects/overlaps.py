@@ -122,6 +122,6 @@ def _range(array: EngineArray) -> tuple[int, int]:
 
 def _share(mine: EngineArray, other: EngineArray) -> bool:
     try:
-        return bool(np.shares_memory(mine._look(), other._look(), max_work=SEARCH))  # type: ignore[arg-type]
+        return bool(np.shares_memory(mine._numpy_view(), other._numpy_view(), max_work=SEARCH))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True

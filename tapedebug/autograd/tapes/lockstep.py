@@ -18,7 +18,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Checkpoint, Floats, Values
-from tapedebug.autograd.subjects.aliases import first_of_each, meeting, overlapping, same, unique
+from tapedebug.autograd.subjects.aliases import first_of_each, overlapping, params_overlapping, same, unique
 from tapedebug.autograd.subjects.launches import LaunchCopy
 from tapedebug.autograd.subjects.pairs import port
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
@@ -110,7 +110,7 @@ class _Lockstep:
         self.begin = begin
         self.records: list[Any] = list(tape.records)
         dark = _dependent_without_gradient(program)
-        self.open = rerecorded(tape, lambda record: meeting(record, dark)) if dark else tape
+        self.open = rerecorded(tape, lambda record: params_overlapping(record, dark)) if dark else tape
         self.differs = not program.preserves or bool(dark)
         self.held: dict[int, dict[Any, Values]] = {}
         self.right = self._walked(self.open.new_replay(float64=True), self._store_launch_values())
@@ -157,10 +157,10 @@ class _Lockstep:
         seeds = {p.array: seed.reshape(p.shape) for p, seed in self.program.seeds.items()}
         last = len(self.records)
         self.right.backward(seeds, start=last, stop=last)
-        self._look(last - 1)
+        self._store_incoming(last - 1)
         self.right.backward(None, on_operation=self._after)
 
-    def _look(self, index: int) -> None:
+    def _store_incoming(self, index: int) -> None:
         """Store the incoming adjoints of a record."""
         if index >= 0:
             arrays = dict.fromkeys(a for a in self.right.records[index].args if is_array(a))
@@ -172,7 +172,7 @@ class _Lockstep:
             self.begin(record)
         if record.index in self.wanted or (self.differs and not _runs_alone(record)):
             self._check(record)
-        self._look(record.index - 1)
+        self._store_incoming(record.index - 1)
 
     def _check(self, record: Record) -> None:
         index, own = record.index, self.records[record.index]

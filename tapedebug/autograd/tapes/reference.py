@@ -283,7 +283,7 @@ def own_functions_of(kernel: Kernel) -> Iterable[Any]:
 def _may_have_own(kernel: Kernel) -> bool:
     """Return whether to look: what a kernel calls is mostly known without lowering it."""
     notes = kernel._analysis_cache
-    if notes.identity is None or not notes.valid:
+    if notes.fingerprint is None or not notes.valid:
         return True
     versions = (version for function in kernel.functions for version in function.overloads)
     return any(version.gradient is not None or version.replay is not None for version in versions)

@@ -210,7 +210,7 @@ class WholeCheck:
         wrong = argument.wrong
         if wrong is None:
             return ""
-        numbers = told(wrong, name, record.args[argument.param].dtype, argument.size)
+        numbers = error_text(wrong, name, record.args[argument.param].dtype, argument.size)
         if argument.cause == "overwritten":
             mode = f"on_overwrite={overwrite_mode(self.tape)!r}"
             return (
@@ -299,7 +299,7 @@ def _largest(check: InputCheck, name: str, output: str) -> dict[str, Any]:
     return {"worst": entry, "largest": entry, "max_abs_error": float(error)}
 
 
-def told(wrong: WrongEntry, name: str, dtype: type, size: int) -> str:
+def error_text(wrong: WrongEntry, name: str, dtype: type, size: int) -> str:
     """Return `x[2] gets 18, right is 243 ± 1e-09; 3 of 3 entries differ, each by the factor 0.5`."""
     where = f"a random direction in {name}"
     if wrong.index is not None:

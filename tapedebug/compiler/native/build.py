@@ -61,7 +61,7 @@ class Compiler:
     """A C compiler."""
 
     command: tuple[str, ...]
-    identity: str
+    version: str
     clang: bool
 
     @property
@@ -136,7 +136,7 @@ def accepts(sources: Sequence[str]) -> list[bool]:
 
 def key_of(source: str) -> str:
     """The key of a source: with the compiler, its options and the processor."""
-    made_by = f"{compiler().identity}\n{OPTIONS}\n{objects.processor()}\n{sys.platform}"
+    made_by = f"{compiler().version}\n{OPTIONS}\n{objects.processor()}\n{sys.platform}"
     return hashlib.sha256(f"{made_by}\n{source}".encode()).hexdigest()[:20]
 
 

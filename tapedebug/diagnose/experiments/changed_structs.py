@@ -7,7 +7,7 @@ from typing import Any
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
-from tapedebug.diagnose.gradient_diff import largest_difference, off, told
+from tapedebug.diagnose.gradient_diff import largest_difference, off_by, worst_element
 from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch, Trace
@@ -53,8 +53,8 @@ def _finding(
     message = (
         f"{words.listed(params)} of {words.launch_words(launch)} was assigned anew between the launch and "
         "the reverse pass. Here a launch keeps what its structs held, so the gradient is right. Warp's tape "
-        f"keeps the struct, and finds in it what it holds by then: its gradient of {off(errors, 'is ')}"
-        f"{told(gradients, errors)}."
+        f"keeps the struct, and finds in it what it holds by then: its gradient of {off_by(errors, 'is ')}"
+        f"{worst_element(gradients, errors)}."
     )
     if len(group) > 1:
         message += f" {len(group) - 1} more like it (×{len(group)})."

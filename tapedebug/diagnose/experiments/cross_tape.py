@@ -17,7 +17,7 @@ from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.seeds import seeded
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Event
 
@@ -132,7 +132,7 @@ def gradient_events(before: RuleContext, after: RuleContext, edge: TapeLink) -> 
     first, second = last_pass(before), last_pass(after)
     if first is None or second is None:
         return []
-    between = history.history_of(before.trace, edge.source).between(second.clock, first.clock)
+    between = gradient_history.history_of(before.trace, edge.source).between(second.clock, first.clock)
     return [event for event in between if event.of == "gradient"]
 
 

@@ -142,7 +142,7 @@ class Experiment(Protocol):
         """Return for each (array, launch) the values of the array just before the launch ran."""
         ...
 
-    def held(self, array: int) -> Values:
+    def current_values(self, array: int) -> Values:
         """Return a copy of the current values of the user's array."""
         ...
 
@@ -158,7 +158,7 @@ class Experiment(Protocol):
         """Return the gradients with some launches reversed as Warp does; None if that is not known."""
         ...
 
-    def kept(self) -> Mapping[int, Sequence[StoredLoop]]:
+    def stored_loops(self) -> Mapping[int, Sequence[StoredLoop]]:
         """Return for each launch the loops of known length whose values its adjoint stores."""
         ...
 

@@ -55,7 +55,7 @@ class Relation:
 def optimizer_step(
     case: RuleContext,
     following: RuleContext | None,
-    story: GradientHistory,
+    history: GradientHistory,
     event: Event,
     read: Event,
     update: Event,
@@ -65,7 +65,7 @@ def optimizer_step(
     Args:
         case: The tape.
         following: The tape that was recorded next, if it is known.
-        story: The history of the input.
+        history: The history of the input.
         event: The reverse pass.
         read: The read of the gradient.
         update: The first write of the input after the pass.
@@ -73,16 +73,16 @@ def optimizer_step(
     samples: ValueSamples | None = case.rerun.recorded.tape.capability(ValueSamples)
     if samples is None:
         return None
-    a: Array = case.rerun.arrays[story.info.id]
-    later = [item for item in story.events if item.clock > update.clock]
+    a: Array = case.rerun.arrays[history.info.id]
+    later = [item for item in history.events if item.clock > update.clock]
     again = next((item for item in later if item.kind == "write" and item.of == "values"), None)
-    before = samples.kept(a, "values", update.clock)
-    after = samples.sample(a.current()) if again is None else samples.kept(a, "values", again.clock)
+    before = samples.at_event(a, "values", update.clock)
+    after = samples.sample(a.current()) if again is None else samples.at_event(a, "values", again.clock)
     if before is None and event.tape == case.trace.tape.id:  # written through NumPy, which emits no event
         before = samples.sample(case.rerun._shadow().values(a))
         if again is not None:
             after = _found_by(samples, following, a, later)
-    glance = samples.kept(a, "gradient", read.clock)
+    glance = samples.at_event(a, "gradient", read.clock)
     if glance is None or before is None or after is None or before.dtype.kind != "f":
         return None
     if not before.shape == after.shape == glance.shape:

@@ -93,7 +93,7 @@ class Replay:
         self._single: TapeReplay | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
         self._limits: Mapping[int, Sequence[ReverseDivergence]] | None = None
-        self._kept: Mapping[int, Sequence[StoredLoop]] | None = None
+        self._stored_loops: Mapping[int, Sequence[StoredLoop]] | None = None
 
     def patched(self, patch: ReplayPatch) -> Replay:
         """Return the experiment on the same tape with each of its runs patched."""
@@ -200,7 +200,7 @@ class Replay:
         """See `Experiment`."""
         return values_at(self, wanted)
 
-    def held(self, array: int) -> Values:
+    def current_values(self, array: int) -> Values:
         """See `Experiment`."""
         found: Values = self.arrays[array].current()
         return found
@@ -251,12 +251,12 @@ class Replay:
         )
         return self._of_leaves(shadow) if known else None
 
-    def kept(self) -> Mapping[int, Sequence[StoredLoop]]:
+    def stored_loops(self) -> Mapping[int, Sequence[StoredLoop]]:
         """See `Experiment`."""
-        if self._kept is None:
+        if self._stored_loops is None:
             storage = self.recorded.tape.capability(StoredLoops)
-            self._kept = {} if storage is None else storage.loops()
-        return self._kept
+            self._stored_loops = {} if storage is None else storage.loops()
+        return self._stored_loops
 
     def rewritten(self, launch: int) -> frozenset[int]:
         """See `Experiment`."""

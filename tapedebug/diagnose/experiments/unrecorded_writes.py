@@ -13,7 +13,7 @@ from typing import Any
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
-from tapedebug.diagnose.gradient_diff import largest_difference, off, told
+from tapedebug.diagnose.gradient_diff import largest_difference, off_by, worst_element
 from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
@@ -83,7 +83,7 @@ def _command(
         message=(
             f"{words.launch_words(launch)}{more} is the launch of a command (record_cmd=True). {ours}"
             "Warp's tape does not record it, and takes what it computes as constant: its gradient of "
-            f"{off(errors, 'is ')}{told(gradients, errors)}."
+            f"{off_by(errors, 'is ')}{worst_element(gradients, errors)}."
         ),
         launches=[each.index for each in group],
         arrays=[label for label, error in errors.items() if error > GRADIENT_CHANGED],
@@ -129,8 +129,8 @@ def _finding(
     message = (
         f"{words.launch_words(launch)} writes new values into {label}, and the gradient of those ends there. "
         f"In Warp {what} {verb} not on the tape: the gradient goes through to the old values{before}. "
-        f"{ours}Warp's gradient of {off(errors, 'is ')}"
-        f"{told(gradients, errors)}."
+        f"{ours}Warp's gradient of {off_by(errors, 'is ')}"
+        f"{worst_element(gradients, errors)}."
     )
     if len(group) > 1:
         message += f" {len(group) - 1} more like it (×{len(group)})."

@@ -19,7 +19,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding, Trace
 from tapedebug.trace.model import Severity
@@ -31,7 +31,7 @@ Why = Literal["updated", "again", "read"]
 class Found:
     """One input whose gradient was not zero when a pass began."""
 
-    story: GradientHistory
+    history: GradientHistory
     event: Event
     before: Event
     why: Why
@@ -55,42 +55,44 @@ class Accumulated(CrossTapeRule):
 
     def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
         """Return a finding for each line that runs a pass on gradients that should have been zero."""
-        groups = history.grouped(
-            contexts, lambda story, context: _look(story, context.trace), lambda found: found.event
+        groups = gradient_history.grouped(
+            contexts,
+            lambda history, context: _suspect_passes(history, context.trace),
+            lambda found: found.event,
         )
-        return history.told(groups, _finding)
+        return gradient_history.findings_of(groups, _finding)
 
 
-def _look(story: GradientHistory, trace: Trace) -> list[Found]:
+def _suspect_passes(history: GradientHistory, trace: Trace) -> list[Found]:
     """Return the passes at whose start the gradient of an input should have been zero but was not."""
     found = []
-    for event in story.passes(trace):
-        before = story.before(event)
+    for event in history.passes(trace):
+        before = history.before(event)
         if before is None or not event.numbers.get("norm_before"):
             continue
-        meanwhile = story.between(before.clock, event.clock)
-        if history.touched(meanwhile):
+        meanwhile = history.between(before.clock, event.clock)
+        if gradient_history.touched(meanwhile):
             continue  # a gradient scaled between passes, as with momentum, is kept on purpose
-        steps = history.updates(meanwhile)
+        steps = gradient_history.updates(meanwhile)
         reads = [item for item in meanwhile if item.kind == "read"]
         seen = [item for item in meanwhile if item.kind == "write" and item.how != "fill_"]
         if steps:
-            found.append(Found(story, event, before, "updated", *steps[0]))
+            found.append(Found(history, event, before, "updated", *steps[0]))
         elif "viewed" in before.numbers and seen:  # read through a view that was open all the time
-            found.append(Found(story, event, before, "updated", None, seen[0]))
+            found.append(Found(history, event, before, "updated", None, seen[0]))
         elif event.again and before.tape == trace.tape.id:
-            found.append(Found(story, event, before, "again", reads[0] if reads else None))
+            found.append(Found(history, event, before, "again", reads[0] if reads else None))
         elif reads:
-            found.append(Found(story, event, before, "read", reads[0]))
+            found.append(Found(history, event, before, "read", reads[0]))
     return found
 
 
-def _finding(group: history.HistoryGroup[Found]) -> Finding:
+def _finding(group: gradient_history.HistoryGroup[Found]) -> Finding:
     context, first = group.context, group.found[0]
     right = {} if context.experiment.blocked else context.experiment.gradients()
-    facts = {found.story.info.label: _facts(found, right) for found in group.found}
+    facts = {found.history.info.label: _facts(found, right) for found in group.found}
     label, worst = max(facts.items(), key=lambda item: item[1]["off"])
-    chosen = next(found for found in group.found if found.story.info.label == label)
+    chosen = next(found for found in group.found if found.history.info.label == label)
     severity = _severity(chosen, worst["off"])
     message = _was_read(chosen, worst) if chosen.why == "read" else _wrong(chosen, worst, severity)
     others = [name for name in facts if name != label]
@@ -102,7 +104,7 @@ def _finding(group: history.HistoryGroup[Found]) -> Finding:
         rule=Accumulated.code,
         severity=severity,
         message=message,
-        launches=history.first_reader(context.trace, chosen.story.info.id),
+        launches=gradient_history.first_reader(context.trace, chosen.history.info.id),
         arrays=[label, *others],
         call_site=first.event.call_site,
         evidence={
@@ -121,7 +123,7 @@ def _facts(found: Found, right: Mapping[int, Values]) -> dict[str, float]:
     """Return the norms before and after, that of the pass alone, and the relative error of the sum."""
     before, after = found.norms
     facts = {"norm_before": before, "norm_after": after, "off": float("inf")}
-    gradient = right.get(found.story.info.id)
+    gradient = right.get(found.history.info.id)
     if gradient is not None:
         alone = float(np.linalg.norm(gradient.astype(np.float64)))
         facts["norm_added"] = alone
@@ -136,19 +138,19 @@ def _severity(found: Found, off: float) -> Severity:
         return "info"
     if off <= GRADIENT_WRONG:
         return "info"
-    later = found.story.between(found.event.clock, found.story.end_of(found.event))
+    later = found.history.between(found.event.clock, found.history.end_of(found.event))
     reads = [item.clock for item in later if item.kind == "read"]
     zeros = [item.clock for item in later if item.kind == "zero"]
     if zeros and not (reads and reads[0] < zeros[0]):
         return "info"  # the gradient was never read
     if found.why == "updated" and found.update is not None:
         read = found.read
-        return "error" if read is None or history.one_step(read, found.update) else "warning"
+        return "error" if read is None or gradient_history.one_step(read, found.update) else "warning"
     return "error" if reads else "warning"
 
 
 def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:
-    label = found.story.info.label
+    label = found.history.info.label
     where = at(found.event)
     before, after = words.number(facts["norm_before"]), words.number(facts["norm_after"])
     if found.why == "updated":
@@ -177,7 +179,7 @@ def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:
 
 
 def _was_read(found: Found, facts: Mapping[str, float]) -> str:
-    label, before = found.story.info.label, words.number(facts["norm_before"])
+    label, before = found.history.info.label, words.number(facts["norm_before"])
     return (
         f"The gradient of {label} was read{at(found.read)} and not zeroed before "
         f"backward ran again{at(found.event)}: the pass added to a gradient of norm {before}. "
@@ -186,7 +188,7 @@ def _was_read(found: Found, facts: Mapping[str, float]) -> str:
 
 
 def _fix(found: Found) -> str:
-    zero = f"tape.zero() or {found.story.info.label}.grad.zero_()"
+    zero = f"tape.zero() or {found.history.info.label}.grad.zero_()"
     if found.why == "updated":
         return f"call {zero} after the update{at(found.update)}"
     return f"call backward once, or {zero} before it runs again"
@@ -205,35 +207,39 @@ def latent(context: RuleContext, hiding: Finding, inputs: list[str]) -> list[Fin
     # ---------------------------------------------------------------------- hidden by a gradient of 0
     because of that, the fix of the one makes the other matter.
     """
-    for story in history.histories(context):
-        if story.info.label not in inputs:
+    for history in gradient_history.histories(context):
+        if history.info.label not in inputs:
             continue
-        for event in story.passes(context.trace):
-            before = story.before(event)
+        for event in history.passes(context.trace):
+            before = history.before(event)
             if before is None or any(event.numbers.get(norm) for norm in ("norm_before", "norm_after")):
                 continue
-            meanwhile = story.between(before.clock, event.clock)
-            steps = [] if history.touched(meanwhile) else history.updates(meanwhile)
+            meanwhile = history.between(before.clock, event.clock)
+            steps = [] if gradient_history.touched(meanwhile) else gradient_history.updates(meanwhile)
             if steps:
-                return [_latent_finding(context, story, event, steps[0][1], hiding)]
+                return [_latent_finding(context, history, event, steps[0][1], hiding)]
     return []
 
 
 def _latent_finding(
-    context: RuleContext, story: history.GradientHistory, event: Event, update: Event, hiding: Finding
+    context: RuleContext,
+    history: GradientHistory,
+    event: Event,
+    update: Event,
+    hiding: Finding,
 ) -> Finding:
-    label = story.info.label
+    label = history.info.label
     return Finding(
         rule=Accumulated.code,
         severity="warning",
         message=(
-            f"Nothing zeroed the gradient of {label} before backward ran{history.at(event)}, and {label} was "
-            f"updated since the pass before{history.at(update)}. The gradient is exactly 0 in every pass, "
+            f"Nothing zeroed the gradient of {label} before backward ran{at(event)}, and {label} was "
+            f"updated since the pass before{at(update)}. The gradient is exactly 0 in every pass, "
             f"which hides it; it will accumulate once the {hiding.rule} finding is fixed."
         ),
-        launches=history.first_reader(context.trace, story.info.id),
+        launches=gradient_history.first_reader(context.trace, history.info.id),
         arrays=[label],
         call_site=event.call_site,
         evidence={"kind": "updated", "behind": hiding.rule, "norm_before": 0.0, "norm_after": 0.0},
-        fix=f"call tape.zero() or {label}.grad.zero_() after the update{history.at(update)}",
+        fix=f"call tape.zero() or {label}.grad.zero_() after the update{at(update)}",
     )

@@ -146,7 +146,7 @@ class _Added:
         silent = [launch.index for launch in self.item.launches if launch.seconds == 0.0]
         if not silent or len(silent) == len(self.item.launches):
             return []
-        run, held = self.context.experiment.values_without, self.context.experiment.held(self.array)
+        run, held = self.context.experiment.values_without, self.context.experiment.current_values(self.array)
         end = len(self.trace.launches)
         replayed = run((), [self.array], end)[self.array]
         ran = run(silent, [self.array], end)[self.array]

@@ -25,7 +25,7 @@ class LoopMemory(TapeRule):
         """Return a note for each kernel whose adjoint stores many loop values."""
         largest: dict[int | None, tuple[int, int]] = {}
         count: dict[int | None, list[int]] = {}
-        kept = context.experiment.kept()
+        kept = context.experiment.stored_loops()
         for index, loops in kept.items():
             launch = context.trace.launches[index]
             size = sum(loop.bytes for loop in loops)
@@ -43,7 +43,7 @@ def _arrays(context: RuleContext, launch: Launch) -> int:
 
 
 def _finding(context: RuleContext, index: int, launches: list[int]) -> Finding:
-    launch, loops = context.trace.launches[index], context.experiment.kept()[index]
+    launch, loops = context.trace.launches[index], context.experiment.stored_loops()[index]
     size, first = sum(loop.bytes for loop in loops), max(loops, key=lambda loop: loop.bytes)
     location = location_at(first.span)
     arrays = _arrays(context, launch)

@@ -23,7 +23,7 @@ from tapedebug.contract import EarlierRecording, EarlierRecordings, RecordedTape
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def _updated(context: RuleContext, replay: Replay, array: int, left: EarlierReco
     """Return True if an optimiser's step, and not new data, came between the recordings."""
     if array not in replay.leaves:
         return False
-    story = history.history_of(context.trace, array)
-    return bool(history.updates(story.between(left.ended, context.trace.tape.began)))
+    history = gradient_history.history_of(context.trace, array)
+    return bool(gradient_history.updates(history.between(left.ended, context.trace.tape.began)))
 
 
 def _sum(context: RuleContext, replay: Replay, loss: int) -> Sum | None:

@@ -18,7 +18,7 @@ from tapedebug.diagnose.experiments.overlap import SharedElements, shared_elemen
 from tapedebug.diagnose.experiments.overwrite_effect import OverwriteEffects
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.unrecorded_writes import find_unrecorded
-from tapedebug.diagnose.gradient_diff import off, told
+from tapedebug.diagnose.gradient_diff import off_by, worst_element
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
@@ -149,22 +149,23 @@ class _Teller:
         )
         if self.consumes_new:
             more = "" if alone else f"; all overwrites together {self._together('put {}', 'leave it right')}"
-            return severity, f"{text} That puts the gradient of {off(errors, '')}{more}."
+            return severity, f"{text} That puts the gradient of {off_by(errors, '')}{more}."
         if self.as_warp:
             kept = f"the {self._recomputation_note(group)}"
             if group.first.back:
                 kept = f"the adjoint writes them again, into a private copy of {label}"
-            more = f"; through all overwrites together {off(self.study.together, 'is ')}"
+            more = f"; through all overwrites together {off_by(self.study.together, 'is ')}"
             if alone or not any(self.study.together.values()):  # Warp may have only some of these overwrites
                 more = ""
             return severity, (
                 f"{text} Here {kept}, so the gradient is right. Warp keeps none: "
-                f"its gradient of {off(errors, 'is ')}{told(self.study.gradients[id(group)], errors)}{more}."
+                f"its gradient of {off_by(errors, 'is ')}"
+                f"{worst_element(self.study.gradients[id(group)], errors)}{more}."
             )
         more = "" if alone else f" ({self._together('{}', 'right')} without any copy)"
         return "info", (
             f"{text} The {self._recomputation_note(group)} for the adjoint, so the gradient is right; "
-            f"without it the gradient of {off(errors, 'would be ')}{more}."
+            f"without it the gradient of {off_by(errors, 'would be ')}{more}."
         )
 
     def _recomputation_note(self, group: OverwriteGroup) -> str:
@@ -182,7 +183,7 @@ class _Teller:
         errors = self.study.together
         if not any(errors.values()):
             return right
-        return wrong.format(off(errors, ""))
+        return wrong.format(off_by(errors, ""))
 
     def _reason_nothing_is_lost(self, group: OverwriteGroup) -> str:
         """Return the reason why nothing is lost: no overwritten element had been read; empty if one had."""

@@ -21,7 +21,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.optimizer_step import OptimizerStep, Relation, optimizer_step, relation
 from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding
 from tapedebug.trace.model import Severity
@@ -42,7 +42,7 @@ class Found:
         relation: The relation of the updates at this line to the gradients that were read.
     """
 
-    story: GradientHistory
+    history: GradientHistory
     event: Event
     why: Why
     read: Event
@@ -56,7 +56,7 @@ class Found:
         """True if the read and the write certainly belong to one step, and are not a print and a reset."""
         if self.relation is not None:
             return self.relation.name == "multiple" or self.relation.rests
-        same = history.same_line(self.read.call_site, self.update.call_site)
+        same = gradient_history.same_line(self.read.call_site, self.update.call_site)
         return self.read.how in ("optimiser", "launch") or same
 
 
@@ -72,30 +72,32 @@ class StaleGradient(CrossTapeRule):
         """Return a finding for each line that updates inputs with stale gradients."""
         early = _copied_early(contexts)
 
-        def look(story: GradientHistory, context: RuleContext) -> list[Found]:
-            return [*_look(story, context), *early.get((id(context), story.info.id), ())]
+        def look(history: GradientHistory, context: RuleContext) -> list[Found]:
+            return [*_stale_updates(history, context), *early.get((id(context), history.info.id), ())]
 
-        return history.told(history.grouped(contexts, look, lambda found: found.read), _finding)
+        return gradient_history.findings_of(
+            gradient_history.grouped(contexts, look, lambda found: found.read), _finding
+        )
 
 
-def _look(story: GradientHistory, context: RuleContext) -> list[Found]:
+def _stale_updates(history: GradientHistory, context: RuleContext) -> list[Found]:
     tape = context.trace.tape
-    own = story.passes(context.trace)
+    own = history.passes(context.trace)
     found: list[Found] = []
     if own and tape.began:
-        early = story.between(tape.began, own[0].clock)
+        early = history.between(tape.began, own[0].clock)
         found += [
-            Found(story, own[0], "before backward", read, update)
-            for read, update in history.updates(early)
+            Found(history, own[0], "before backward", read, update)
+            for read, update in gradient_history.updates(early)
             if update.clock > tape.ended
         ][:1]
     for event in own:
-        later = story.between(event.clock, story.end_of(event))
+        later = history.between(event.clock, history.end_of(event))
         gradient = [item for item in later if item.of == "gradient"]
         if len(gradient) < 2 or gradient[0].kind != "zero" or gradient[1].kind != "read":
             continue  # read first, or never
-        steps = [step for step in history.updates(later) if step[0] is gradient[1]]
-        found += [Found(story, event, "after zero", read, update, gradient[0]) for read, update in steps]
+        steps = [step for step in gradient_history.updates(later) if step[0] is gradient[1]]
+        found += [Found(history, event, "after zero", read, update, gradient[0]) for read, update in steps]
     return found
 
 
@@ -104,46 +106,46 @@ def _copied_early(contexts: Sequence[RuleContext]) -> dict[tuple[int, int], list
     places: dict[Any, dict[tuple[int, str], Found]] = {}
     own: list[tuple[RuleContext, Found]] = []
     for context, following in zip(contexts, [*contexts[1:], None], strict=True):
-        for story in history.histories(context):
-            of_tape = {event.clock for event in story.passes(context.trace)}
-            for event in story.passes():  # passes of discarded tapes concern the same line
-                found = _copied(story, event, context, following)
+        for history in gradient_history.histories(context):
+            of_tape = {event.clock for event in history.passes(context.trace)}
+            for event in history.passes():  # passes of discarded tapes concern the same line
+                found = _copied(history, event, context, following)
                 if found is None:
                     continue
-                same = places.setdefault(history.site_key(found.read.call_site), {})
-                same.setdefault((event.clock, story.info.label), found)
+                same = places.setdefault(gradient_history.site_key(found.read.call_site), {})
+                same.setdefault((event.clock, history.info.label), found)
                 if event.clock in of_tape:
                     own.append((context, found))
     related = {place: _relation(list(found.values())) for place, found in places.items()}
     kept: dict[tuple[int, int], list[Found]] = {}
     for context, found in own:
-        found.relation = related[history.site_key(found.read.call_site)]
+        found.relation = related[gradient_history.site_key(found.read.call_site)]
         if found.relation is not None:
-            kept.setdefault((id(context), found.story.info.id), []).append(found)
+            kept.setdefault((id(context), found.history.info.id), []).append(found)
     return kept
 
 
 def _copied(
-    story: GradientHistory, event: Event, context: RuleContext, following: RuleContext | None
+    history: GradientHistory, event: Event, context: RuleContext, following: RuleContext | None
 ) -> Found | None:
     """Return the update after a pass with an unread gradient, if the gradient was read before that pass."""
     if "viewed" in event.numbers:
         return None  # a view shows the gradient without another read
-    earlier = story.between(0, event.clock)
+    earlier = history.between(0, event.clock)
     reads = [item for item in earlier if item.of == "gradient" and item.kind == "read"]
     writes = [item.clock for item in earlier if item.of == "values" and item.kind == "write"]
     if not reads or (writes and reads[-1].clock < writes[-1]):
         return None  # nothing was read since the last update, as in a trial step
-    later = story.between(event.clock, story.end_of(event))
+    later = history.between(event.clock, history.end_of(event))
     update = next((item for item in later if item.of == "values" and item.kind == "write"), None)
     if update is None or any(
         item.of == "gradient" and item.kind == "read" and item.clock < update.clock for item in later
     ):
         return None
-    moved = optimizer_step(context, following, story, event, reads[-1], update)
+    moved = optimizer_step(context, following, history, event, reads[-1], update)
     if moved is None:
         return None
-    return Found(story, event, "copied before backward", reads[-1], update, moved=moved)
+    return Found(history, event, "copied before backward", reads[-1], update, moved=moved)
 
 
 def _relation(found: Sequence[Found]) -> Relation | None:
@@ -162,22 +164,22 @@ def _relation(found: Sequence[Found]) -> Relation | None:
     return every
 
 
-def _finding(group: history.HistoryGroup[Found]) -> Finding | None:
+def _finding(group: gradient_history.HistoryGroup[Found]) -> Finding | None:
     context = group.context
     right = {} if context.experiment.blocked else context.experiment.gradients()
     facts = {}
     for found in group.found:
-        own = right.get(found.story.info.id)
+        own = right.get(found.history.info.id)
         norm = float("nan") if own is None else float(np.linalg.norm(own.astype(np.float64)))
-        facts[found.story.info.label] = {"norm_consumed": found.read.numbers.get("norm", 0.0), "norm": norm}
-    told = [found for found in group.found if facts[found.story.info.label]["norm"] != 0]
+        facts[found.history.info.label] = {"norm_consumed": found.read.numbers.get("norm", 0.0), "norm": norm}
+    told = [found for found in group.found if facts[found.history.info.label]["norm"] != 0]
     if not told:
         return None  # nothing was missed: the gradient of the pass is zero
     chosen = told[0]
     severity: Severity = "error" if chosen.sure else "warning"
-    label = chosen.story.info.label
+    label = chosen.history.info.label
     message = _words(chosen, facts[label])
-    others = [found.story.info.label for found in told[1:]]
+    others = [found.history.info.label for found in told[1:]]
     if others:
         message += f" Likewise {words.listed(others)}."
     if len(group.times) > 1:
@@ -186,7 +188,7 @@ def _finding(group: history.HistoryGroup[Found]) -> Finding | None:
         rule=StaleGradient.code,
         severity=severity,
         message=message,
-        launches=history.first_reader(context.trace, chosen.story.info.id),
+        launches=gradient_history.first_reader(context.trace, chosen.history.info.id),
         arrays=[label, *others],
         call_site=chosen.read.call_site,
         evidence={
@@ -204,7 +206,7 @@ def _finding(group: history.HistoryGroup[Found]) -> Finding | None:
 
 
 def _words(found: Found, facts: dict[str, float]) -> str:
-    label, consumed = found.story.info.label, facts["norm_consumed"]
+    label, consumed = found.history.info.label, facts["norm_consumed"]
     step = f"{label} was updated{at(found.update if found.update.call_site else found.read)} with a gradient"
     gives = "" if np.isnan(facts["norm"]) else f"; the pass gives a norm of {words.number(facts['norm'])}"
     backward = f"backward{at(found.event)}"
@@ -225,7 +227,7 @@ def _words(found: Found, facts: dict[str, float]) -> str:
 
 
 def _copied_words(found: Found, consumed: float, gives: str) -> str:
-    related, label = found.relation, found.story.info.label
+    related, label = found.relation, found.history.info.label
     assert related is not None
     held = (
         "it was zero"

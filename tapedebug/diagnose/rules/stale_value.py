@@ -21,7 +21,7 @@ from tapedebug.diagnose.experiments.stale_operands import (
     gradients_seeing,
     off_tape_writes,
 )
-from tapedebug.diagnose.gradient_diff import off
+from tapedebug.diagnose.gradient_diff import off_by
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Location
@@ -157,15 +157,18 @@ def _outcome(
         return "info", f"Harmless: measured, the gradient {same}."
     severity: Severity = "error" if worst > GRADIENT_WRONG else "warning"
     if consumed:
-        return severity, f"The reverse pass sees the new ones: that puts the gradient of {off(errors, '')}."
+        return (
+            severity,
+            f"The reverse pass sees the new ones: that puts the gradient of {off_by(errors, '')}.",
+        )
     if context.as_warp:
         return severity, (
-            f"Warp's reverse pass sees the new ones: that puts the gradient of {off(errors, '')}. Here the "
-            "tape kept a copy, and it is right."
+            f"Warp's reverse pass sees the new ones: that puts the gradient of {off_by(errors, '')}. "
+            "Here the tape kept a copy, and it is right."
         )
     return "info", (
         f"The tape kept a copy of {label} for the adjoint, so the gradient is right; without it that of "
-        f"{off(errors, 'would be ')}."
+        f"{off_by(errors, 'would be ')}."
     )
 
 
@@ -256,7 +259,7 @@ def _between_launches(
             f"{label} was written{where} {who} between {words.launch_words(before)} and "
             f"{words.launch_words(reader)}, which reads it, and that is not on the tape. The reverse pass "
             f"goes on through it, as if the values were those from before: measured, that puts the gradient "
-            f"of {off(errors, '')}.{times}"
+            f"of {off_by(errors, '')}.{times}"
         ),
         launches=[before.index, reader.index],
         arrays=[label],

@@ -32,10 +32,11 @@ from tapedebug.diagnose.experiments.cross_tape import (
 )
 from tapedebug.diagnose.experiments.experiment import relative_errors
 from tapedebug.diagnose.experiments.seeds import seeded
-from tapedebug.diagnose.gradient_diff import off
+from tapedebug.diagnose.gradient_diff import off_by
 from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.diagnose.trace_analysis import gradient_history as history
+from tapedebug.diagnose.trace_analysis import gradient_history
+from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -157,28 +158,28 @@ def _collecting(one: RuleContext, other: RuleContext) -> list[Any]:
         own = one.rerun.recorded.id_of(a)
         if own is None or own not in one.experiment.leaves:
             continue
-        story = history.history_of(other.trace, leaf)
-        first, second = story.passes(one.trace), story.passes(other.trace)
+        history = gradient_history.history_of(other.trace, leaf)
+        first, second = history.passes(one.trace), history.passes(other.trace)
         if not first or not second:
             continue
         start, end = sorted((first[-1].clock, second[-1].clock))
-        meanwhile = story.between(start, end)
+        meanwhile = history.between(start, end)
         if any(e.of == "values" and e.kind == "write" for e in meanwhile):
             continue
         last = max(first[-1], second[-1], key=lambda event: event.clock)
-        added_up = not history.touched(meanwhile) and bool(last.numbers.get("norm_before"))
-        if added_up or _taken(story, meanwhile, end):
+        added_up = not gradient_history.touched(meanwhile) and bool(last.numbers.get("norm_before"))
+        if added_up or _taken(history, meanwhile, end):
             found.append(a)
     return found
 
 
-def _taken(story: history.GradientHistory, meanwhile: list[Event], end: int) -> bool:
+def _taken(history: GradientHistory, meanwhile: list[Event], end: int) -> bool:
     """Return True if the gradient of each of two passes was read, and the input was updated after both."""
     zeros = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "zero"]
     reads = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "read"]
     if not zeros or not reads or min(reads) > zeros[-1]:
         return False
-    return bool(history.updates(story.between(end, None)))
+    return bool(gradient_history.updates(history.between(end, None)))
 
 
 def _finding(row: Row) -> tuple[RuleContext, Finding] | None:
@@ -212,7 +213,7 @@ def _cut_between_windows(
     severity: Severity = "info" if not sure else "error" if row.meant else "warning"
     names = words.listed(error for error, size in errors.items() if size > GRADIENT_WRONG)
     message = _words(row, position, dropped, names)
-    message += f" Against the gradient over all of them the sum puts {off(errors, '')}. "
+    message += f" Against the gradient over all of them the sum puts {off_by(errors, '')}. "
     message += _differences(horizon, sure)
     labels = [after.trace.arrays[each.target].label for each in dropped]
     return after, Finding(
@@ -250,19 +251,19 @@ def _words(row: Row, position: int, dropped: list[TapeLink], names: str) -> str:
         f"{after.trace.name} reads the {state} that {_wrote(before, edge)} of {before.trace.name} wrote."
     )
     handed = [each for each in row.links[position] if each.handed]
-    at = history.at(last_pass(before))
+    when = at(last_pass(before))
     if handed:
         given = words.listed(after.trace.arrays[each.target].label for each in handed)
         kept = words.listed(after.trace.arrays[each.target].label for each in dropped)
         return (
-            f"{text} The pass of {before.trace.name}{at} begins with the adjoint of {given}, and without "
+            f"{text} The pass of {before.trace.name}{when} begins with the adjoint of {given}, and without "
             f"that of {kept}."
         )
     zeros = _zeros(before, after, edge)
     if zeros and not edge.copied:
         return (
             f"{text} No gradient flows back from tape to tape: that of {state} was zeroed"
-            f"{history.at(zeros[-1])} before the pass of {before.trace.name}{at}."
+            f"{at(zeros[-1])} before the pass of {before.trace.name}{when}."
         )
     return f"{text} No gradient flows back from tape to tape."
 
@@ -271,9 +272,13 @@ def _were_zeroed(row: Row) -> bool:
     """Return True if the gradients of parameters were zeroed between the passes, and summed elsewhere."""
     context = row.contexts[0]
     numbers = [context.rerun.recorded.id_of(a) for a in row.params]
-    stories = [history.history_of(context.trace, number) for number in numbers if number is not None]
+    histories = [
+        gradient_history.history_of(context.trace, number) for number in numbers if number is not None
+    ]
     clocks = sorted(event.clock for each in row.contexts if (event := last_pass(each)) is not None)
-    return any(history.touched(story.between(clocks[0], clocks[-1])) for story in stories if clocks)
+    return any(
+        gradient_history.touched(history.between(clocks[0], clocks[-1])) for history in histories if clocks
+    )
 
 
 def _confirmed(horizon: CrossTapeGradient) -> bool:
@@ -330,7 +335,7 @@ def _fix(row: Row, before: RuleContext, after: RuleContext, dropped: list[TapeLi
     zeros = _zeros(before, after, dropped[0])
     if zeros and not dropped[0].copied and not row.handed:
         return (
-            f"zero the gradient of {names} alone, not that of the state{history.at(zeros[-1])}; where it is "
+            f"zero the gradient of {names} alone, not that of the state{at(zeros[-1])}; where it is "
             f"truncated on purpose, call {state}.grad.zero_() there"
         )
     if row.again or row.handed:

@@ -18,7 +18,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Semantics, Values, relative_errors
 from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.experiments.unrecorded_writes import find_commands
-from tapedebug.diagnose.gradient_diff import largest_difference, off, told
+from tapedebug.diagnose.gradient_diff import largest_difference, off_by, worst_element
 from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.overwrite import OverwriteFinding
@@ -217,8 +217,8 @@ def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
     errors = {label: error for label, error in errors.items() if error > GRADIENT_CHANGED}
     worst = max(errors, key=lambda label: errors[label])
     if not math.isfinite(gradients.get(worst, {}).get("wrong", 0.0)):
-        return f"its gradient of {worst} is not finite{told(gradients, errors)}"
-    return f"its gradient of {off(errors, 'is ')}{told(gradients, errors)}"
+        return f"its gradient of {worst} is not finite{worst_element(gradients, errors)}"
+    return f"its gradient of {off_by(errors, 'is ')}{worst_element(gradients, errors)}"
 
 
 def as_run(context: RuleContext, message: str) -> str:

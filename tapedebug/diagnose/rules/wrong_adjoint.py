@@ -61,11 +61,11 @@ class WrongAdjoint(TapeRule):
             return _one_by_one(context, replay)
         context.progress("bisecting the tape for a wrong adjoint")
         # Adjoints read the values of their launches: overwrites by others are no error of an adjoint.
-        parting = find_first_divergence(
+        divergence = find_first_divergence(
             cast("Any", replay.twin), replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
         )
-        if parting is not None:
-            return [_finding(context, replay, parting)]
+        if divergence is not None:
+            return [_finding(context, replay, divergence)]
         context.skipped(
             f"{self.code}: no launch was found whose adjoint differs from differences of it in float64"
         )
@@ -105,11 +105,11 @@ def _one_by_one(context: RuleContext, replay: Replay) -> list[Finding]:
     return []
 
 
-def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Finding:
+def _finding(context: RuleContext, replay: Replay, divergence: Divergence) -> Finding:
     trace = context.trace
-    launch = trace.launches[parting.launch]
-    record = replay.records[parting.launch]
-    wrong = {words.label_of(trace, launch, p): pair for p, pair in parting.by_param.items()}
+    launch = trace.launches[divergence.launch]
+    record = replay.records[divergence.launch]
+    wrong = {words.label_of(trace, launch, p): pair for p, pair in divergence.by_param.items()}
     own = _written_by_hand(record.capability(CustomGradients))
     same = [
         other.index for other in trace.launches if other.kernel == launch.kernel and other.kernel is not None
@@ -117,9 +117,9 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
     message = (
         f"The adjoint of {words.launch_words(launch)} is wrong{_slopes_of(wrong)}. "
         "Over this launch the change of the loss that adjoints promise goes from "
-        f"{words.number(parting.after.value)}, as differences say, to "
-        f"{words.number(parting.before.value)}; the adjoints of the "
-        f"{words.plural(len(trace.launches) - parting.launch - 1, 'launch')} after it are right."
+        f"{words.number(divergence.after.value)}, as differences say, to "
+        f"{words.number(divergence.before.value)}; the adjoints of the "
+        f"{words.plural(len(trace.launches) - divergence.launch - 1, 'launch')} after it are right."
     )
     if len(same) > 1:
         message += (
@@ -129,15 +129,15 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
         f"look at what {launch.name} computes, and report it with a program that shows it: adjoints that "
         "nobody wrote by hand should be right"
     )
-    location = words.access_location(trace, launch, next(iter(parting.by_param), 0), ("read",))
-    repeated = repeated_values(context, parting.launch) if own is None else None
+    location = words.access_location(trace, launch, next(iter(divergence.by_param), 0), ("read",))
+    repeated = repeated_values(context, divergence.launch) if own is None else None
     if repeated is not None:
         text, fix = repeated
         message = (
             f"The gradient through {words.launch_words(launch)} is not the slope of the loss"
             f"{_slopes_of(wrong)}. Over this launch the change of the loss that adjoints promise goes from "
-            f"{words.number(parting.after.value)}, as differences say, to "
-            f"{words.number(parting.before.value)}. {text}."
+            f"{words.number(divergence.after.value)}, as differences say, to "
+            f"{words.number(divergence.before.value)}. {text}."
         )
     if own is not None:
         what, name, span = own
@@ -157,15 +157,15 @@ def _finding(context: RuleContext, replay: Replay, parting: Divergence) -> Findi
         rule=WrongAdjoint.code,
         severity="error",
         message=message,
-        launches=[parting.launch],
+        launches=[divergence.launch],
         arrays=list(wrong)
         or [words.label_of(trace, launch, p) for p in sorted(set(record.active) & set(record.reads))],
         location=location,
         call_site=launch.call_site,
         evidence={
-            "after": parting.after.value,
-            "before": parting.before.value,
-            "error": parting.after.error,
+            "after": divergence.after.value,
+            "before": divergence.before.value,
+            "error": divergence.after.error,
             "along": {label: {"adjoint": a, "difference": d} for label, (a, d) in wrong.items()},
             "by_hand": own[1] if own is not None else "",
             "same_kernel": same,

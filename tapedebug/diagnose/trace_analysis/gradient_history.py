@@ -59,7 +59,7 @@ def _forgotten(trace: Trace) -> float:
 def history_of(trace: Trace, array: int) -> GradientHistory:
     """Return the history of one input of a tape."""
     info = trace.arrays[array]
-    story = GradientHistory(info)
+    history = GradientHistory(info)
     found: dict[tuple[int, str], Event] = {}
     for event in trace.events:
         if event.array is None:
@@ -71,8 +71,8 @@ def history_of(trace: Trace, array: int) -> GradientHistory:
         key = (event.clock, event.of)
         if key not in found or event.numbers.get("norm_before"):
             found[key] = event
-    story.events = sorted(found.values(), key=lambda event: event.clock)
-    return story
+    history.events = sorted(found.values(), key=lambda event: event.clock)
+    return history
 
 
 def histories(context: RuleContext) -> Iterator[GradientHistory]:
@@ -148,14 +148,14 @@ def first_reader(trace: Trace, array: int) -> list[int]:
     return next(([launch] for v in trace.versions_of(array) for launch in v.reads[:1]), [])
 
 
-class Told(Protocol):
+class PassResult(Protocol):
     """A result of the rules about passes: its pass and its reason."""
 
     event: Event
     why: Any
 
 
-F = TypeVar("F", bound=Told)
+F = TypeVar("F", bound=PassResult)
 
 
 @dataclass(slots=True)
@@ -183,8 +183,8 @@ def grouped(
     """Return the results of `look` on all tapes, grouped by line of the event `when` and by reason."""
     groups: dict[Any, HistoryGroup[F]] = {}
     for context in contexts:
-        for story in histories(context):
-            for found in look(story, context):
+        for history in histories(context):
+            for found in look(history, context):
                 event = when(found)
                 group = groups.setdefault((site_key(event.call_site), found.why), HistoryGroup(context))
                 group.times.add(event.clock)
@@ -195,7 +195,7 @@ def grouped(
     return list(groups.values())
 
 
-def told(
+def findings_of(
     groups: Sequence[HistoryGroup[F]], put: Callable[[HistoryGroup[F]], Finding | None]
 ) -> list[tuple[RuleContext, Finding]]:
     """Create the findings of groups, and list errors on the other tapes that they concern."""

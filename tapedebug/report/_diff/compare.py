@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tapedebug.report._diff.align import MOST_CELLS, Run
 from tapedebug.report._diff.launches import align_launches
-from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, Parting
+from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, ValueDivergence
 from tapedebug.report._report_source import answered, trace_of
 from tapedebug.trace import ArrayInfo, Check, Finding, Launch, Summary, Trace, Version
 
@@ -233,11 +233,11 @@ def _values(result: Diff, partners: dict[str, str]) -> None:
                 continue
             known = True
             found = _difference(mine.value, theirs.value)
-            if found is None or (one.name, arg.name) in seen or len(result.parted) >= MOST_PARTED:
+            if found is None or (one.name, arg.name) in seen or len(result.diverged) >= MOST_PARTED:
                 continue
             seen.add((one.name, arg.name))
             arrays = result.before.arrays[mine.array], result.after.arrays[theirs.array]
-            result.parted.append(_first_divergence((one, other), arg.name, arrays, found))
+            result.diverged.append(_first_divergence((one, other), arg.name, arrays, found))
     _beginnings(result, before, after, partners)
     if result.matches and not known:
         result.notes.append(
@@ -254,8 +254,8 @@ Found = tuple[str, float | None, float | None]
 
 def _first_divergence(
     launches: tuple[Launch, Launch], argument: str, arrays: tuple[ArrayInfo, ArrayInfo], found: Found
-) -> Parting:
-    return Parting(
+) -> ValueDivergence:
+    return ValueDivergence(
         before=launches[0].index,
         after=launches[1].index,
         kernel=launches[0].name,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapedebug.report._diff.result import Diff
-from tapedebug.report._diff.text import check, describe, gradient, notes, overview, parting, still
+from tapedebug.report._diff.text import check, describe, divergence, gradient, notes, overview, still
 from tapedebug.report._redact import Redactor
 from tapedebug.report._sentences import compared
 
@@ -57,7 +57,7 @@ def to_data(diff: Diff, heads: Sequence[Json], *, redact: bool = False) -> Json:
         rows.append(told("still", still(one, other), launches, [one.id, other.id]))
     rows += [told("gradient", gradient(g), [None, None], [None, None]) for g in diff.gradients[:MOST]]
     rows += [told("check", check(c), [None, None], [None, None]) for c in diff.checks[:MOST]]
-    rows += [told("values", parting(p), [p.before, p.after], [None, None]) for p in diff.parted[:MOST]]
+    rows += [told("values", divergence(p), [p.before, p.after], [None, None]) for p in diff.diverged[:MOST]]
     rows += [told("note", note, [None, None], [None, None]) for note in notes(diff)]
     return {
         "text": words(str(diff)),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from tapedebug.report._diff.result import Diff
-from tapedebug.report._diff.text import MOST, check, describe, gradient, notes, overview, parting, still
+from tapedebug.report._diff.text import MOST, check, describe, divergence, gradient, notes, overview, still
 
 _COLOURS = {"gone": "#2e7d32", "new": "#c62828", "still": "#b26a00"}
 
@@ -29,7 +29,7 @@ def _rows(diff: Diff) -> Iterator[tuple[str, str]]:
         ("still", [still(*pair) for pair in diff.still]),
         ("gradient", [gradient(change) for change in diff.gradients]),
         ("check", [check(change) for change in diff.checks]),
-        ("values", [parting(found) for found in diff.parted[:5]]),
+        ("values", [divergence(found) for found in diff.diverged[:5]]),
         ("note", list(notes(diff))),
     )
     for name, texts in groups:

@@ -47,7 +47,7 @@ class CheckChange:
 
 
 @dataclass(slots=True, kw_only=True)
-class Parting:
+class ValueDivergence:
     """A value that matching launches of the two tapes wrote differently.
 
     Attributes:
@@ -82,7 +82,7 @@ class Diff:
         still: Findings of both tapes.
         gradients: The changes of the gradients of inputs.
         checks: The changes of the checks of the whole tape.
-        parted: Values that differ, in the order of the launches, the first for each parameter of a kernel.
+        diverged: Values that differ, in the order of the launches, the first for each parameter of a kernel.
         begin: Inputs with different values before the first launch: then the tapes differ anyway.
         notes: Sentences on the parts that could not be compared.
         names: The names of the two tapes.
@@ -96,7 +96,7 @@ class Diff:
     still: list[tuple[Finding, Finding]] = field(default_factory=list)
     gradients: list[GradientChange] = field(default_factory=list)
     checks: list[CheckChange] = field(default_factory=list)
-    parted: list[Parting] = field(default_factory=list)
+    diverged: list[ValueDivergence] = field(default_factory=list)
     begin: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     names: tuple[str, str] = ("", "")

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 
-from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, Parting
+from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, ValueDivergence
 from tapedebug.trace import Finding
 
 MOST = 20
@@ -39,7 +39,7 @@ def _lines(diff: Diff) -> Iterator[str]:
     yield from _listed([f"  still      {still(*pair, LONGEST_LINE)}" for pair in diff.still])
     yield from _listed([f"  gradient   {gradient(change)}" for change in diff.gradients])
     yield from _listed([f"  check      {check(change)}" for change in diff.checks])
-    yield from _listed([f"  values     {parting(found)}" for found in diff.parted[:5]])
+    yield from _listed([f"  values     {divergence(found)}" for found in diff.diverged[:5]])
     yield from (f"  note       {note}" for note in notes(diff))
 
 
@@ -101,7 +101,7 @@ def check(change: CheckChange) -> str:
     return f"{pair} {sides[0]} → {sides[1]}"
 
 
-def parting(found: Parting) -> str:
+def divergence(found: ValueDivergence) -> str:
     """Return the first place where values differ, as text."""
     at = f"launch {found.before}" if found.before == found.after else f"launch {found.before} ({found.after})"
     names = (

@@ -37,7 +37,7 @@ class _Given(LiveSpace):
 
     def adjoint_view(self, a: array) -> Values:
         """Return the adjoint as a NumPy view."""
-        return self.adjoints[a]._look()
+        return self.adjoints[a]._numpy_view()
 
     def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
         """Return the values before the launch; the adjoint re-executes stores on a copy of them."""
@@ -107,7 +107,7 @@ def run(
         raise error.with_traceback(None) from None
     for p, gradient in changed.items():
         if used[p] is not gradient:
-            np.copyto(gradient._look(), used[p]._look())
+            np.copyto(gradient._numpy_view(), used[p]._numpy_view())
         after_write(gradient)
 
 
@@ -198,5 +198,5 @@ def _in_place(a: array, gradient: array, copied: bool) -> array:
     memory = new((a.stop - a.start,), types.uint8, zeroed=True).buffer
     at = memory.address + a.ptr - a.buffer.address - a.start
     made = make(memory, at, a.dtype, a.shape, a.strides)
-    np.copyto(made._look(), gradient._look())
+    np.copyto(made._numpy_view(), gradient._numpy_view())
     return made

@@ -21,9 +21,9 @@ _LIMITS = {scalar: np.iinfo(scalar.numpy) for scalar in types.INTEGERS}
 def not_a_kernel(thing: Any) -> LaunchError:
     """Return the error for a launch whose first argument is not a kernel."""
     name = getattr(thing, "__name__", None)
-    told = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
+    given = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
     return LaunchError(
-        f"launch: the first argument must be a kernel; got {told}",
+        f"launch: the first argument must be a kernel; got {given}",
         hint="pass the kernel itself, not its name"
         if isinstance(thing, str)
         else "decorate the function with @kernel",
@@ -39,7 +39,7 @@ def in_lists(kernel: Any, inputs: Any, outputs: Any, error: Exception) -> Except
             isinstance(given, array | np.ndarray | str | dict | set) or not hasattr(given, "__iter__")
         ):
             continue
-        shown = f"an array of shape {given.shape}" if hasattr(given, "shape") else told(given)
+        shown = f"an array of shape {given.shape}" if hasattr(given, "shape") else value_and_type(given)
         return LaunchError(
             f"launch of {kernel.key}: {name} must be a list with one value for each parameter; got {shown}",
             span=_span(kernel, None),
@@ -176,7 +176,7 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
         hint = f"pass array(…, dtype={types.type_name(wanted.dtype)})"
         if value is None:
             hint += f", or ask in the kernel whether it is there: `if {param.name}:`"
-        raise misfit(kernel, param, f"got {told(value)}", hint)
+        raise misfit(kernel, param, f"got {value_and_type(value)}", hint)
     if value.dtype is not wanted.dtype:
         raise misfit(
             kernel,
@@ -243,12 +243,14 @@ def packer(kernel: Any, param: Any) -> Packer | None:
             if len(inner) > 1:  # rows, or all numbers at once
                 parts = tuple(n for row in parts for n in (row if np.iterable(row) else (row,)))
         except TypeError:
-            raise misfit(kernel, param, f"got {told(value)}", f"pass {types.type_name(kind)}(…)") from None
+            raise misfit(
+                kernel, param, f"got {value_and_type(value)}", f"pass {types.type_name(kind)}(…)"
+            ) from None
         if len(parts) != count:
             raise misfit(
                 kernel,
                 param,
-                f"got {told(value)}, which has {len(parts)} components",
+                f"got {value_and_type(value)}, which has {len(parts)} components",
                 f"pass {count} numbers",
             )
         return slots.pack(*map(one, parts))
@@ -259,7 +261,7 @@ def packer(kernel: Any, param: Any) -> Packer | None:
 def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
     if scalar in types.FLOATS:
         if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
-            raise misfit(kernel, param, f"got {told(value)}", "pass a number")
+            raise misfit(kernel, param, f"got {value_and_type(value)}", "pass a number")
         # Rounded here, so that the float64 twin of a kernel gets the same number as the kernel.
         if scalar is types.float16:
             with np.errstate(over="ignore"):
@@ -267,7 +269,7 @@ def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
         return ctypes.c_float(float(value)).value if scalar is types.float32 else float(value)
     if scalar is types.bool:
         if not isinstance(value, bool | np.bool_ | int | np.integer):
-            raise misfit(kernel, param, f"got {told(value)}", "pass True or False")
+            raise misfit(kernel, param, f"got {value_and_type(value)}", "pass True or False")
         return int(bool(value))
     try:
         number = operator.index(int(value) if isinstance(value, np.bool_) else value)
@@ -276,7 +278,7 @@ def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
         raise misfit(
             kernel,
             param,
-            f"got {told(value)}",
+            f"got {value_and_type(value)}",
             f"pass int({value!r}), or annotate it as float" if whole else "pass an int",
         ) from None
     low, high = int(_LIMITS[scalar].min), int(_LIMITS[scalar].max)
@@ -316,7 +318,7 @@ def _dimensions(count: int) -> str:
     return "1 dimension" if count == 1 else f"{count} dimensions"
 
 
-def told(value: Any) -> str:
+def value_and_type(value: Any) -> str:
     """Return the description of an argument for a message: its value, shortened, and its type."""
     shown = repr(value)
     return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

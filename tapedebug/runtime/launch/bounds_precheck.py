@@ -126,7 +126,11 @@ class BoundsPrecheck:
             return True
         kind = UNKNOWN if known else ALL
         read = found.probed.get(kind)
-        return read is not None and not self._meet(found, read, raw) and self._probed(kind, threads, address)
+        return (
+            read is not None
+            and not self._may_alias(found, read, raw)
+            and self._probed(kind, threads, address)
+        )
 
     def is_confined(self, threads: int, address: int, room: Mapping[int, tuple[int, int]]) -> bool:
         """True if each index has a range that stays inside its array or within the given room around it.
@@ -165,7 +169,7 @@ class BoundsPrecheck:
             probe(0, threads, address)
             return not PRINT_BUFFER.header[FAILED]
 
-    def _look(self, threads: int, words: memoryview) -> Callable[[str, int, int], int]:
+    def _bound_reader(self, threads: int, words: memoryview) -> Callable[[str, int, int], int]:
         layout, rest = self.kernel.layout, prod(words[1 : max(1, self.kernel.axes)])
 
         def look(kind: str, a: int, b: int) -> int:
@@ -180,7 +184,7 @@ class BoundsPrecheck:
         return look
 
     def _are_within(self, found: Reaches, threads: int, raw: bytes) -> bool:
-        look = self._look(threads, memoryview(raw).cast("q"))
+        look = self._bound_reader(threads, memoryview(raw).cast("q"))
         try:
             return all(reach.is_inside(look) for reach in found.known)
         except OverflowError:
@@ -190,7 +194,7 @@ class BoundsPrecheck:
         self, found: Reaches, threads: int, raw: bytes, room: Mapping[int, tuple[int, int]]
     ) -> bool:
         words = memoryview(raw).cast("q")
-        look = self._look(threads, words)
+        look = self._bound_reader(threads, words)
         ends: dict[int, dict[int, tuple[int, int]]] = {}
         for reach in found.known:
             if not isinstance(reach.length, tuple) or reach.length[0] != "extent":
@@ -232,7 +236,7 @@ class BoundsPrecheck:
         slots = range(self.kernel.layout.size // 8)
         return Struct("=" + "".join("q" if slot in wanted else "8x" for slot in slots))
 
-    def _meet(self, found: Reaches, read: Sequence[int], raw: bytes) -> bool:
+    def _may_alias(self, found: Reaches, read: Sequence[int], raw: bytes) -> bool:
         """True if the function may write to memory that its probe reads, because arrays may share memory."""
         if not read or not found.written:
             return False

@@ -78,7 +78,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     if before is None:
         _noted(written, run, tape, record)
         return
-    finite = FiniteCheck(array._look) if config.verify_fp else None
+    finite = FiniteCheck(array._numpy_view) if config.verify_fp else None
     start = perf_counter()
     try:
         if finite is not None:

@@ -25,7 +25,7 @@ class FiniteCheck:
 
     def __init__(self, look: Callable[[array], Values]) -> None:
         self.look = look
-        self.back = look is not array._look
+        self.back = look is not array._numpy_view
         self.fine: dict[int, Values | None] = {}
 
     def before(self, plan: LaunchPlan, args: Arguments) -> None:
@@ -77,7 +77,7 @@ class FiniteCheck:
         for p in sorted(plan.reads - {param}):
             a = args[p]
             if types.is_float(a.dtype):
-                bad = int((~np.isfinite(a._look())).sum())
+                bad = int((~np.isfinite(a._numpy_view())).sum())
                 holds = f"holds {bad} numbers that are not finite" if bad else "is finite"
                 notes.append(f"`{plan.names[p]}`, which it reads, {holds}")
         return notes

@@ -15,7 +15,7 @@ from tapedebug.runtime.launch import argument_checks, argument_flattening
 from tapedebug.runtime.launch.argument_packing import HEADER as _HEADER
 from tapedebug.runtime.launch.argument_packing import KNOWN, dims, kinds_of, known_dims
 from tapedebug.runtime.launch.argument_packing import address_of as address_of
-from tapedebug.runtime.launch.checked_launch import launch as launch_watched
+from tapedebug.runtime.launch.checked_launch import launch as launch_checked
 from tapedebug.runtime.launch.overloads import concrete
 from tapedebug.runtime.launch.plan import KernelPlan
 from tapedebug.runtime.memory.array import array, settled
@@ -100,8 +100,8 @@ def launch(
             plan, args = _plan_and_arguments(kernel, args)
         except TapedebugError as error:
             raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
-        if plan.watched:
-            launch_watched(plan, dim, args, record_tape=record_tape)
+        if plan.checked:
+            launch_checked(plan, dim, args, record_tape=record_tape)
             return None
         try:
             known = known or launch_dims(kernel, dim)
@@ -136,7 +136,7 @@ def launch(
     ours = code is not state.caller and not _is_users(frame)
     site = call_site() if ours else (code, frame.f_lasti)
     if tape.tracking is not None:
-        launch_watched(plan, dim, args, record_tape=True)
+        launch_checked(plan, dim, args, record_tape=True)
         return None
     records = tape.records
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
@@ -235,7 +235,7 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
         generic.kinds = _kinds_function(kernel, generic)
     if kernel.flat or flat:
         plan, found = _plan_of(kernel, args)
-        if generic is not kernel and not plan.watched:  # a fast path for the next launch
+        if generic is not kernel and not plan.checked:  # a fast path for the next launch
             generic.plans[_any_kinds(*found)] = plan
         return plan, found
     return _plan_of(kernel, argument_flattening.check_and_flatten(kernel, args))
@@ -264,17 +264,17 @@ def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any,
     """
     lead = () if kernel.flat else (None,)
     key = (*lead, *_any_kinds(*args))
-    plan = kernel.plans.get(key) or kernel.watched.get(key)
+    plan = kernel.plans.get(key) or kernel.checked_plans.get(key)
     if plan is not None:
         return plan, args
     args = argument_checks.checked(kernel, args)
     key = (*lead, *_any_kinds(*args))
-    plan = kernel.plans.get(key) or kernel.watched.get(key)
+    plan = kernel.plans.get(key) or kernel.checked_plans.get(key)
     if plan is None:
         argument_checks.check_pointers(kernel, args)
         packers = tuple(argument_checks.packer(kernel, p) for p in kernel.params)
         plan = KernelPlan(kernel, args, packers)
-        (kernel.watched if plan.watched else kernel.plans)[key] = plan
+        (kernel.checked_plans if plan.checked else kernel.plans)[key] = plan
     return plan, args
 
 

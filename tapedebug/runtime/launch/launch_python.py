@@ -69,7 +69,9 @@ def run_operation(operation: PythonOperation, site: Site) -> None:
     args = operation.args
     start = perf_counter()
     into = [args[p] for p in operation.targets]
-    results = operation.run([args[p]._look() for p in operation.sources], [a.scalar_dtype for a in into])
+    results = operation.run(
+        [args[p]._numpy_view() for p in operation.sources], [a.scalar_dtype for a in into]
+    )
     elapsed = perf_counter() - start
     tape = here.thread.tape
     if tape is None:
@@ -80,7 +82,7 @@ def run_operation(operation: PythonOperation, site: Site) -> None:
         record.elapsed = elapsed
         tape.tracker.before(record)
     for a, values in zip(into, results, strict=True):
-        a._look()[...] = values
+        a._numpy_view()[...] = values
     if tape is None:
         for a in into:
             after_write(a)

@@ -46,7 +46,7 @@ def _type_of(value: Any, declared: Any) -> Any:
 def _describe(value: Any, kind: Any) -> str:
     if isinstance(value, array | np.ndarray) and kind is not None:
         return f"{types.type_name(kind)} with shape {value.shape}"
-    return argument_checks.told(value)
+    return argument_checks.value_and_type(value)
 
 
 def _hint(declared: Any, kind: Any) -> str:

@@ -234,11 +234,12 @@ class KernelPlan(LaunchPlan):
         fitted: Like `tested`, but returns None if arguments are of other kinds.
         tail: Zeros for the adjoint pointers, and the address of the print buffer.
         diagnostics: The kinds of diagnostics that launches emit.
-        watched: True if launches need more than a run: they may print, fail, or be checked afterwards.
+        checked: True if launches need more than a run: they may print, fail, or be checked afterwards.
     """
 
     __slots__ = (
         "adjoints",
+        "checked",
         "diagnostics",
         "differentiates",
         "fitted",
@@ -254,7 +255,6 @@ class KernelPlan(LaunchPlan):
         "tested",
         "twins",
         "warps",
-        "watched",
     )
 
     def __init__(
@@ -312,9 +312,9 @@ class KernelPlan(LaunchPlan):
         entry = kernel.forward(strided=self.strided, diagnostics=self.diagnostics, late=True)
         self.large, self.least = runner(entry, kernel, self.diagnostics), least_of(kernel)
         before = isinstance(self.large, BoundsPrecheck) and self.diagnostics == CHECKED
-        self.watched = bool(self.diagnostics and not before) or config.verify_fp
+        self.checked = bool(self.diagnostics and not before) or config.verify_fp
         self.tested = self.packed
-        if not self.watched and isinstance(self.large, BoundsPrecheck):
+        if not self.checked and isinstance(self.large, BoundsPrecheck):
             tests, self.large = self.large, self.large.plain
             self.tested = tests.packing(self.packed, self.written)
             self.fitted = tests.packing(self.fitted, self.written)

@@ -117,10 +117,9 @@ class Listener:
 
     def _line(self, diagnostic: Diagnostic, thread: int, words: Words, dims: tuple[int, ...]) -> str:
         if diagnostic.kind != EXPECT:
-            return diagnostic.said(words)
-        where = (
-            f"{diagnostic.text} in thread {thread_name(thread, dims)}: {', '.join(diagnostic.seen(words))}"
-        )
+            return diagnostic.formatted(words)
+        operands = ", ".join(diagnostic.operand_values(words))
+        where = f"{diagnostic.text} in thread {thread_name(thread, dims)}: {operands}"
         complaint = TapedebugError(f"{self._name}: {where}", span=diagnostic.span, notes=diagnostic.notes)
         return f"{complaint}\n"
 
@@ -162,11 +161,11 @@ class Listener:
                 ),
                 hint="call it only where it returns, or let it return a number there, too",
             )
-        said = diagnostic.said(words) if diagnostic.arguments else ""
+        said = diagnostic.formatted(words) if diagnostic.arguments else ""
         return KernelAssertionError(
             f"{self._name}: assertion failed in thread {thread}{': ' if said else ''}{said}",
             span=diagnostic.span,
-            notes=(*diagnostic.seen(words), *diagnostic.notes, left),
+            notes=(*diagnostic.operand_values(words), *diagnostic.notes, left),
             hint="see why it does not hold; config.asserts = False leaves assertions out",
         )
 

@@ -120,7 +120,7 @@ class PythonOperation:
         """
         if self.narrow is None:
             kinds = [_float64_type(a.scalar_dtype) for a in self.args]
-            given = [a._look().astype(kind) for a, kind in zip(self.args, kinds, strict=True)]
+            given = [a._numpy_view().astype(kind) for a, kind in zip(self.args, kinds, strict=True)]
             self.run([given[p] for p in self.sources], [kinds[p] for p in self.targets])
         return self.narrow or ""
 
@@ -349,7 +349,7 @@ def reverse_python(record: Record, space: AddressSpace) -> Runner:
 def _read_values(record: Record, space: AddressSpace, p: int) -> Callable[[], Values]:
     """Return a function for the values that a Python operation read: a copy, or memory if still unchanged."""
     a, need = record.args[p], record.needs[p]
-    saved = space.kept(record, need) if need.copy is not None or need.clobber is not None else None
+    saved = space.preserved(record, need) if need.copy is not None or need.clobber is not None else None
     if saved is None:
         return lambda: space.value_view(a)
     like = space.value_view(a)

@@ -298,7 +298,7 @@ class array(ArrayProtocols, Arithmetic):
         return f"array{self._facts()}"
 
     def __str__(self) -> str:
-        return str(self._look())
+        return str(self._numpy_view())
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -311,13 +311,13 @@ class array(ArrayProtocols, Arithmetic):
 
     def current(self) -> np.ndarray[Any, Any]:
         """Return a copy of the values; tapes do not record this read."""
-        return self._look().copy()
+        return self._numpy_view().copy()
 
     def current_gradient(self) -> np.ndarray[Any, Any] | None:
         """Return a copy of the gradient, or None if there is none; tapes do not record this read."""
         if not self._requires_grad or self.buffer.adjoint is None or self.grad is None:
             return None
-        return self.grad._look().copy()
+        return self.grad._numpy_view().copy()
 
     def assign(self, src: Any) -> None:
         """Copy `src` (an array, or what `array` takes) into this array; recorded on an active tape."""

@@ -30,7 +30,7 @@ class ArrayProtocols:
 
     __slots__ = ()
 
-    def _look(self: Any) -> Values:
+    def _numpy_view(self: Any) -> Values:
         """Return a NumPy view for short internal use; it does not count as a window."""
         scalar = types.numpy_dtype(self.dtype)
         inner = types.value_shape(self.dtype)
@@ -42,7 +42,7 @@ class ArrayProtocols:
 
     @property
     def __array_interface__(self: Any) -> dict[str, Any]:
-        look = self._look()
+        look = self._numpy_view()
         if look.dtype.names is not None:  # an interface cannot describe these: NumPy calls `__array__` then
             raise AttributeError("arrays of structs have no __array_interface__")
         note_read(self, "numpy")
@@ -79,7 +79,7 @@ class ArrayProtocols:
 
     def _shared(self: Any) -> Values:
         """Return the view that `numpy` gives; callers that pass it on call `note_read` first."""
-        look = self._look()
+        look = self._numpy_view()
         interface = {
             "data": (self.ptr, False),
             "shape": look.shape,
@@ -93,7 +93,7 @@ class ArrayProtocols:
     def list(self: Any) -> list[Any]:
         """Return all elements in a flat list: Python numbers, vectors, matrices, quaternions or structs."""
         note_read(self, "list")
-        look = self._look()
+        look = self._numpy_view()
         if types.is_struct(self.dtype):
             return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
         if not types.value_shape(self.dtype):
@@ -145,9 +145,15 @@ class ArrayProtocols:
     def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
         """Return values, type and gradient for pickling; views and tapes are not included."""
         gradient = (
-            self.grad._look().copy() if self.requires_grad and self.buffer.adjoint is not None else None
+            self.grad._numpy_view().copy() if self.requires_grad and self.buffer.adjoint is not None else None
         )
-        state = (self._look().copy(), _spelled(self.dtype), self.requires_grad, self.retain_grad, gradient)
+        state = (
+            self._numpy_view().copy(),
+            _spelled(self.dtype),
+            self.requires_grad,
+            self.retain_grad,
+            gradient,
+        )
         return _rebuilt, state
 
 
@@ -169,8 +175,8 @@ def _rebuilt(
     dtype = spelled if types.is_struct(spelled) else from_words(*spelled)
     inner = () if types.is_struct(dtype) else types.value_shape(dtype)
     made = new(values.shape[: values.ndim - len(inner)], dtype)
-    made._look()[...] = values
+    made._numpy_view()[...] = values
     made.requires_grad, made.retain_grad = grad, retain
     if gradient is not None and made.grad is not None:
-        made.grad._look()[...] = gradient
+        made.grad._numpy_view()[...] = gradient
     return made

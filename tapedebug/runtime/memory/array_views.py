@@ -34,7 +34,7 @@ def item(a: array, key: Any) -> Any:
     if shape:
         return make(a.buffer, ptr, a.dtype, tuple(shape), tuple(strides), like=a)
     note_read(a, "item")
-    one = make(a.buffer, ptr, a.dtype, (1,), (a.item_size,))._look()[0]
+    one = make(a.buffer, ptr, a.dtype, (1,), (a.item_size,))._numpy_view()[0]
     if types.is_struct(a.dtype):
         return a.dtype.from_numpy(one)
     return a.dtype(*one.reshape(-1)) if types.value_shape(a.dtype) else one

@@ -22,7 +22,7 @@ def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
     else:
         kept = convert.element_type(dtype)
     if isinstance(data, array):
-        data = data._look()
+        data = data._numpy_view()
     values = convert.to_values(data, kept, None if shape is None else convert.shape_tuple(shape, "array"))
     inner = len(types.value_shape(kept))
     outer = values.shape[: values.ndim - inner]
@@ -30,7 +30,7 @@ def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
     if not copy and isinstance(data, np.ndarray) and np.may_share_memory(values, data):
         return _wrap(values, kept, outer)
     a = new(outer, kept)
-    a._look()[...] = values
+    a._numpy_view()[...] = values
     return a
 
 

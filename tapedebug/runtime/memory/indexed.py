@@ -153,7 +153,7 @@ class indexedarray:
         Raises:
             IndexError: An index lies outside the data.
         """
-        found: Values = self.data._look()[np.ix_(*(table._look() for table in self.tables))]
+        found: Values = self.data._numpy_view()[np.ix_(*(table._numpy_view() for table in self.tables))]
         return found
 
     def list(self) -> list[Any]:

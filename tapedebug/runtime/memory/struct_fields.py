@@ -68,7 +68,7 @@ def by_field(given: Mapping[Any, Any], what: str) -> Iterator[tuple[Any, Any]]:
         if not isinstance(a, array) or not types.is_struct(a.dtype):
             yield a, content
             continue
-        values = content._look() if isinstance(content, array) else np.asarray(content)
+        values = content._numpy_view() if isinstance(content, array) else np.asarray(content)
         if values.dtype.names != types.numpy_dtype(a.dtype).names or values.shape != a.shape:
             raise TapeError(
                 f"{what} of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",

@@ -55,9 +55,9 @@ def copy(
         note_read(source, "copy")
     record = _begin(plan, (target, source), "copy", written=target)
     start = perf_counter()
-    values = source._look()
+    values = source._numpy_view()
     # NumPy copies some overlapping ranges in the wrong order (one dimension, different strides).
-    parallel_memcpy.copy(target._look(), values.copy() if source.buffer is target.buffer else values)
+    parallel_memcpy.copy(target._numpy_view(), values.copy() if source.buffer is target.buffer else values)
     _finish(record, target, start)
 
 
@@ -77,11 +77,11 @@ def assign(dest: array, src: Any) -> None:
         if state.tape is None:
             if dest.size:
                 before_write(dest, _site_for(dest, 2), "assign")
-                parallel_memcpy.copy(dest._look(), values)
+                parallel_memcpy.copy(dest._numpy_view(), values)
                 after_write(dest)
             return
         given, src = src, new(dest.shape, dest.dtype)
-        src._look()[...] = values
+        src._numpy_view()[...] = values
         arrived(src, "assign", given)
     if src.size != dest.size:
         raise ArrayError(
@@ -142,10 +142,10 @@ def fill_bytes(dest: array, item: bytes) -> None:
     """Set every element to the value with these bytes; set the buffer's `fill` if it is filled completely."""
     buffer, whole, zero = dest.buffer, dest.is_contiguous, not any(item)
     if zero:
-        parallel_memcpy.clear(buffer.data[dest.start : dest.stop] if whole else dest._look())
+        parallel_memcpy.clear(buffer.data[dest.start : dest.stop] if whole else dest._numpy_view())
     else:
         values = np.frombuffer(item, dtype=types.numpy_dtype(dest.dtype))
-        dest._look()[...] = values.reshape(types.value_shape(dest.dtype))
+        dest._numpy_view()[...] = values.reshape(types.value_shape(dest.dtype))
     if whole and dest.stop - dest.start == buffer.nbytes and not buffer.windows:
         buffer.fill = ZERO if zero else item
 

@@ -27,11 +27,11 @@ class ParallelEntry:
         least: Number of threads from which a launch is scheduled.
     """
 
-    __slots__ = ("_last", "entry", "kernel", "least", "survey")
+    __slots__ = ("_last", "entry", "kernel", "least", "scheduler")
 
     def __init__(self, entry: Any, kernel: Any) -> None:
         self.entry, self.kernel, self.least = entry, kernel, least_of(kernel)
-        self.survey: Scheduler | None = None
+        self.scheduler: Scheduler | None = None
         self._last: tuple[int, bytes, LaunchSchedule | None] = (0, b"", None)
 
     @property
@@ -44,18 +44,18 @@ class ParallelEntry:
         if hi < self.least or lo:
             self.entry(lo, hi, args)
             return
-        survey = self.survey
-        if survey is None:
-            survey = self._survey()
-            if survey is None:
+        scheduler = self.scheduler
+        if scheduler is None:
+            scheduler = self._make_scheduler()
+            if scheduler is None:
                 self.entry(lo, hi, args)
                 return
-        raw = string_at(args, survey.size)
-        threads, same, course = self._last
-        if course is None or threads != hi or same != raw:
-            course = survey.course(hi, raw)
-            self._last = hi, raw, course
-        course.run(args, raw)
+        raw = string_at(args, scheduler.size)
+        threads, same, schedule = self._last
+        if schedule is None or threads != hi or same != raw:
+            schedule = scheduler.schedule(hi, raw)
+            self._last = hi, raw, schedule
+        schedule.run(args, raw)
 
     def alone(self, threads: int, args: int, seconds: float) -> Any:
         """Return the entry that can run all threads with these arguments; None if they should run in chunks.
@@ -65,20 +65,20 @@ class ParallelEntry:
             args: Address of the packed arguments.
             seconds: Estimated seconds, used if no measurement exists.
         """
-        survey = None if threads < self.least else self.survey or self._survey()
-        if survey is None:
+        scheduler = None if threads < self.least else self.scheduler or self._make_scheduler()
+        if scheduler is None:
             return self.entry.settled()
-        course = survey.course(threads, string_at(args, survey.size))
-        return course.entry.settled() if course.is_short(seconds) else None
+        schedule = scheduler.schedule(threads, string_at(args, scheduler.size))
+        return schedule.entry.settled() if schedule.is_short(seconds) else None
 
-    def _survey(self) -> Scheduler | None:
+    def _make_scheduler(self) -> Scheduler | None:
         """Return the scheduler of the entry; None if the kernel has been recompiled since."""
         from tapedebug.runtime.parallel.schedule import Scheduler  # small programs skip it
 
         variant = self.kernel.variant_of(self.entry)
         if variant is not None:
-            self.survey = Scheduler(self.kernel, variant, self.entry)
-        return self.survey
+            self.scheduler = Scheduler(self.kernel, variant, self.entry)
+        return self.scheduler
 
 
 def entry_of(run: Any) -> Any:

@@ -102,9 +102,9 @@ class Jobs:
         calls[self.chunks, 3] = np.arange(number) * (8 * words) + made.where
         calls[self.chunks, 5] = starts = np.arange(number) * self.size + made.base
         calls[self.chunks, 6] = self.size
-        for k, (slot, before, place, lie) in enumerate(self.parts):
+        for k, (slot, before, place, run_layout) in enumerate(self.parts):
             each[:, slot] = starts + (place - before)
-            summed = (given[slot] + before, made.base + place, self.size, number, *lie)
+            summed = (given[slot] + before, made.base + place, self.size, number, *run_layout)
             packed[number * words + ADDED * k :][: len(summed)] = summed
         for row, k in self.sums:
             calls[row, 3] = made.where + 8 * (number * words + ADDED * k)
@@ -134,19 +134,24 @@ class _Made:
 
 
 def partition(
-    survey: Scheduler, words: memoryview, memories: list[AliasSpan], entry: Any, threads: int, axis: int = 0
+    scheduler: Scheduler,
+    words: memoryview,
+    memories: list[AliasSpan],
+    entry: Any,
+    threads: int,
+    axis: int = 0,
 ) -> Jobs | None:
     """Return the chunks of a launch; None if it runs in one.
 
     Args:
-        survey: The scheduler of the entry.
+        scheduler: The scheduler of the entry.
         words: The packed arguments.
         memories: The memory spans of the arguments.
         entry: The entry that runs a chunk.
         threads: Number of threads.
         axis: The thread axis that is divided; the launch has size 1 on all axes before it.
     """
-    return _Partitioner(survey, words, memories, threads, axis).run(entry)
+    return _Partitioner(scheduler, words, memories, threads, axis).run(entry)
 
 
 @dataclass(frozen=True)
@@ -161,16 +166,16 @@ class _Part:
 
 class _Partitioner:
     def __init__(
-        self, survey: Scheduler, words: memoryview, memories: list[AliasSpan], threads: int, axis: int
+        self, scheduler: Scheduler, words: memoryview, memories: list[AliasSpan], threads: int, axis: int
     ) -> None:
-        self.survey, self.words, self.threads, self.axis = survey, words, threads, axis
+        self.scheduler, self.words, self.threads, self.axis = scheduler, words, threads, axis
         self.memories = {m.place: m for m in memories}
-        self.division = survey.division
+        self.division = scheduler.division
         self.inner = 1
         for inner in range(axis + 1, self.division.axes):
             self.inner *= words[inner]
         self.rows = threads // max(1, self.inner)
-        shares = (survey.shares[axis] or {}).values()
+        shares = (scheduler.shares[axis] or {}).values()
         self.near = [share for share in shares if share.how == NEAR]
         self.sums = [share for share in shares if share.how == SUM]
 
@@ -191,8 +196,8 @@ class _Partitioner:
             number = self._allowed(number - 1)
         return None
 
-    def _look(self, kind: str, a: int, b: int) -> int:
-        layout = self.survey.layout
+    def _bound_value(self, kind: str, a: int, b: int) -> int:
+        layout = self.scheduler.layout
         if kind == "size":
             return self.rows if a == self.axis else self.words[a]
         return self.words[layout.shape(a, b) if kind == "extent" else layout.values[a] + b]
@@ -204,8 +209,8 @@ class _Partitioner:
         """
         far = 0
         for share in self.near:
-            before = min(evaluated(low, self._look) for low, _ in share.reach)
-            after = max(evaluated(high, self._look) for _, high in share.reach)
+            before = min(evaluated(low, self._bound_value) for low, _ in share.reach)
+            after = max(evaluated(high, self._bound_value) for _, high in share.reach)
             far = max(far, -before, after)
             if share.wraps and before < 0 and self.memories[share.place].shape[share.axis] < self.rows:
                 return None
@@ -234,13 +239,13 @@ class _Partitioner:
     def _work(self) -> int:
         """Return the estimated work of a thread."""
         try:
-            return max(1, evaluated(self.division.work, self._look))
+            return max(1, evaluated(self.division.work, self._bound_value))
         except OverflowError:
             return WORK
 
     def _counts(self, place: Place) -> bool:
         """True if an array counts for the number of chunks; tangents do not, so that values stay the same."""
-        return self.survey.variant.kind != "tangent" or place[0] == "value"
+        return self.scheduler.variant.kind != "tangent" or place[0] == "value"
 
     def _bounds(self, number: int) -> list[int]:
         """Return the first thread of each chunk, and the number of threads."""
@@ -254,12 +259,16 @@ class _Partitioner:
         rows = memory.shape[0]
         low, high = 0, rows - 1
         if share.window:
-            bounds = [(evaluated(a, self._look), evaluated(b, self._look)) for a, b in share.window]
+            bounds = [
+                (evaluated(a, self._bound_value), evaluated(b, self._bound_value)) for a, b in share.window
+            ]
             bounds = [(a + rows, b + rows) if b < 0 else (a, b) for a, b in bounds]
             if all(a >= 0 and b < rows for a, b in bounds):
                 low, high = min(a for a, _ in bounds), max(b for _, b in bounds)
-        lie = runs((max(0, high - low + 1), *memory.shape[1:]), memory.strides, memory.item)
-        return _Part(share, low * memory.strides[0] + lie.low, lie, -(-lie.span // 64) * 64)
+        run_layout = runs((max(0, high - low + 1), *memory.shape[1:]), memory.strides, memory.item)
+        return _Part(
+            share, low * memory.strides[0] + run_layout.low, run_layout, -(-run_layout.span // 64) * 64
+        )
 
     def _written(self, entry: Any, chunks: list[tuple[int, int]], parts: list[_Part]) -> Jobs:
         """Return the jobs: calls for the chunks, then calls that add up the copies, array by array."""
@@ -273,9 +282,9 @@ class _Partitioner:
         placed, sums, size = [], [], 0
         for number, part in enumerate(parts):
             place = part.share.place
-            scalar = self.survey.scalar(part.share.param)
-            lie = part.runs.run // scalar, len(part.runs.axes), *chain.from_iterable(part.runs.axes)
-            placed.append((self.survey.slots[place], part.before, size, lie))
+            scalar = self.scheduler.scalar(part.share.param)
+            run_layout = part.runs.run // scalar, len(part.runs.axes), *chain.from_iterable(part.runs.axes)
+            placed.append((self.scheduler.slots[place], part.before, size, run_layout))
             size += part.size
             needs, add = len(calls), adder(self._kind(part.share.param))
             numbers = part.runs.used // scalar
@@ -296,7 +305,7 @@ class _Partitioner:
 
     def _kind(self, param: int) -> str:
         """Return the LLVM type of an array's numbers."""
-        size = self.survey.scalar(param)
-        if types.is_float(self.survey.kernel.params[param].type.dtype):
+        size = self.scheduler.scalar(param)
+        if types.is_float(self.scheduler.kernel.params[param].type.dtype):
             return "double" if size == 8 else "float"
         return f"i{8 * size}"

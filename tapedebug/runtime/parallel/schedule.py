@@ -96,7 +96,7 @@ class Scheduler:
         self.pairs = {frozenset((p.first, p.second)): p.alike for p in self.division.pairs}
         self.sizes, self.firsts = self._selection(), self._selected(set(self.slots.values()))
         self.launches: dict[Any, LaunchSchedule] = {}
-        self.courses: dict[Any, tuple[list[tuple[int, int]], dict[Any, LaunchSchedule]]] = {}
+        self.schedules: dict[Any, tuple[list[tuple[int, int]], dict[Any, LaunchSchedule]]] = {}
         self.paces: dict[int, CostModel] = {}
 
     def _slot(self, place: Place) -> int:
@@ -138,7 +138,7 @@ class Scheduler:
                 for inner in bounds:
                     yield from self._words(inner)
 
-    def course(self, threads: int, raw: bytes) -> LaunchSchedule:
+    def schedule(self, threads: int, raw: bytes) -> LaunchSchedule:
         """Return the schedule of a launch with these arguments."""
         sizes, firsts = (threads, self.sizes.unpack(raw)), self.firsts.unpack(raw)
         found = self.launches.get((sizes, firsts))
@@ -148,23 +148,23 @@ class Scheduler:
 
     def _found(self, sizes: tuple[int, Any], firsts: tuple[int, ...], raw: bytes) -> LaunchSchedule:
         """Return the schedule of launches of these sizes with the same arrangement of arrays."""
-        known = self.courses.get(sizes)
+        known = self.schedules.get(sizes)
         if known is None:
             memories = self._alias_spans(raw)
             spans = [(m.start - first, m.stop - first) for m, first in zip(memories, firsts, strict=True)]
-            known = _bounded(self.courses)[sizes] = spans, {}
-        spans, courses = known
+            known = _bounded(self.schedules)[sizes] = spans, {}
+        spans, schedules = known
         arranged = arrangement(firsts, spans)
-        found = courses.get(arranged)
+        found = schedules.get(arranged)
         if found is None:
-            found = _bounded(courses)[arranged] = self._course(sizes[0], raw)
+            found = _bounded(schedules)[arranged] = self._new_schedule(sizes[0], raw)
         return found
 
     def _alias_spans(self, raw: bytes) -> list[AliasSpan]:
         words = memoryview(raw).cast("q")
         return [self._memory(place, slot, words) for place, slot in self.slots.items()]
 
-    def _course(self, threads: int, raw: bytes) -> LaunchSchedule:
+    def _new_schedule(self, threads: int, raw: bytes) -> LaunchSchedule:
         memories = self._alias_spans(raw)
         met = list(overlapping_pairs(memories))
         words, axes = memoryview(raw).cast("q"), self.division.axes

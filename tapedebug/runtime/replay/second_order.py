@@ -132,7 +132,7 @@ class _SecondTable(ArgumentTable):
             self.words[base + layout.adjoint_dots[p]] = buffer.adjoint_dot_address(a)
         for (p, _), need in zip(plan.needed_slots, record.needs, strict=True):
             copy = self.dot_copies.get(need)
-            if p in plan.active and copy is not None and self.shadow.kept(record, need) is not None:
+            if p in plan.active and copy is not None and self.shadow.preserved(record, need) is not None:
                 place = self._address_of_copy(copy) + self.space.offset(record.args[p], need.start)
                 self.words[base + layout.dots[p]] = place
 

@@ -226,7 +226,7 @@ class ShadowBuffer:
             self.data[: found.size] = found
             return
         for a in used:
-            self.view(a)[...] = a._look()
+            self.view(a)[...] = a._numpy_view()
 
     def _in_step(self, used: list[array]) -> bool:
         """Return True if all floats are aligned as in an array of floats; those of structs may not be."""

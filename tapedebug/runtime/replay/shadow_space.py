@@ -87,7 +87,7 @@ class ShadowSpace:
         """Return the tangent as a NumPy view."""
         return self.buffers[a.buffer].dots(a)
 
-    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
+    def preserved(self, record: Record, need: SavedValue) -> Bytes | None:
         """Return the values that the record saw, or None if this replay has not overwritten them since."""
         if self.current or need.clobber is None or need.clobber >= self.position:
             return None

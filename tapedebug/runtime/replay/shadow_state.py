@@ -124,7 +124,7 @@ class ShadowState:
         """
         for buffer, mine in self._buffers.items():
             for a in mine.written:
-                if not np.array_equal(mine.view(a), a._look(), equal_nan=types.is_float(a.dtype)):
+                if not np.array_equal(mine.view(a), a._numpy_view(), equal_nan=types.is_float(a.dtype)):
                     return False
             assert buffer is mine.buffer
         return True

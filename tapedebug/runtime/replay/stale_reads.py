@@ -116,12 +116,12 @@ class CarelessSpace(ShadowSpace):
     memory: dict[int, frozenset[int]]
     guarded = True
 
-    def kept(self, record: Record, need: Any) -> Any:
+    def preserved(self, record: Record, need: Any) -> Any:
         """Return the copy that an adjoint reads for one of its needs; None to read memory in place."""
         key = (record.index, id(need))
         if key in self.careless:
             return None
-        return self.left[key] if key in self.after else super().kept(record, need)
+        return self.left[key] if key in self.after else super().preserved(record, need)
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """Return the parameters whose values an adjoint reads from memory."""

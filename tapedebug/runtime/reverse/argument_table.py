@@ -106,7 +106,7 @@ class AddressSpace(Protocol):
     def stretch(self, a: array) -> int:
         """Return the ratio of its strides, in scalars, to those in the user's memory."""
 
-    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
+    def preserved(self, record: Record, need: SavedValue) -> Bytes | None:
         """Return the values that were current when `record` ran, or None if they are still in place."""
 
     def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
@@ -277,7 +277,7 @@ class ArgumentTable:
         for record in records if plan.needed else ():
             for need, (p, slot) in zip(record.needs, plan.needed_slots, strict=False):
                 if need.copy is not None or need.clobber is not None:
-                    copy = space.kept(record, need)
+                    copy = space.preserved(record, need)
                     if copy is not None:
                         place = self._address_of_copy(copy) + space.offset(record.args[p], need.start)
                         words[base[record.index] + slot] = place

@@ -97,7 +97,7 @@ def zero_gradient(a: array, site: Site | None = None) -> None:
     if a.is_contiguous:
         memory.zero_range(a.start, a.stop)
     else:
-        gradient._look().fill(0)
+        gradient._numpy_view().fill(0)
         memory.writes += 1
 
 

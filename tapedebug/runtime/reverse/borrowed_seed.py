@@ -47,7 +47,7 @@ class BorrowedSeed:
     def values(self) -> Values:
         """The values, with the shape of the array and its elements; not to be changed."""
         a, copy = self._array, self._need.copy
-        now: Values = a._look()
+        now: Values = a._numpy_view()
         if copy is None:
             return now
         kept: Values = copy.view(types.numpy_dtype(a.dtype)).reshape(now.shape)

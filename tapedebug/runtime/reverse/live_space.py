@@ -39,19 +39,19 @@ class LiveSpace:
 
     def value_view(self, a: array) -> Values:
         """Return the values as a NumPy view."""
-        return a._look()
+        return a._numpy_view()
 
     def adjoint_view(self, a: array) -> Values:
         """Return the gradient as a NumPy view."""
         gradient = a.grad
         assert gradient is not None
-        return gradient._look()
+        return gradient._numpy_view()
 
     def stretch(self, a: array) -> int:
         """Return 1: the strides are those of the user's memory."""
         return 1
 
-    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
+    def preserved(self, record: Record, need: SavedValue) -> Bytes | None:
         """Return the preserved copy, if the mode uses it."""
         return need.copy if self.preserves else None
 

@@ -267,4 +267,4 @@ def _gradient(a: array) -> Values:
     """Return the gradient as a NumPy view that is not counted as a window."""
     gradient = a.grad
     assert gradient is not None
-    return gradient._look()
+    return gradient._numpy_view()

@@ -103,7 +103,7 @@ class _Work(LiveSpace):
         """Its private memory, in bytes."""
         return sum(block.data.nbytes for block in self.blocks.values() if block.own)
 
-    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
+    def preserved(self, record: Record, need: SavedValue) -> Bytes | None:
         """Return the values that were current at the record, or None if they are still in place."""
         return need.copy if need.copy is not None else self.saved.get(need)
 

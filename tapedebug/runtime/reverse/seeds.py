@@ -89,7 +89,7 @@ def _memory(a: array, shape: tuple[int, ...], spare: SeedMap) -> Values:
 
 def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> Values | BorrowedSeed:
     wanted = a.shape + types.value_shape(a.dtype)
-    values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
+    values = gradient._numpy_view() if isinstance(gradient, array) else np.asarray(gradient)
     if values.shape != wanted or values.dtype.kind not in "fiu":
         raise TapeError(
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",

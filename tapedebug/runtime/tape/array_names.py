@@ -22,15 +22,15 @@ class ArrayNames:
     are kept: no array that is not on the tape, and no frame.
     """
 
-    __slots__ = ("_seen", "_told")
+    __slots__ = ("_names", "_sightings")
 
-    def __init__(self, told: dict[Any, list[str]] | None = None) -> None:
-        self._told = told or {}
-        self._seen: list[Sighting] = []
+    def __init__(self, names: dict[Any, list[str]] | None = None) -> None:
+        self._names = names or {}
+        self._sightings: list[Sighting] = []
 
     def look(self, tracker: Tracker, frame: FrameType) -> None:
         """Search the variables of the calling frames for the arrays of a tape."""
-        self.told()  # names from an earlier block come first
+        self.by_range()  # names from an earlier block come first
         states, ledgers = tracker.states, tracker.ledgers
 
         def key(a: array) -> Any:
@@ -45,12 +45,12 @@ class ArrayNames:
             wanted.update(key(item.args[p]) for item in records for p in item.plan.idle)
         # Inspecting the user's objects may run the user's code; an error there must not reach the user.
         with contextlib.suppress(Exception):
-            self._seen = look_for(array, key, wanted, frame, states, again=True)
+            self._sightings = look_for(array, key, wanted, frame, states, again=True)
 
-    def told(self) -> dict[Any, list[str]]:
+    def by_range(self) -> dict[Any, list[str]]:
         """Return all names, by `range_key`."""
-        if self._seen:
-            for known, own in written_out(self._seen).items():
-                self._told[range_key(known.array) if isinstance(known, RangeState) else known] = own
-            self._seen = []
-        return self._told
+        if self._sightings:
+            for known, own in written_out(self._sightings).items():
+                self._names[range_key(known.array) if isinstance(known, RangeState) else known] = own
+            self._sightings = []
+        return self._names

@@ -50,7 +50,7 @@ def same_elements(copy: Bytes, a: array) -> bool:
 def share_elements(a: array, b: array) -> bool:
     """Return True if two arrays of one buffer share a byte; True also if an exact answer costs too much."""
     try:
-        return bool(np.shares_memory(a._look(), b._look(), max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
+        return bool(np.shares_memory(a._numpy_view(), b._numpy_view(), max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
@@ -207,7 +207,7 @@ class RangeState:
         self.array = a
         self.start = a.start
         self.stop = a.stop
-        self.exact = None if a.is_contiguous else a._look()
+        self.exact = None if a.is_contiguous else a._numpy_view()
         self.folded = not a.is_contiguous and folds(a.shape, a.strides, a.item_size)
         self.overlaps: tuple[int, ...] = ()
         self.need: SavedValue | None = None

@@ -135,7 +135,7 @@ class TapeArrays:
 class EngineValueSamples:
     """The samples of arrays that are kept with events (`contract.ValueSamples`)."""
 
-    def kept(self, a: array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
+    def at_event(self, a: array, of: Literal["values", "gradient"], clock: int, /) -> Values | None:
         """Return the sample of an array or its gradient that was kept at an event of exactly its bytes."""
         memory = a.buffer if of == "values" else a.buffer.adjoint
         history = None if memory is None else memory.history

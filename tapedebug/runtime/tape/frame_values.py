@@ -64,5 +64,7 @@ def _keep(found: dict[str, Any], name: str, value: Any) -> None:
         found[name] = value
     elif kind is list or kind is tuple:
         found[name] = Length(len(value))
-    elif isinstance(value, np.ndarray) or hasattr(kind, "_look"):  # not the value: modules make up attributes
+    elif isinstance(value, np.ndarray) or hasattr(
+        kind, "_numpy_view"
+    ):  # not the value: modules make up attributes
         found[name] = weakref.ref(value)

@@ -167,7 +167,7 @@ def norm_of(a: array) -> float:
 
     For more than `WHOLE` values it is an estimate.
     """
-    return _norm_of(a.buffer, a._look())
+    return _norm_of(a.buffer, a._numpy_view())
 
 
 def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
@@ -233,7 +233,7 @@ def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> Non
         if history.of_gradient:
             kind = "zero" if how in ("zero", "fill_") else kind
         elif tape is None and how != "numpy":
-            facts["glance"] = glance_at(a._look())
+            facts["glance"] = glance_at(a._numpy_view())
     if history.events or kind != "zero":  # memory without events needs no zero
         number, at = (0, 0) if tape is None else (tape.id, len(tape.records))
         history.add(Event(kind, now, a.start, a.stop, how, site, number, at, **facts))
@@ -243,7 +243,7 @@ def note_read(a: array, how: str) -> None:
     """Add an event: a gradient, or values that a tape uses, are read outside kernels and the reverse pass."""
     history = a.buffer.history
     if history is not None and history.of_gradient:
-        values = a._look()
+        values = a._numpy_view()
         note("read", a, how, call_site(3), norm=_norm_of(a.buffer, values), glance=glance_at(values))
     elif a.buffer.watch or (a.requires_grad and state.tape is not None):
         tape, at = recording()
@@ -281,7 +281,7 @@ class InputGrads:
         if view is None or memory is not self.buffer.adjoint:
             gradient = a.grad
             assert gradient is not None
-            view = gradient._look()
+            view = gradient._numpy_view()
             self._views[a] = gradient.buffer, view
         return view
 

@@ -21,11 +21,11 @@ from tapedebug.runtime.reverse.struct_mutation import changed_structs
 from tapedebug.runtime.state import close, here, is_recording, refuse_at_another_time, state
 from tapedebug.runtime.tape.array_names import ArrayNames
 from tapedebug.runtime.tape.builtin_plans import func_plan
-from tapedebug.runtime.tape.earlier_recordings import remember
 from tapedebug.runtime.tape.element_tracking import Tracking
 from tapedebug.runtime.tape.gradient_history import BackwardSpan, Event
 from tapedebug.runtime.tape.memory_budget import Budget, parse_budget
 from tapedebug.runtime.tape.record import Record, call_site
+from tapedebug.runtime.tape.recording_log import remember
 from tapedebug.runtime.tape.scopes import BackwardCall, Scope
 from tapedebug.runtime.tape.tape_gradients import Gradients
 from tapedebug.runtime.tape.tape_queries import TapeQueries
@@ -128,10 +128,10 @@ class Tape(TapeQueries):
         self.tracker.end()
         while self.scope is not None:
             self.record_scope_end()
-        if self.records and tape_observers.are_heard():
+        if self.records and tape_observers.are_listed():
             self._names.look(self.tracker, sys._getframe(1))
         self.ended = clock.tick()
-        if self.records and tape_observers.are_heard():
+        if self.records and tape_observers.are_listed():
             self.tracker.recording = remember(self.records, self.tracker.ledgers)
         tape_observers.notify("tape_exited", self)
 
@@ -152,7 +152,7 @@ class Tape(TapeQueries):
     @property
     def array_names(self) -> dict[Any, list[str]]:
         """The names of the arrays in the caller's variables when the block ended, by `range_key`."""
-        return self._names.told()
+        return self._names.by_range()
 
     @property
     def launches(self) -> list[Record]:

@@ -34,9 +34,9 @@ from tapedebug.runtime.tape.record_hook import opening
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import KernelPlan
     from tapedebug.runtime.memory.array import array
-    from tapedebug.runtime.tape.earlier_recordings import EarlierRecording
     from tapedebug.runtime.tape.imported_arrays import Arrival
     from tapedebug.runtime.tape.record import Record, Site
+    from tapedebug.runtime.tape.recording_log import EarlierRecording
 
 
 HOST_READS = 1000

@@ -69,7 +69,7 @@ class _Widened(CompilerBase):  # type: ignore[misc]
 _known: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
-def widened(dispatcher: Any) -> Any:
+def float64_twin(dispatcher: Any) -> Any:
     """Return the counterpart of a function, which has no signatures: it is compiled for any types."""
     found = _known.get(dispatcher)
     if found is None:
@@ -80,7 +80,7 @@ def widened(dispatcher: Any) -> Any:
 
 def _counterpart(value: Any) -> Any:
     if isinstance(value, Dispatcher):
-        return widened(value)
+        return float64_twin(value)
     if value is np.float32:
         return np.float64
     if value is types.float32:

@@ -1,0 +1,164 @@
+"""Values that earlier recordings left in memory and later ones find there.
+
+A cell that runs again, or a loop that resets nothing, finds in its arrays the results of the run before. When
+a recording ends, it notes for its buffers how often they had been written and viewed. A later tape whose
+buffers have the same counts when it first uses them starts from what that recording left.
+
+This has to be cheap, since it happens at the end of every `with Tape()` block. Neither arrays nor tapes are
+kept alive.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._clock import clock
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.tape.buffer_versions import VIEWS
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.memory.buffer import Buffer
+    from tapedebug.runtime.tape.buffer_versions import BufferVersions
+    from tapedebug.runtime.tape.record import Record, Site
+
+KEPT = 32
+"""The number of recordings that are remembered."""
+
+MOST_BUFFERS = 4096
+"""The largest number of buffers of a recording that is remembered."""
+
+COMPARED = 8
+"""Launches at each end of a recording that are compared with those of another."""
+
+SMALL = 256
+"""Bytes up to which the content of a buffer is remembered, such as that of a loss.
+
+Views of it are opened to read it, and do not mean that it was changed.
+"""
+
+MOST_SMALL = 16
+"""The largest number of remembered contents in a recording."""
+
+
+@dataclass(slots=True)
+class EarlierRecording:
+    """A recording that has ended.
+
+    Attributes:
+        ended: The time when it ended, in events of the process.
+        launches: The number of its launches.
+        names: The names of the first and last launches.
+        dims: Their dimensions.
+        values: Their arguments that are not arrays.
+        counts: For its buffers, by number, how often they had been written and viewed when it ended: one
+            integer as in ledgers, times two, plus one if the recording wrote them.
+        open: The numbers of those that could be written through NumPy then.
+        contents: The content at that time of small ones that it wrote.
+        site: The call site of its first launch.
+        execution: The number of the execution of a notebook cell that it was in, or of the next; None outside
+            notebooks.
+        cell: The id of that cell, if the client gave it.
+    """
+
+    ended: int
+    launches: int
+    names: list[str]
+    dims: list[tuple[int, ...]]
+    values: list[Any]
+    counts: dict[int, int]
+    open: set[int]
+    contents: dict[int, bytes]
+    site: Site
+    execution: int | None
+    cell: str | None
+
+    def repeats(self, other: EarlierRecording) -> bool:
+        """Return True if another recording had the same launches, on any arrays and values."""
+        same = self.launches == other.launches and self.names == other.names
+        return same and self.dims == other.dims
+
+    def has_values_of(self, other: EarlierRecording) -> bool:
+        """Return True if the arguments that are not arrays were the same, too."""
+        return repr(self.values) == repr(other.values)
+
+    def runs_again(self, other: EarlierRecording) -> bool:
+        """Return True if this is a later run of the notebook cell that the other recording was in.
+
+        If the client gave no ids, cells with the same code count as one; code objects are equal if they
+        differ only in their files.
+        """
+        if self.execution == other.execution:
+            return False
+        known = self.cell is not None and other.cell is not None
+        return self.cell == other.cell if known else self.site == other.site
+
+    def left(self, buffer: Buffer, ledger: BufferVersions, content: bytes | None = None) -> bool:
+        """Return True if a later tape found in a buffer what this recording had left there.
+
+        Args:
+            buffer: The buffer.
+            ledger: The later tape's ledger of that buffer.
+            content: What the later tape found there, if the buffer is small.
+        """
+        counts, held = self.counts.get(buffer.number), self.contents.get(buffer.number)
+        if counts is None:
+            return False
+        if held is not None and content is not None:
+            return held == content and counts >> (VIEWS + 1) == ledger.counts >> VIEWS
+        return counts >> 1 == ledger.counts and buffer.number not in self.open
+
+    def wrote(self, buffer: Buffer) -> bool:
+        """Return True if the recording wrote a buffer."""
+        return bool(self.counts.get(buffer.number, 0) & 1)
+
+
+_recordings: deque[EarlierRecording] = deque(maxlen=KEPT)
+
+
+def remember(records: list[Record], ledgers: Mapping[Buffer, BufferVersions]) -> EarlierRecording | None:
+    """Remember a recording that has ended; return None if it is too large."""
+    if len(ledgers) > MOST_BUFFERS:
+        return None
+    few = records if len(records) <= 2 * COMPARED else [*records[:COMPARED], *records[-COMPARED:]]
+    counts = {
+        buffer.number: (buffer.writes << VIEWS | buffer.views) * 2 + (buffer.writes != ledger.counts >> VIEWS)
+        for buffer, ledger in ledgers.items()
+    }
+    small = [buffer for buffer in ledgers if buffer.nbytes <= SMALL and counts[buffer.number] & 1]
+    recording = EarlierRecording(
+        clock.now,
+        len(records),
+        [record.plan.name for record in few],
+        [record.dim for record in few],
+        [a for record in few for a in (record.value, *record.args) if a.__class__ is not array],
+        counts,
+        {buffer.number for buffer in ledgers if buffer.windows},
+        {buffer.number: buffer.data.tobytes() for buffer in small[-MOST_SMALL:]},
+        records[0].site,
+        *_running_cell(),
+    )
+    _recordings.append(recording)
+    return recording
+
+
+def left_by(buffer: Buffer, before: int) -> EarlierRecording | None:
+    """Return the last recording that used a buffer and ended before a time."""
+    for recording in reversed(_recordings):
+        if recording.ended < before and buffer.number in recording.counts:
+            return recording
+    return None
+
+
+def _running_cell() -> tuple[int | None, str | None]:
+    """Return the number of the running execution of a notebook cell, or of the next, and the cell's id."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is None:
+        return None, None
+    parent = getattr(shell, "parent_header", None)
+    metadata = parent.get("metadata") if isinstance(parent, dict) else None
+    return int(shell.execution_count), metadata.get("cellId") if isinstance(metadata, dict) else None
