@@ -97,18 +97,18 @@ def keep(function: Callable[..., Any]) -> None:
 
 def text_of(function: Callable[..., Any]) -> SourceText:
     """Return the text of a function's file as it was when the function was decorated, else as it is now."""
-    kept = _KEPT.get(function)
-    if kept is None:
+    cached = _KEPT.get(function)
+    if cached is None:
         inner = inspect.unwrap(function)
         file = inner.__code__.co_filename
-        kept = SourceText(file, _read(file, inner.__globals__))
-    return kept
+        cached = SourceText(file, _read(file, inner.__globals__))
+    return cached
 
 
 def file_lines(file: str) -> list[str]:
     """Return the lines of a file as they were when one of its functions was decorated, else as first read."""
-    kept = _LATEST.get(file)
-    return linecache.getlines(file) if kept is None else kept.lines
+    cached = _LATEST.get(file)
+    return linecache.getlines(file) if cached is None else cached.lines
 
 
 def file_line(file: str, line: int) -> str:

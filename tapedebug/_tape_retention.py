@@ -127,10 +127,10 @@ class TapeRetention:
             return ["no tape was recorded: nothing to check"]
         if len(kept) == self.count:
             return []
-        told: dict[str, list[int]] = {}
+        by_reason: dict[str, list[int]] = {}
         for item in kept:
-            told.setdefault(", ".join(dict.fromkeys(item.why)), []).append(item.number)
-        which = "; ".join(f"{_listed(numbers)} ({why})" for why, numbers in told.items())
+            by_reason.setdefault(", ".join(dict.fromkeys(item.why)), []).append(item.number)
+        which = "; ".join(f"{_listed(numbers)} ({why})" for why, numbers in by_reason.items())
         many = f"{self.count} tapes were recorded; diagnosed: {which}"
         if len(self._kinds) > KINDS:
             many += f". They have more than {KINDS} different sequences of launches"

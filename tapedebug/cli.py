@@ -509,11 +509,11 @@ def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) ->
 
     colour = wants_colour(sys.stdout)
     lines: list[str] = []
-    told: dict[str, str] = {}
+    printed: dict[str, str] = {}
     if options.quiet:
         lines += [paint(line, severity, colour) for line, severity in _short_lines(run)]
     for diagnosis in () if options.quiet else diagnoses:
-        lines.append(format_diagnosis(diagnosis.trace, colour=colour, told=told))
+        lines.append(format_diagnosis(diagnosis.trace, colour=colour, printed=printed))
         lines += [*(format_details(diagnosis.trace) if options.verbose else ()), ""]
     if options.verbose:
         lines += [f"{name} {version}" for name, version in environment().items()]

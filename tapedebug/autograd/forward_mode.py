@@ -102,8 +102,8 @@ def require_floats(what: str, arrays: Iterable[Any]) -> None:
     """
     for array in arrays:
         if not is_array(array) or not array.is_float:
-            told = f"an array of {array.dtype_name}" if is_array(array) else repr(array)
-            raise GradcheckError(f"{what} are float arrays; got {told}")
+            given = f"an array of {array.dtype_name}" if is_array(array) else repr(array)
+            raise GradcheckError(f"{what} are float arrays; got {given}")
 
 
 def _tape(

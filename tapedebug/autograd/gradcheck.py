@@ -137,7 +137,7 @@ def gradcheck(
     ).checked()
     tolerance = Tolerance(atol, rtol)
     plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
-    kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
+    compared: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
     with Progress(progress, max_seconds, caller="gradcheck") as pace:
         subject = subject_of(
             function, dim, inputs, outputs, device, input_output_mask,
@@ -146,19 +146,19 @@ def gradcheck(
         subject.complex = complex_names(subject.program.subject, complex, subject.arguments)
         if subject.complex:
             plan = replace(plan, options=replace(options, fast_mode=False))
-        result = result_of(subject, plan, pace, kept)
+        result = result_of(subject, plan, pace, compared)
     if show_summary:
         show(result)
-    if kept:
-        plot_errors(kept, subject.metadata, relative=plot_relative_error, absolute=plot_absolute_error)
+    if compared:
+        plot_errors(compared, subject.metadata, relative=plot_relative_error, absolute=plot_absolute_error)
     if raise_exception:
         result.raise_if_failed()
     return result
 
 
 def result_of(
-    subject: Subject, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
+    subject: Subject, plan: CheckPlan, pace: Progress, compared: list[Comparison] | None = None
 ) -> GradcheckResult:
     """Check a kernel or function: the adjoint, and what `plan.options` ask for beside it."""
     pace.subject = subject.program.subject
-    return collect(subject, *run_checks(subject, plan, pace, kept), plan)
+    return collect(subject, *run_checks(subject, plan, pace, compared), plan)

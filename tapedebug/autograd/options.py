@@ -126,8 +126,8 @@ def masked_of(masked: bool | None, check_sparse_nnz: bool | None) -> bool:
     """
     if check_sparse_nnz is None:
         return bool(masked)
-    told = "check_sparse_nnz is deprecated: use masked instead"
-    warnings.warn(told, DeprecationWarning, stacklevel=user_stacklevel())
+    message = "check_sparse_nnz is deprecated: use masked instead"
+    warnings.warn(message, DeprecationWarning, stacklevel=user_stacklevel())
     if masked is not None and bool(masked) != bool(check_sparse_nnz):
         raise GradcheckError(
             f"check_sparse_nnz={check_sparse_nnz!r} and masked={masked!r}: two names of one option differ",

@@ -247,11 +247,11 @@ def _check_launches(
                 named = replace(pair, input=pair.input.removesuffix(IN_PLACE))
                 found[index, named.input, named.output] = named
 
-            kept: list[Comparison] = []
+            compared: list[Comparison] = []
             for pair in check_pairs_of(
-                subject.program, subject.pairs, limited, state.checkpoint, kept, each=keep
+                subject.program, subject.pairs, limited, state.checkpoint, compared, each=keep
             ):
-                keep(_with_entries(pair, kept))
+                keep(_with_entries(pair, compared))
         state.finish()
 
 
@@ -260,12 +260,12 @@ def _not_alone(tape: RecordedTape, operation: Operation) -> str:
     return not_a_kernel(operation) if operation.kind != "kernel" else why_not_alone(tape)
 
 
-def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:
+def _with_entries(pair: PairResult, compared: Sequence[Comparison]) -> PairResult:
     """A result with its entries: of a pair that agrees they are dropped earlier, where they are many."""
     if pair.compared is not None or pair.layout is None:
         return pair
     labels = pair.input, pair.output
-    found = next((c for c in kept if (c.source.label, c.target.label) == labels), None)
+    found = next((c for c in compared if (c.source.label, c.target.label) == labels), None)
     few = found is not None and found.ad.size <= MOST_ENTRIES
     return replace(pair, compared=found.compared()) if few and found is not None else pair
 

@@ -148,12 +148,12 @@ def plot_matrices(
 
 
 def plot_errors(
-    kept: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool
+    compared: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool
 ) -> list[Any]:
     """Show where AD and FD differ.
 
     Args:
-        kept: The comparisons of a check.
+        compared: The comparisons of a check.
         metadata: Labels.
         relative: Plot |AD - FD| / |FD|.
         absolute: Plot |AD - FD|.
@@ -166,7 +166,7 @@ def plot_errors(
         if not wanted:
             continue
         matrices: dict[Key, Any] = {}
-        for pair in kept:
+        for pair in compared:
             if pair.source.in_place:
                 continue
             compared = pair.compared()

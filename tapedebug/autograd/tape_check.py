@@ -244,7 +244,7 @@ class _TapeCheck:
             else:
                 works = handed_out(
                     check_launch, self._works(records), len(records), executor,
-                    caller="gradcheck_tape", told=lambda work: work.name, pulse=self.pace.pulse,
+                    caller="gradcheck_tape", name_of=lambda work: work.name, pulse=self.pace.pulse,
                 )  # fmt: skip
                 with closing(works):
                     for check in works:
@@ -258,18 +258,18 @@ class _TapeCheck:
         seen: set[int] = set()
         again = replace(self.check_plan, options=replace(self.check_plan.options, check_undefined_grad=False))
         values = launch_values(self.tape, records, self.pace.pulse, self.unmatched)
-        for record, held in values:
+        for record, contents in values:
             shared = launch_kind(record) if isinstance(record, Record) else id(record)
             plan = again if shared in seen else self.check_plan
             seen.add(shared)
-            yield LaunchWork(copy_of(self.tape, record, held, self.choice.mask(record)), plan)
+            yield LaunchWork(copy_of(self.tape, record, contents, self.choice.mask(record)), plan)
 
     def _check(self, work: LaunchWork, plots: Mapping[str, bool]) -> None:
-        kept: list[Comparison] | None = [] if any(plots.values()) else None
+        compared: list[Comparison] | None = [] if any(plots.values()) else None
         subject = work.subject()
-        self.found.append(check_in_sight(work, subject, self.pace, kept))
-        if kept:
-            plot_errors(kept, subject.metadata, **plots)
+        self.found.append(check_in_sight(work, subject, self.pace, compared))
+        if compared:
+            plot_errors(compared, subject.metadata, **plots)
 
     def _give_up(self, records: Sequence[Any], reason: str) -> None:
         """Report launches that there is no time for."""

@@ -85,7 +85,7 @@ class Site:
     component: int | None = None
 
     @property
-    def bulk(self) -> bool:
+    def own_index_only(self) -> bool:
         """Every thread does it at its own index: the code tags nothing, all is known without running it."""
         return self.component is not None
 

@@ -78,8 +78,8 @@ class Diagnostic:
 
         def number(kind: type[t.Scalar]) -> Any:
             k = next(left)
-            held = t.float32 if kind is t.float16 else kind  # generated code holds a half as a float32
-            return kind.numpy.type(words[k : k + 1].view(held.numpy)[0])
+            stored = t.float32 if kind is t.float16 else kind  # generated code holds a half as a float32
+            return kind.numpy.type(words[k : k + 1].view(stored.numpy)[0])
 
         found = []
         for value in self.values:

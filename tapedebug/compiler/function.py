@@ -89,8 +89,8 @@ class Function:
         if not isinstance(previous, Function):
             return
         if previous.python.__code__.co_filename == self.python.__code__.co_filename:
-            kept = [f for f in previous.overloads if f.annotations != self.annotations]
-            self.overloads = (*kept, self)
+            others = [f for f in previous.overloads if f.annotations != self.annotations]
+            self.overloads = (*others, self)
         for version in previous.overloads:
             for user in list(version.users):
                 user.renew()

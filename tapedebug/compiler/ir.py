@@ -277,7 +277,7 @@ def read_by(op: Op) -> frozenset[int]:
 
 def is_late(op: Op) -> bool:
     """True if an operation reads arrays as the launch left them."""
-    return op.kind == "load_after" or (op.kind in NATIVE and op.data[0].late)
+    return op.kind == "load_after" or (op.kind in NATIVE and op.data[0].reads_final_values)
 
 
 def ops_of(block: Block) -> Iterator[Op]:

@@ -82,7 +82,7 @@ class Kernel(AnalyzedKernel):
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._entries: dict[Variant, Entry] = {}
         self._plain: dict[Variant, Interpreted] = {}
-        self.settle()
+        self.apply_settings()
         self.module.add(self)
 
     @property
@@ -121,7 +121,7 @@ class Kernel(AnalyzedKernel):
         paths = (config.interpreted, config.lanes, config.vector_math)
         return self.option("max_unroll"), (self.enable_backward, self.diagnostics, config.verify_fp, *paths)
 
-    def settle(self, settings: tuple[int, tuple[Any, ...]] | None = None) -> None:
+    def apply_settings(self, settings: tuple[int, tuple[Any, ...]] | None = None) -> None:
         """Launch by the settings as they are now.
 
         Args:
@@ -161,7 +161,7 @@ class Kernel(AnalyzedKernel):
 
     def _forget_plans(self) -> None:
         self._tables = {}
-        self.settle()
+        self.apply_settings()
 
     def renew(self) -> None:
         """Compile again when it is used next: a function that it calls got a gradient or a replay.
@@ -361,7 +361,7 @@ class Kernel(AnalyzedKernel):
         """A variant without the tests of its indices, compiled when it is called."""
         return self._entry(replace(variant, diagnostics=variant.diagnostics - {BOUNDS}), late=True)
 
-    def held(self, variant: Variant) -> Entry | Interpreted:
+    def bounded(self, variant: Variant) -> Entry | Interpreted:
         """A variant that holds indices which depend on memory inside arrays, compiled when it is called."""
         return self._entry(
             replace(variant, diagnostics=variant.diagnostics - {BOUNDS}, guarded=True), late=True

@@ -69,7 +69,7 @@ class Module:
         with self._lock:
             return list(self.kernels)
 
-    def settle(self) -> None:
+    def apply_settings(self) -> None:
         """Let its kernels launch by the settings as they are now.
 
         Kernels without options of their own share the settings of the module, which are looked up once: a
@@ -78,13 +78,13 @@ class Module:
         alike = []
         for kernel in self.alive():
             if kernel.options:
-                kernel.settle()
+                kernel.apply_settings()
             else:
                 alike.append(kernel)
         settings = alike[0].launch_settings() if alike else None
         if settings != self._settled:
             for kernel in alike:
-                kernel.settle(settings)
+                kernel.apply_settings(settings)
             self._settled = settings
 
     def option(self, name: str) -> Any:
@@ -146,10 +146,10 @@ def checked_options(options: Mapping[str, Any], whose: str) -> dict[str, Any]:
     return found
 
 
-def settle() -> None:
+def apply_settings() -> None:
     """Let all kernels launch by the settings as they are now."""
     for module in all_modules():
-        module.settle()
+        module.apply_settings()
 
 
-_config.LISTENERS.append(settle)
+_config.LISTENERS.append(apply_settings)

@@ -222,8 +222,8 @@ class NumbaVersion:
         content = objects.read(self._key(variant, f64), SUFFIX) if self._fingerprint else None
         if content is not None:
             with suppress(ValueError, TypeError, KeyError, RecursionError):
-                told = json.loads(content)
-                return _Unit(tuple(told["results"]), bool(told["single"]), str(told["assembly"]))
+                stored = json.loads(content)
+                return _Unit(tuple(stored["results"]), bool(stored["single"]), str(stored["assembly"]))
         return None
 
     def _compiled(self, variant: str, f64: bool) -> _Unit:

@@ -95,13 +95,13 @@ def trusted_folder(*within: str) -> Path | None:
     place = folder()
     for part in ("", *within):
         place = place / part
-        told = _distrust(place)
-        if told is not None:
+        problem = _distrust(place)
+        if problem is not None:
             with _lock:
                 new = place not in _refused
                 _refused.add(place)
             if new:
-                LOG.warning("tapedebug: compiled kernels are not cached: %s", told)
+                LOG.warning("tapedebug: compiled kernels are not cached: %s", problem)
             return None
     return place
 

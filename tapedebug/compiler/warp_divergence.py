@@ -86,12 +86,12 @@ def _parts(variables: Variables) -> Iterator[Span]:
 
 def _functions(variables: Variables) -> Iterator[WarpDivergence]:
     """Functions and atomics without an adjoint, or with one that need not be right."""
-    told: dict[Value, tuple[str, str]] = {
+    wanted: dict[Value, tuple[str, str]] = {
         v: (found.name, found.what) for v, found in variables.stopped.items()
     }
     for value, (name, _) in variables.atomics.items():
-        told[value] = (name, "the value" if name in EXCHANGES else "the element")
-    for value, (name, what) in told.items():
+        wanted[value] = (name, "the value" if name in EXCHANGES else "the element")
+    for value, (name, what) in wanted.items():
         if value.op is not None and value.op.span is not None:
             yield WarpDivergence("function", value.op.span, (name, what, VERSION))
 

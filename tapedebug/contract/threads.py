@@ -91,7 +91,7 @@ class FollowedThread(Protocol):
     def store_at(self, param: int, element: int, item: int, /) -> Place | None:
         """Return the place of the last store to an element (of `item` bytes) of a parameter, or None."""
 
-    def slopes(self, incoming: Mapping[int, Values] | None = None, /) -> list[LocalDerivative]:
+    def operation_derivatives(self, incoming: Mapping[int, Values] | None = None, /) -> list[LocalDerivative]:
         """Return the operations whose results have an adjoint, in reverse order; `incoming` is 1 if None."""
 
     def flat_operations(self) -> list[LocalDerivative]:

@@ -41,14 +41,14 @@ def plain(text: str) -> str:
     return "".join(character if character >= " " and character.isprintable() else " " for character in text)
 
 
-def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str] | None = None) -> str:
+def format_diagnosis(trace: Trace, *, colour: bool = False, printed: dict[str, str] | None = None) -> str:
     """Return verdict, coverage and findings of `trace` as text, prose in lines of at most 100 characters.
 
     Args:
         trace: A tape.
         colour: Use colours.
-        told: Findings already printed for other tapes, each with its tape; a repeated one takes one line. New
-            ones are added.
+        printed: Findings already printed for other tapes, each with its tape; a repeated one takes one line.
+            New ones are added.
     """
     launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
     head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
@@ -59,9 +59,9 @@ def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str]
         lines += _wrapped(f"- {note}", "    ")
     if not trace.findings:
         lines.append("  no findings")
-    told = {} if told is None else told
+    printed = {} if printed is None else printed
     for finding in trace.findings:
-        before = told.setdefault(_what(finding), trace.name)
+        before = printed.setdefault(_what(finding), trace.name)
         if before != trace.name:
             lines.append("  " + paint(f"{_title(finding)} · as on {before}", finding.severity, colour))
         else:
@@ -113,8 +113,8 @@ def format_several(
     for note in coverage.notes:
         lines += _wrapped(f"- {note}", "    ")
     for number, trace in enumerate(traces):
-        told = paint(trace.verdict, _STYLES[level_of(trace.verdict, ())], colour)
-        lines += _wrapped(f"[{number}] {trace.name}: {told}, {trace.coverage.summary}", "  ", "      ")
+        verdict = paint(trace.verdict, _STYLES[level_of(trace.verdict, ())], colour)
+        lines += _wrapped(f"[{number}] {trace.name}: {verdict}, {trace.coverage.summary}", "  ", "      ")
     if not findings:
         lines.append("  no findings")
     for finding in findings:

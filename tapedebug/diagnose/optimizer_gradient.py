@@ -17,10 +17,10 @@ def allow_for_optimizer_gradient(trace: Trace, elsewhere: Sequence[str] = ()) ->
     """
     errors = [item for item in trace.findings if item.severity == "error"]
     own = [item.rule for item in errors if rule_of(item).outside_pass]
-    told = sorted({*own, *elsewhere})
-    if told and trace.verdict != "WRONG":
+    rules = sorted({*own, *elsewhere})
+    if rules and trace.verdict != "WRONG":
         trace.coverage.notes.append(
             f"the reverse pass alone: {trace.verdict}; what was consumed is not what it gives: "
-            f"see {', '.join(told)}"
+            f"see {', '.join(rules)}"
         )
         trace.verdict = "WRONG"

@@ -32,8 +32,8 @@ def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
     if ran and not passes[-1].unseeded:
         return seeds, _beside(recorded)
     if seeds:
-        held = words.listed(_labels(recorded, seeds))
-        return seeds, [f"backward was not called: it would begin from what the gradient of {held} holds"]
+        seeded = words.listed(_labels(recorded, seeds))
+        return seeds, [f"backward was not called: it would begin from what the gradient of {seeded} holds"]
     results = [
         info
         for info in trace.arrays
@@ -57,10 +57,10 @@ def _beside(recorded: TraceBinding) -> list[str]:
     call = recorded.tape.reverse_passes[-1]
     if len(call.preset) == len(call.seeds):
         return []
-    held = words.listed(_labels(recorded, call.preset))
-    return (
-        [f"the pass began also from what the gradient of {held} held: that counts as a seed"] if held else []
-    )
+    preset = words.listed(_labels(recorded, call.preset))
+    if not preset:
+        return []
+    return [f"the pass began also from what the gradient of {preset} held: that counts as a seed"]
 
 
 def _labels(recorded: TraceBinding, arrays: Iterable[Any]) -> list[str]:

@@ -67,14 +67,14 @@ def _driver(rules: list[str], titles: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _invocation(run: Run) -> dict[str, Any]:
-    told = [{"level": "note", "message": {"text": note}} for note in run.notes]
+    notifications = [{"level": "note", "message": {"text": note}} for note in run.notes]
     if run.failed:
         text = f"the program failed ({run.reason})" + (f"\n{run.message}" if run.message else "")
-        told.append({"level": "error", "message": {"text": text}})
+        notifications.append({"level": "error", "message": {"text": text}})
     return {
         "executionSuccessful": not run.failed,
         "exitCode": run.status,
-        "toolExecutionNotifications": told,
+        "toolExecutionNotifications": notifications,
     }
 
 

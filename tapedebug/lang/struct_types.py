@@ -103,7 +103,7 @@ class Struct:
             TypeError: `value` is something else.
         """
         if type(value) is not type(self):
-            raise TypeError(f"cannot assign {_told(value)} to a {type(self).__name__}")
+            raise TypeError(f"cannot assign {_described(value)} to a {type(self).__name__}")
         for name in type(self).fields:
             setattr(self, name, value.__dict__[name])
 
@@ -248,7 +248,7 @@ def _converted(owner: type[Struct], name: str, kind: Any, value: Any) -> Any:
     what = f"{owner.__name__}.{name} is {types.type_name(kind)}"
     if is_struct(kind):
         if type(value) is not kind:
-            raise TypeError(f"{what}; got {_told(value)}")
+            raise TypeError(f"{what}; got {_described(value)}")
         made = kind()
         Struct.assign(made, value)
         return made
@@ -260,7 +260,7 @@ def _converted(owner: type[Struct], name: str, kind: Any, value: Any) -> Any:
         return None
     got = getattr(value, "kernel_type", None)
     if got is None:
-        raise TypeError(f"{what}; got {_told(value)}")
+        raise TypeError(f"{what}; got {_described(value)}")
     if got != kind:
         raise TypeError(f"{what}; got one of {types.type_name(got)} with shape {value.shape}")
     return value
@@ -268,11 +268,11 @@ def _converted(owner: type[Struct], name: str, kind: Any, value: Any) -> Any:
 
 def _compound(what: str, kind: Any, value: Any) -> Any:
     if np.isscalar(value) or value is None:
-        raise TypeError(f"{what}; got {_told(value)}")
+        raise TypeError(f"{what}; got {_described(value)}")
     try:
         return kind(*np.asarray(value).reshape(-1))
     except (TypeError, ValueError):
-        raise TypeError(f"{what}; got {_told(value)}") from None
+        raise TypeError(f"{what}; got {_described(value)}") from None
 
 
 def _scalar(what: str, kind: Any, value: Any) -> Any:
@@ -293,10 +293,10 @@ def _scalar(what: str, kind: Any, value: Any) -> Any:
         fits = isinstance(value, int | float | np.floating | np.integer | np.bool_)
         made = float(value) if fits else None
     if not fits:
-        raise TypeError(f"{what}; got {_told(value)}")
+        raise TypeError(f"{what}; got {_described(value)}")
     return made
 
 
-def _told(value: Any) -> str:
+def _described(value: Any) -> str:
     shown = repr(value)
     return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

@@ -47,13 +47,13 @@ class CellCode:
 
 def _pointed(magic: str, error: SyntaxError) -> str:
     """Return the syntax error of a cell as a message, with its line and a caret."""
-    told = f"{magic}: line {error.lineno} of this cell is no Python: {error.msg}"
+    message = f"{magic}: line {error.lineno} of this cell is no Python: {error.msg}"
     line = (error.text or "").rstrip()
     if not line:
-        return told
+        return message
     start = max(1, error.offset or 1)
     width = max(1, (error.end_offset or 0) - start) if error.end_lineno == error.lineno else 1
-    return f"{told}\n   | {line}\n   | {' ' * (start - 1)}{'^' * width}"
+    return f"{message}\n   | {line}\n   | {' ' * (start - 1)}{'^' * width}"
 
 
 def _cell_number(shell: InteractiveShell) -> int:

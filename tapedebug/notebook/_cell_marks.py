@@ -102,7 +102,7 @@ class Overwrite:
         return self.version.status == "lost"
 
 
-class Story:
+class TraceMarks:
     """A trace arranged by source lines."""
 
     def __init__(self, trace: Trace) -> None:
@@ -150,7 +150,7 @@ class Story:
                 names.append(arg.name)
         return names
 
-    def tell(self) -> ByPlace:
+    def by_place(self) -> ByPlace:
         """Return all marks; those of one line in the order reads, writes, findings."""
         parts: list[Part] = [part for kernel in self.trace.kernels for part in kernel.parts]
         sound = [part for part in parts if _is_in_its_cell(part)]
@@ -258,7 +258,7 @@ def _holds(part: Part, file: str, line: int) -> bool:
 
 def marks_of(trace: Trace) -> ByPlace:
     """Return the marks of a trace by file and line."""
-    return Story(trace).tell()
+    return TraceMarks(trace).by_place()
 
 
 def _mark(kind: str, text: str, title: str, launch: int | None, severity: str | None = None) -> Mark:

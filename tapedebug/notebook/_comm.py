@@ -56,7 +56,7 @@ class Connection:
         self._runners: dict[int, CheckRunner] = {}
         channel.on_msg(self._on_message)
         channel.on_close(self._closed)
-        self._deaf = next_cell.listen(lambda told: self._say("next", **told))
+        self._deaf = next_cell.listen(lambda change: self._say("next", **change))
         self._say("hello", version=__version__, process=PROCESS, next=next_cell.describe())
 
     def _on_message(self, message: dict[str, Any]) -> None:

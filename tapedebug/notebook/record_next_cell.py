@@ -48,11 +48,11 @@ class NextCell:
             shell.events.register("pre_run_cell", self.cell_starts)
             shell.events.register("post_run_cell", self.cell_ends)
 
-    def listen(self, told: Listener) -> Callable[[], None]:
-        """Call `told` at every change; return a function that unsubscribes."""
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` at every change; return a function that unsubscribes."""
         self._keys += 1
         key = self._keys
-        self._listeners[key] = told
+        self._listeners[key] = listener
         return lambda: self._listeners.pop(key, None) and None
 
     def describe(self) -> dict[str, Any]:
@@ -110,8 +110,8 @@ class NextCell:
 
     def _set(self, state: State, message: str = "") -> None:
         self.state, self.message = state, message
-        for told in list(self._listeners.values()):
-            told(self.describe())
+        for listener in list(self._listeners.values()):
+            listener(self.describe())
 
 
 def _show(tape: Tape) -> None:

@@ -63,8 +63,8 @@ class CheckRunner:
         self._tell = report
         self._cancelled = threading.Event()
         self._running = threading.Lock()
-        self._told = 0.0
-        self._results_told = 0.0
+        self._last_report = 0.0
+        self._last_results = 0.0
         self._untold = False
         self._began = 0.0
         self._asked: list[MaskEntry] = []
@@ -178,7 +178,7 @@ class CheckRunner:
 
     def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
         self._asked, self._fresh = mask, {}
-        self._told = self._results_told = 0.0
+        self._last_report = self._last_results = 0.0
         self._began = time.monotonic()
         self._require_checkable(mask)
         tape = self.subject.tape
@@ -230,15 +230,15 @@ class CheckRunner:
         """Report new results, unless the last report was a moment ago."""
         now = time.monotonic()
         pause = BETWEEN_RESULTS * max(1.0, len(self._table) / 200)
-        if self._untold and now - self._results_told >= pause:
-            self._results_told, self._untold = now, False
+        if self._untold and now - self._last_results >= pause:
+            self._last_results, self._untold = now, False
             self._report(checks=self.checks)
 
     def _progressed(self, fraction: float, *_: object) -> None:
         self._tell_results()
         now = time.monotonic()
-        if now - self._told >= BETWEEN_REPORTS:
-            self._told = now
+        if now - self._last_report >= BETWEEN_REPORTS:
+            self._last_report = now
             share = min(1.0, max(0.0, float(fraction)))
             if self._cancelled.is_set():
                 self._report(progress=share)

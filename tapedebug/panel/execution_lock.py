@@ -53,11 +53,11 @@ class ExecutionLock:
     @contextmanager
     def between_cells(self) -> Iterator[bool]:
         """Context that holds the lock if no cell or check runs; yields True if so, else False, at once."""
-        held = self._lock.acquire(blocking=False)
+        acquired = self._lock.acquire(blocking=False)
         try:
-            yield held
+            yield acquired
         finally:
-            if held:
+            if acquired:
                 self._lock.release()
 
     @contextmanager

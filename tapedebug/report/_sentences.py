@@ -96,11 +96,11 @@ def _result(head: Json) -> str:
         return f"Nothing was found to be wrong: {_lower(agrees)}."
     if verdict == "NOT CHECKED":
         return f"The gradient was not checked: {summary}"
-    told = {
+    text = {
         "KINK": "The loss has no derivative here: its slopes on both sides differ, so no gradient is right",
         "NONDETERMINISTIC": "Two runs on the same values differ, so the gradient could not be compared",
     }.get(verdict, "The comparison can not decide whether the gradient is right")
-    return f"{told}: {summary}"
+    return f"{text}: {summary}"
 
 
 def _wrong(head: Json) -> str:
@@ -140,9 +140,9 @@ def _change(head: Json) -> str:
     worst = min(serious, key=lambda finding: finding["severity"] != "error")
     where = _where(worst)
     fix = _stopped(worst["fix"] or f"see the finding {worst['rule']}")
-    told = f"{where}, {_lower(fix)}" if where else f"{fix[:1].upper()}{fix[1:]}"
+    text = f"{where}, {_lower(fix)}" if where else f"{fix[:1].upper()}{fix[1:]}"
     more = " and ".join(_counted([item for item in serious if item is not worst], "more "))
-    return told + (f" Then look at {more}." if more else "")
+    return text + (f" Then look at {more}." if more else "")
 
 
 def _where(finding: Json) -> str:

@@ -76,7 +76,7 @@ class isolated:
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def private_tapes() -> Iterator[None]:
     """Context manager for private tapes on private memory.
 
     The user's tape does not record meanwhile, and no observer is notified.

@@ -42,7 +42,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    held = [item for item in trace.contents if item.member in trace.data]
+    stored = [item for item in trace.contents if item.member in trace.data]
     with gc_paused():
         data = trace.to_json()
         if "contents" in data:
@@ -56,7 +56,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
             stream.truncate()
             with zipfile.ZipFile(stream, "w") as archive:
                 archive.writestr(MEMBER, encoded, method)
-                for item in held:
+                for item in stored:
                     archive.writestr(item.member, trace.data[item.member].tobytes(), zipfile.ZIP_STORED)
             if len(encoded) <= _most(archive.getinfo(MEMBER)):
                 break  # otherwise it is so small that readers would reject it as a zip bomb

@@ -29,15 +29,15 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def cleared(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return for each buffer that gets its memory late whether it is cleared."""
     found: list[bool] = []
-    plain = lazy_zero.settle
+    plain = lazy_zero.place_memory
 
-    def settle(buffer: Any, *, clear: bool = True) -> None:
+    def place_memory(buffer: Any, *, clear: bool = True) -> None:
         if buffer.deferred_zero is not None:
             found.append(clear)
         plain(buffer, clear=clear)
 
     for module in (lazy_zero, wp.runtime.memory.buffer):
-        monkeypatch.setattr(module, "settle", settle)
+        monkeypatch.setattr(module, "place_memory", place_memory)
     return found
 
 

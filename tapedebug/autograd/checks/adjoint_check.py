@@ -85,14 +85,14 @@ def check_pairs_of(
     pairs: Pairs,
     plan: CheckPlan,
     checkpoint: Checkpoint | None = None,
-    kept: list[Comparison] | None = None,
+    compared: list[Comparison] | None = None,
     *,
     each: Callable[[PairResult], Any] | None = None,
 ) -> list[PairResult]:
     """Check each of `pairs`; see `CheckPlan` for how.
 
-    The compared entries are appended to `kept`, for plots. `each` is called with every result as soon as it
-    is available; the returned results may have more details, from comparison with each other.
+    The compared entries are appended to `compared`, for plots. `each` is called with every result as soon as
+    it is available; the returned results may have more details, from comparison with each other.
     """
     if not pairs.chosen:
         return []
@@ -100,8 +100,8 @@ def check_pairs_of(
     work = _Check(program, pairs, plan, checkpoint)
     work.each = each
     work.run()
-    if kept is not None:
-        kept.extend(work.compared[pair] for pair in pairs.chosen if pair in work.compared)
+    if compared is not None:
+        compared.extend(work.compared[pair] for pair in pairs.chosen if pair in work.compared)
     shared = (time.perf_counter() - began) / len(pairs.chosen)
     return note_swaps([replace(work.results[pair], seconds=shared) for pair in pairs.chosen])
 

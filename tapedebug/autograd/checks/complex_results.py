@@ -71,9 +71,9 @@ def _named(subject: str, key: object, arguments: Sequence[tuple[str, Any]]) -> s
         )
     if not _holds_complex(places[key]):
         value = places[key]
-        told = f"an array of {value.dtype_name}" if is_array(value) else repr(value)
+        given = f"an array of {value.dtype_name}" if is_array(value) else repr(value)
         raise GradcheckError(
-            f"{subject}: complex names {key}, which is {told}",
+            f"{subject}: complex names {key}, which is {given}",
             hint="hold complex numbers in an array of vec2 (or vec2d): real part, imaginary part",
         )
     return str(key)
@@ -92,7 +92,7 @@ def as_complex(
     """Return the result of a pair, in complex numbers if its input or output holds such."""
     known = set(names)
     z, w = (port.name.removesuffix(IN_PLACE) in known for port in (source, target))
-    spoken = [port.name.removesuffix(IN_PLACE) for port, held in ((source, z), (target, w)) if held]
+    spoken = [port.name.removesuffix(IN_PLACE) for port, is_given in ((source, z), (target, w)) if is_given]
     if not spoken:
         return result
     result = replace(
@@ -160,15 +160,15 @@ def _wrong(found: Wirtinger, source: Port, target: Port) -> str:
 
 def _cause(found: Wirtinger, tolerance: Tolerance) -> str:
     """Return the likely cause: a missing or an additional conjugate."""
-    told = "AD is the conjugate of what it should be"
+    text = "AD is the conjugate of what it should be"
     if _alike(found.ad, found.fd.conj(), tolerance):
-        return told
+        return text
     if not found.parts:
         return ""
     _, _, dz, dzbar = found.derivatives()
     if _alike(dz[0], dz[1].conj(), tolerance) and _alike(dzbar[0], dzbar[1], tolerance):
         return (
-            f"{told}: the adjoint multiplies by ∂w/∂z, not by conj(∂w/∂z) "
+            f"{text}: the adjoint multiplies by ∂w/∂z, not by conj(∂w/∂z) "
             "(a conjugate is missing, or one too many)"
         )
     if _alike(dz[0], dzbar[1].conj(), tolerance) and _alike(dzbar[0], dz[1].conj(), tolerance):

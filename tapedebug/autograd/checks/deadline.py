@@ -30,17 +30,17 @@ def unchecked(
 
 
 def check_in_time(
-    program: Program, pairs: Pairs, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
+    program: Program, pairs: Pairs, plan: CheckPlan, pace: Progress, compared: list[Comparison] | None = None
 ) -> list[PairResult]:
     """Run `check_pairs_of`, input by input if time is limited, so that finished inputs keep their results."""
     if pace.max_seconds is None:
-        return check_pairs_of(program, pairs, plan, pace.pulse, kept)
+        return check_pairs_of(program, pairs, plan, pace.pulse, compared)
     found: dict[tuple[Port, Port], PairResult] = {}
     why: object = None
     for source in pairs.inputs():
         several = [pair for pair in pairs.chosen if pair[0] is source]
         try:
-            results = check_pairs_of(program, Pairs(several), plan, pace.pulse, kept)
+            results = check_pairs_of(program, Pairs(several), plan, pace.pulse, compared)
         except OutOfTime as error:
             why = error
             break

@@ -20,7 +20,7 @@ from tapedebug.autograd.subjects.subject import Subject
 
 
 def run_checks(
-    subject: Subject, plan: CheckPlan, pace: Progress, kept: list[Comparison] | None = None
+    subject: Subject, plan: CheckPlan, pace: Progress, compared: list[Comparison] | None = None
 ) -> tuple[list[PairResult], DotProduct | None]:
     """Return the results of all pairs, and of the dot-product test if there was one."""
     program, chosen, options = subject.program, subject.pairs.chosen, plan.options
@@ -33,7 +33,7 @@ def run_checks(
         with contextlib.suppress(OutOfTime):  # each check reports the parts that it did not reach
             pace.begin(f"the adjoint, {len(chosen)} input-output pair{'s' * (len(chosen) > 1)}")
             dot = dot_test(program, pace.pulse)
-        found = check_in_time(program, subject.pairs, plan, pace, kept)
+        found = check_in_time(program, subject.pairs, plan, pace, compared)
         pairs += [
             as_complex(result, source, target, subject.complex, plan.tolerance)
             for (source, target), result in zip(chosen, found, strict=True)
@@ -91,5 +91,5 @@ def counted(pairs: Sequence[PairResult]) -> str:
     (first, main), *others = kinds.items()
     text = f"{len(main)} input-output pairs checked, {entries_of(main)}"
     text += " (only the tangent)" if first == "tangent" and not others else ""
-    told = [f"{kind} ({len(found)} pair{'s' * (len(found) > 1)})" for kind, found in others]
-    return f"{text}; beside the {first}: {', '.join(told)}" if told else text
+    other_kinds = [f"{kind} ({len(found)} pair{'s' * (len(found) > 1)})" for kind, found in others]
+    return f"{text}; beside the {first}: {', '.join(other_kinds)}" if other_kinds else text

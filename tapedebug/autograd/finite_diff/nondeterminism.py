@@ -26,8 +26,8 @@ def nondeterministic_pairs(
         sources = [source for source, output in pairs.chosen if output is target]
         words = _differ(first[target], second[target], tolerance)
         if words:
-            told = f"two forward runs on the same values differ by {words} in {target.name}: "
-            found.update({(s, target): f"{told}no difference quotient means anything" for s in sources})
+            difference = f"two forward runs on the same values differ by {words} in {target.name}: "
+            found.update({(s, target): f"{difference}no difference quotient means anything" for s in sources})
             continue
         seed = {target: random_directions(target.size, 1)[0]} if target.size else {}
         one, two = program.pull(seed), program.pull(seed)

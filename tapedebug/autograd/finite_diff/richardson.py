@@ -147,10 +147,10 @@ def _looked_at_from_afar(
 
     largest = np.full(len(lines), eps * AFAR)
     far = _swept(of_lines, at_zero, largest, magnitudes[lines], enough, max_steps)
-    told = far.kink & found.perhaps[lines]
+    confirmed = far.kink & found.perhaps[lines]
     for name in ("left", "right", "kink"):
         whole = getattr(found, name)
-        whole[lines] = np.where(told, getattr(far, name), whole[lines])
+        whole[lines] = np.where(confirmed, getattr(far, name), whole[lines])
     return replace(found, evaluations=found.evaluations + far.evaluations)
 
 
@@ -327,8 +327,8 @@ class _Sweep:
             return
         change = np.maximum(np.abs(right - self.right), np.abs(left - self.left))
         digits = -np.log10(np.clip(change / np.abs(right - left), 1e-8, 1.0))
-        held = self.digits >= DIGITS
-        self.digits = np.where(corner, self.digits + digits, np.where(held, self.digits, 0.0))
+        stable = self.digits >= DIGITS
+        self.digits = np.where(corner, self.digits + digits, np.where(stable, self.digits, 0.0))
         finer = corner & (digits > self.finest)
         self.finest = np.where(finer, digits, self.finest)
         self.corner_left = np.where(finer, left, self.corner_left)
@@ -336,7 +336,7 @@ class _Sweep:
         # Beside a kink, smaller steps show the slope of one side; what is rounded shows the mean of both.
         aside = np.abs(right + left - self.corner_left - self.corner_right)
         nothing = straight & ~corner & (aside <= 0.5 * np.abs(self.corner_right - self.corner_left))
-        self.lost |= held & nothing
+        self.lost |= stable & nothing
         self.perhaps |= self.seen & nothing
         curve = ~corner & ~bent & ~nothing & ~self.lost
         self.digits[curve] = 0.0

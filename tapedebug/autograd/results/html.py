@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tapedebug.autograd.results.gradcheck_result import GradcheckResult
 
 MOST_ROWS = 120
+SHOWN_SETTINGS = ("eps", "atol", "rtol")
 MOST_TOLD = 12  # failing pairs whose messages are shown
 MOST_MAPS = 6  # of these, with heat maps
 MOST_NOTES = 40
@@ -208,8 +209,8 @@ def _coverage(result: GradcheckResult) -> Iterator[str]:
         listed = "".join(f"<li>{escape(_shortened(note))}</li>" for note in notes)
         yield f'<div class="td-notes">Coverage<ul>{listed}</ul></div>'
     facts = [f"{name} {value}" for name, value in result.environment.items()]
-    told = [f"{name}={value}" for name, value in result.settings.items() if name in ("eps", "atol", "rtol")]
-    yield f'<p class="td-facts">{escape(" · ".join([*told, *facts]))}</p>'
+    settings = [f"{name}={result.settings[name]}" for name in result.settings if name in SHOWN_SETTINGS]
+    yield f'<p class="td-facts">{escape(" · ".join([*settings, *facts]))}</p>'
 
 
 def _script(result: GradcheckResult) -> Iterator[str]:

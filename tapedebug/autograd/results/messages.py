@@ -330,8 +330,8 @@ def note_swaps(results: Sequence[PairResult]) -> list[PairResult]:
 
 def _swap(result: PairResult, others: Sequence[PairResult]) -> PairResult:
     compared, layout = result.compared, result.layout
-    told = result.signature is not None and result.signature.name != "other side"
-    if told or compared is None or layout is None or compared.wrong is None:
+    explained = result.signature is not None and result.signature.name != "other side"
+    if explained or compared is None or layout is None or compared.wrong is None:
         return result
     if not compared.wrong.any():
         return result

@@ -303,17 +303,17 @@ def entries_of(pairs: Sequence[PairResult]) -> str:
     text = f"{evaluated} of {entries} entries{_groups_of(pairs)}"
     combined = [pair for pair in pairs if pair.combinations]
     if combined:
-        held, runs = sum(pair.entries for pair in combined), sum(pair.combinations for pair in combined)
-        text += f" one by one, {held} in {runs} random combinations"
+        entries, runs = sum(pair.entries for pair in combined), sum(pair.combinations for pair in combined)
+        text += f" one by one, {entries} in {runs} random combinations"
     return f"{text}; {zeros} more are zero (traced, verified by random products)" if zeros else text
 
 
 def _groups_of(pairs: Sequence[PairResult]) -> str:
     """`, by 3 groups of rows and 3 of columns`: by how many runs; the most that a pair took."""
     groups = {pair.groups for pair in pairs}
-    told = [each for each in groups if each is not None]
-    if not told:
+    known = [each for each in groups if each is not None]
+    if not known:
         return ""
-    rows, columns = (max(counts) for counts in zip(*told, strict=True))
+    rows, columns = (max(counts) for counts in zip(*known, strict=True))
     most = "up to " if len(groups) > 1 else ""
     return f", by {most}{rows} group{'s' * (rows != 1)} of rows and {most}{columns} of columns"

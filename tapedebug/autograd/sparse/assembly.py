@@ -100,9 +100,9 @@ def assemble(request: JacobianRequest) -> Jacobians:
     except OutOfTime as error:
         if request.sparse:
             raise
-        told = f"{request.program.subject}: {error}; entries that were not evaluated by then are NaN"
-        count.notes.append(told)
-        warnings.warn(told, RuntimeWarning, stacklevel=user_stacklevel())
+        note = f"{request.program.subject}: {error}; entries that were not evaluated by then are NaN"
+        count.notes.append(note)
+        warnings.warn(note, RuntimeWarning, stacklevel=user_stacklevel())
     found = {(part.source, part.target): part.made.result() for part in parts.values()}
     return Jacobians(found, count.runs, count.notes)
 

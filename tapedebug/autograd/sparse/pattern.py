@@ -277,8 +277,8 @@ class _Trace:
         for mine in (*stored, *added):
             written[mine] = True
         entries = joined(parts)
-        told = [(v.site.kind, record.args[v.site.param].region) for v in visits]
-        if {b for kind, b in told if kind != "read"} & {b for kind, b in told if kind != "write"}:
+        accessed = [(v.site.kind, record.args[v.site.param].region) for v in visits]
+        if {b for kind, b in accessed if kind != "read"} & {b for kind, b in accessed if kind != "write"}:
             entries = self._closed(entries, written)
         for mine in added:
             written[mine] = False  # what was there before is a part of the sum

@@ -50,7 +50,7 @@ def handed_out(
     executor: Executor,
     *,
     caller: str,
-    told: Callable[[Unit], str],
+    name_of: Callable[[Unit], str],
     pulse: Checkpoint,
 ) -> Generator[Found, None, None]:
     """Yield the results of `function` for `units`, in their order, computed by the workers of an executor.
@@ -61,7 +61,7 @@ def handed_out(
         count: The number of units.
         executor: Any of `concurrent.futures`. To threads units go as they are, to all others as bytes.
         caller: The function that was called, for error messages.
-        told: Returns the name of a unit in messages.
+        name_of: Returns the name of a unit in messages.
         pulse: Called while waiting; may raise to cancel.
 
     Raises:
@@ -74,7 +74,7 @@ def handed_out(
     try:
         while True:
             while len(waiting) < 2 * workers and (chunk := list(islice(units, size))):
-                names = f"{told(chunk[0])}" + (f" to {told(chunk[-1])}" if len(chunk) > 1 else "")
+                names = f"{name_of(chunk[0])}" + (f" to {name_of(chunk[-1])}" if len(chunk) > 1 else "")
                 waiting.append((names, _submit(executor, function, chunk, caller, over)))
                 pulse()
             if not waiting:

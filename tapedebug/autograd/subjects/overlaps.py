@@ -62,12 +62,12 @@ def _share_memory(port: Port) -> Problem | None:
     if met is None:
         return None
     first, second = (f"{port.name}[{', '.join(map(str, index))}]" for index in met)
-    told = (
+    message = (
         f"{port.name} overlaps itself: {first} and {second} lie in the same memory (shape {array.shape}, "
         f"strides {array.strides}, {item} bytes for each {array.dtype_name}): neither can "
         "be displaced alone, so no derivative by it exists"
     )
-    return told, "pass a copy with elements of its own, such as wp.clone(array)"
+    return message, "pass a copy with elements of its own, such as wp.clone(array)"
 
 
 def _meeting(
@@ -106,12 +106,12 @@ def _between(port: Port, arrays: list[tuple[str, Any]]) -> Problem | None:
         start, stop = _range(other)
         if other.region is mine.region or stop <= low or high <= start or not _share(mine, other):
             continue
-        told = (
+        message = (
             f"{port.name} ({high - low} bytes at {low:#x}) and {name} ({stop - start} bytes at {start:#x}) "
             "overlap in memory, but are no slices of one array: what is written through one changes the "
             "other, and their gradients know nothing of it"
         )
-        return told, "make one array of all of that memory, and pass slices of it: they share its gradient"
+        return message, "make one array of all of that memory, and pass slices of it: they share its gradient"
     return None
 
 

@@ -65,20 +65,20 @@ def _generators(owners: Iterable[Any]) -> list[Any]:
 
 def _reachable_by_name(owner: object) -> list[Any]:
     """Return what a function, method or object can reach by name."""
-    held = list(getattr(getattr(owner, "__self__", owner), "__dict__", {}).values())
+    found = list(getattr(getattr(owner, "__self__", owner), "__dict__", {}).values())
     function: Any = getattr(owner, "__func__", owner)
     if not hasattr(function, "__code__"):  # an object that is called, or a `functools.partial`
         inner = getattr(function, "func", None) or type(function).__dict__.get("__call__")
-        held += [*getattr(function, "args", ()), *getattr(function, "keywords", {}).values()]
+        found += [*getattr(function, "args", ()), *getattr(function, "keywords", {}).values()]
         function = inner
     code = getattr(function, "__code__", None)
     if code is None:
-        return held
-    held += [function.__globals__[name] for name in code.co_names if name in function.__globals__]
-    held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        return found
+    found += [function.__globals__[name] for name in code.co_names if name in function.__globals__]
+    found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:
-            held.append(cell.cell_contents)
+            found.append(cell.cell_contents)
         except ValueError:  # not bound yet
             continue
-    return held
+    return found

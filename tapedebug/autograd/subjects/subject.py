@@ -264,9 +264,9 @@ def _writer(
     `split` is the number of inputs, -1 without outputs. The writer holds the current values, because arrays
     may change before a script is written.
     """
-    kept = values or {}
+    replaced = values or {}
     given = [
-        (p.name, a, (kept[a] if a in kept else a.current()) if is_array(a) else None)
+        (p.name, a, (replaced[a] if a in replaced else a.current()) if is_array(a) else None)
         for p, a in zip(kernel.params, args, strict=True)
     ]
     return Writer(lambda: launch_scene(kernel, dim, given, split))

@@ -47,10 +47,10 @@ def check_own_gradients(
     found: list[PairResult] = []
     lost: dict[str, None] = {}
     for record, values in launch_values(tape, chosen, checkpoint):
-        held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
+        contents = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         calls: dict[str, list[CheckedCall]] = {name: [] for name in _functions(record.kernel)}
         for index in _spread(record.threads):
-            single = checked_thread(record, index, held)
+            single = checked_thread(record, index, contents)
             try:
                 single.run()
             except CannotFollow as error:
@@ -89,10 +89,10 @@ def functions_off(
     records = [record for record in records if set(names) & set(_functions(record.kernel))]
     wanted = list(islice(threads, THREADS))
     for record, values in launch_values(tape, _launches_to_check(records, []), checkpoint):
-        held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
+        contents = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         among = [index for index in wanted if index < record.threads]
         for index in dict.fromkeys([*among, *_spread(record.threads)]):
-            for call in _calls(record, index, held):
+            for call in _calls(record, index, contents):
                 if call.function.name in names and any(
                     is_gradient_off(call, partial) for partial in call.partials
                 ):
@@ -111,9 +111,9 @@ def is_gradient_off(call: CheckedCall, partial: PartialDerivative) -> bool:
     return not error <= CALL_GRADIENT_OFF * max(abs(partial.right), CALL_GRADIENT_OFF * largest) + 1e-9
 
 
-def _calls(record: Record, index: int, held: dict[int, Any]) -> list[CheckedCall]:
+def _calls(record: Record, index: int, contents: dict[int, Any]) -> list[CheckedCall]:
     """Return the calls in one thread of a launch, as far as it can be followed."""
-    single = checked_thread(record, index, held)
+    single = checked_thread(record, index, contents)
     with contextlib.suppress(CannotFollow):
         single.run()
     return single.checked

@@ -100,7 +100,7 @@ def judge_input(
     """
     consumed = gradients.consumed[port]
     departure: Departure | None = None
-    told = False
+    explained = False
     numbers = _numbers(port, gradients, probes)
     rel_error: float | None = None
     resolution = Resolution("")
@@ -129,13 +129,13 @@ def judge_input(
                 rel_error = _off_by(departure, gradients.least[port])
                 numbers = f"{departure.difference}; {numbers}"
         elif departure is not None and departure.right == "unknown" and verdict == "AGREE":
-            verdict, reason, told = "UNDECIDABLE", departure.reason, True
+            verdict, reason, explained = "UNDECIDABLE", departure.reason, True
         elif verdict == "AGREE" and not program.meant:
             found = GradientBisection(program, port, gradients).run(probes)
             if found is not None:
                 verdict, probes = "WRONG", [*probes, found]
                 reason, rel_error = _refuted(port, found), found.rel_error
-    if verdict == "UNDECIDABLE" and not program.meant and not told:
+    if verdict == "UNDECIDABLE" and not program.meant and not explained:
         reason += _beside(program, port, probes)
     if program.blind and verdict in ("AGREE", "WRONG"):
         verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")

@@ -67,7 +67,7 @@ def check_launch(work: LaunchWork) -> LaunchCheck:
 
 
 def check_in_sight(
-    work: LaunchWork, subject: Subject, pace: Progress, kept: list[Comparison] | None = None
+    work: LaunchWork, subject: Subject, pace: Progress, compared: list[Comparison] | None = None
 ) -> LaunchCheck:
     """Check one launch and report its progress.
 
@@ -75,10 +75,10 @@ def check_in_sight(
         work: The launch and the plan.
         subject: The result of `work.subject()`.
         pace: The progress of the whole check.
-        kept: Gets the compared matrices, for plots.
+        compared: Gets the compared matrices, for plots.
     """
     copy = work.copy
-    pairs, dot = run_checks(subject, work.check_plan, pace, kept)
+    pairs, dot = run_checks(subject, work.check_plan, pace, compared)
     notes = dict.fromkeys(note for pair in pairs for note in pair.notes)
     notes |= dict.fromkeys(filter(is_of_differences, subject.pairs.notes))
     left = tuple(_left(copy, subject))

@@ -150,13 +150,13 @@ def resolve(
     moved = float(np.linalg.norm((consumed - exact) * sizes))
     if rate > 0 and moved <= ROUNDINGS * rate and not _amplifies(program):
         share = _share(program, port, gradients, rate)
-        told = _stationary(parts, share, moved / rate, basis, level)
-        return Resolution("", max(error, level), told, stationary=True)
-    told = f"float32 rounding moves it by {_of(parts.whole)} its size ({parts.words()})"
+        text = _stationary(parts, share, moved / rate, basis, level)
+        return Resolution("", max(error, level), text, stationary=True)
+    text = f"float32 rounding moves it by {_of(parts.whole)} its size ({parts.words()})"
     if diverged:
         single, double = program.loss(single=True), program.base
-        told += f"; the float32 and the float64 run diverge (loss {single:.6g} and {double:.6g})"
-    return Resolution(told, error, rounding=True)
+        text += f"; the float32 and the float64 run diverge (loss {single:.6g} and {double:.6g})"
+    return Resolution(text, error, rounding=True)
 
 
 # ---------------------------------------------------------------- is the adjoint the derivative?

@@ -108,8 +108,8 @@ class SingleLaunch:
         self.rtol = rtol
         self.checkpoint = checkpoint
         self.start = program.evaluate({})
-        held = [np.abs(w) @ np.nan_to_num(np.abs(self.start[t]), posinf=0.0) for t, w in weights.items()]
-        self.dust = LAUNCH_ROUNDING * float(sum(held))
+        terms = [np.abs(w) @ np.nan_to_num(np.abs(self.start[t]), posinf=0.0) for t, w in weights.items()]
+        self.dust = LAUNCH_ROUNDING * float(sum(terms))
 
     def judge(self, p: int, given: Floats) -> Judged:
         """Compare the adjoint's contribution to an argument with finite differences of the launch."""
@@ -160,25 +160,25 @@ class SingleLaunch:
         largest = np.abs(right[np.isfinite(right)]).max(initial=0.0)
         allowed = self.rtol * np.maximum(np.abs(right), ADJOINT_ROUNDING * largest) + bar
         missed = ~(np.abs(given - right) <= allowed) & ~kink & np.isfinite(right)
-        held = np.where(missed, right, np.where(np.isfinite(given), given, 0.0)).reshape(source.shape)
+        gradient = np.where(missed, right, np.where(np.isfinite(given), given, 0.0)).reshape(source.shape)
         if not missed.any():
             verdict: Verdict = "KINK" if kink.any() else "UNDECIDABLE"
-            return Judged(Argument(self.index, p, verdict, cause, given.size), held)
+            return Judged(Argument(self.index, p, verdict, cause, given.size), gradient)
         shaped = [v.reshape(source.shape) for v in (given, right, bar)]
         wrong = worst_entry(shaped[0], shaped[1], shaped[2], missed.reshape(source.shape))
         error = float(np.nanmax(np.abs(given - right)[missed]))
         size = relative_error(np.where(missed, given, 0.0), np.where(missed, right, 0.0))
         argument = Argument(self.index, p, "WRONG", cause, given.size, error, size, wrong)
-        return Judged(argument, held, float(bar[missed].max()))
+        return Judged(argument, gradient, float(bar[missed].max()))
 
     def _sketched(self, p: int, given: Floats, cause: Cause) -> Judged:
         """A large argument is put right in a few random directions: enough for what comes to see it."""
         source = self.inputs[p]
-        held = np.where(np.isfinite(given), given, 0.0)
+        finite = np.where(np.isfinite(given), given, 0.0)
         directions = random_directions(source.size, SKETCH, sizes_of(self.program.values(source)))
         value, bar, _ = self._along(source, directions)
         known = np.isfinite(value)
-        missing = (value - directions @ held)[known]
+        missing = (value - directions @ finite)[known]
         fitted, *_ = np.linalg.lstsq(directions[known], missing, rcond=None)
         worst = int(np.argmax(np.abs(missing)))
         wrong = WrongEntry(None, float((directions @ given)[known][worst]), float(value[known][worst]), float(
@@ -187,7 +187,7 @@ class SingleLaunch:
         error = float(np.abs(missing).max())
         relative = abs(wrong.given - wrong.right) / max(abs(wrong.right), 1e-300)
         argument = Argument(self.index, p, "WRONG", cause, given.size, error, relative, wrong)
-        return Judged(argument, (held + fitted).reshape(source.shape))
+        return Judged(argument, (finite + fitted).reshape(source.shape))
 
 
 def relative_error(given: Floats, right: Floats) -> float:

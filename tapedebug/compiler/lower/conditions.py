@@ -31,8 +31,8 @@ def condition(ctx: Context, node: ast.expr) -> Quantity:
     if isinstance(item, ArrayView) and not item.indices:
         ctx.optional.add(item.param.index)
         sizes = views.shape(ctx, item).items
-        held = [as_condition(ctx, node, size) for size in sizes if isinstance(size, Quantity)]
-        return reduce(lambda one, two: expressions.apply(ctx, node, "and", "`and`", one, two), held)
+        operands = [as_condition(ctx, node, size) for size in sizes if isinstance(size, Quantity)]
+        return reduce(lambda one, two: expressions.apply(ctx, node, "and", "`and`", one, two), operands)
     return as_condition(ctx, node, ctx.quantity(node, item, "a condition"))
 
 

@@ -179,13 +179,13 @@ def _captured(ctx: Context, node: ast.AST, value: t.Struct) -> StructValue:
     kind = type(value)
     fields: list[Item] = []
     for name, inner in kind.fields.items():
-        held = value.__dict__[name]
-        if isinstance(held, t.Struct):
-            fields.append(_captured(ctx, node, held))
+        content = value.__dict__[name]
+        if isinstance(content, t.Struct):
+            fields.append(_captured(ctx, node, content))
         elif t.is_scalar(inner):
-            fields.append(ctx.constant(node, held, inner))
+            fields.append(ctx.constant(node, content, inner))
         elif t.is_compound(inner):
-            number = ctx.number(node, held)
+            number = ctx.number(node, content)
             assert number is not None
             fields.append(number)
         else:

@@ -112,8 +112,8 @@ def run(source: str, *options: str) -> None:
     place = ERROR.search(done.stderr)
     if place is not None:
         raise Refused(place[1], int(place[2]), int(place[3]), place[4])
-    told = ELSEWHERE.search(done.stderr)
-    raise Refused("", 0, 0, told[1] if told else done.stderr.strip() or f"exit code {done.returncode}")
+    match = ELSEWHERE.search(done.stderr)
+    raise Refused("", 0, 0, match[1] if match else done.stderr.strip() or f"exit code {done.returncode}")
 
 
 def accepts(sources: Sequence[str]) -> list[bool]:

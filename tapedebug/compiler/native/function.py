@@ -209,8 +209,8 @@ class Native:
         content = objects.read(key, ".json")
         if content is not None:
             with suppress(ValueError, TypeError, KeyError, RecursionError):
-                told = json.loads(content)
-                written = {variant: frozenset(told[variant]) for variant in variants}
+                stored = json.loads(content)
+                written = {variant: frozenset(stored[variant]) for variant in variants}
                 if all(written[variant] <= self.mentioned(variant) for variant in variants):
                     return written
         found = {variant: self._probed(variant) for variant in variants}
@@ -279,7 +279,7 @@ class NativeCall:
         return self.native.is_numba and not (self.native.raises and self.variant == FORWARD)
 
     @property
-    def late(self) -> bool:
+    def reads_final_values(self) -> bool:
         """True if it reads arrays as the launch left them."""
         return self.variant != FORWARD
 

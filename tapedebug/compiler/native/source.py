@@ -91,12 +91,12 @@ def _union(kind: Any) -> str:
 def _function(signature: Signature, snippets: Snippets, variant: str, constant: frozenset[str]) -> str:
     words = signature.words(variant)
     # An adjoint changes adjoints only: what it reads may be a copy that others need.
-    held = frozenset(signature.arrays) if variant == ADJOINT else constant
+    read_only = frozenset(signature.arrays) if variant == ADJOINT else constant
     declared, passed = [], []
     for name, kind in signature.parameters:
         array = isinstance(kind, t.ArrayType)
         star = "*" if array else ""
-        const = "const " if name in held else ""
+        const = "const " if name in read_only else ""
         declared.append(f"{const}{c_name(kind.dtype if array else kind)} {star}{name}")
         passed.append(name)
     lvalues = []

@@ -46,7 +46,7 @@ def forward(transform: Transform, op: Op, known: Values, first: bool) -> None:
 
 def touched_by(op: Op) -> frozenset[int]:
     """The array parameters whose values an operation of an adjoint depends on, or changes once more."""
-    if op.kind in NATIVE and not op.data[0].late:
+    if op.kind in NATIVE and not op.data[0].reads_final_values:
         call: NativeCall = op.data[0]
         return call.reads | call.writes
     return read_by(op)

@@ -96,10 +96,10 @@ def measure(replay: Replay) -> AdjointProfile:
 
 
 def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms]) -> None:
-    held: dict[int, Any] = {}
+    incoming: dict[int, Any] = {}
 
     def before(index: int) -> None:
-        held.clear()
+        incoming.clear()
         if index >= 0:
             record = replay.records[index]
             found = {
@@ -109,7 +109,7 @@ def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms]) ->
             own = {id(record.args[p].region) for p in found}
             # The adjoint of an array that is read and written is consumed by the launch: its outgoing
             # amount is then all of its adjoint.
-            held.update(
+            incoming.update(
                 (p, shadow.gradient(record.args[p]))
                 for p in _floats(record, "reads")
                 if p in record.active and id(record.args[p].region) not in own
@@ -122,7 +122,7 @@ def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms]) ->
                 now = shadow.gradient(record.args[p])
                 passage.gathered[p] = _norm(now)
                 with np.errstate(invalid="ignore"):
-                    passage.outgoing[p] = _norm(now - held[p]) if p in held else passage.gathered[p]
+                    passage.outgoing[p] = _norm(now - incoming[p]) if p in incoming else passage.gathered[p]
         before(record.index - 1)
 
     total = len(replay.records)

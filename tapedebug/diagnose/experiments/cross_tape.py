@@ -213,16 +213,16 @@ def measure(
     """
     consumed = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
     whole = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
-    kept: dict[int, Values] = {}
+    adjoints: dict[int, Values] = {}
     handed: dict[int, Values] = {}
     for position in reversed(range(len(cases))):
         replay = cases[position].rerun
         shadow = replay._ready()
         edges = links[position] if position < len(links) else ()
-        own = {**kept, **seeded(replay)}
+        own = {**adjoints, **seeded(replay)}
         shadow.backward({replay.arrays[number]: values for number, values in own.items()})
         _add(consumed, shadow, params)
-        kept = {
+        adjoints = {
             edge.source: shadow.gradient(replay.arrays[edge.target])
             for edge in (links[position - 1] if position else ())
             if edge.handed

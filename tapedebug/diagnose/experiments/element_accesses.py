@@ -40,7 +40,7 @@ def element_conflicts(case: RuleContext, tracking: ElementTracking) -> ElementCo
 
 
 def _sampled(case: RuleContext, kinds: Iterable[list[int]]) -> Iterator[int]:
-    told = []
+    incomplete = []
     for launches in kinds:
         record = case.rerun.records[launches[0]]
         most = min(max(SAMPLED[0], THREADS // max(1, math.prod(record.dim))), SAMPLED[1])
@@ -49,12 +49,12 @@ def _sampled(case: RuleContext, kinds: Iterable[list[int]]) -> Iterator[int]:
             continue
         places = np.linspace(0, len(launches) - 1, most).round().astype(int)
         yield from (launches[place] for place in places)
-        told.append(
+        incomplete.append(
             f"{most} of {len(launches)} launches of {record.name} (from {launches[0]} to {launches[-1]}, "
             "evenly spread)"
         )
-    if told:
-        case.skipped(f"looked at element by element: {words.listed(told)}")
+    if incomplete:
+        case.skipped(f"looked at element by element: {words.listed(incomplete)}")
 
 
 def element_of(a: Array, place: int) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ class Experiment(Protocol):
 
     def gradients(
         self,
-        careless: Collection[tuple[int, int]] = (),
+        unpreserved: Collection[tuple[int, int]] = (),
         poisoned: Collection[int] = (),
         left: Collection[tuple[int, int]] = (),
         unrecorded: Collection[int] = (),
@@ -120,8 +120,8 @@ class Experiment(Protocol):
         """Return the gradients of the leaves.
 
         Args:
-            careless: (launch, parameter) pairs whose adjoints read the values at the end of the forward pass.
-                All others read the values of their launch.
+            unpreserved: (launch, parameter) pairs whose adjoints read the values at the end of the forward
+                pass. All others read the values of their launch.
             poisoned: Arrays that are filled with NaN before the reverse pass.
             left: (launch, parameter) pairs whose adjoints read the values that the launch itself left.
             unrecorded: Launches whose adjoints are skipped.

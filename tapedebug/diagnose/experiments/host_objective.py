@@ -121,12 +121,12 @@ def _differences(number: HostNumber, values: Values, places: Values) -> Values:
     at = values.copy()
     flat, found = at.reshape(-1), np.zeros(places.size)
     for position, place in enumerate(places):
-        kept = flat[place]
-        flat[place] = kept + step
+        original = flat[place]
+        flat[place] = original + step
         above = float(number.value(at))
-        flat[place] = kept - step
+        flat[place] = original - step
         found[position] = (above - float(number.value(at))) / (2 * step)
-        flat[place] = kept
+        flat[place] = original
     return found
 
 

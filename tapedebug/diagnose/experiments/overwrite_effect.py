@@ -61,12 +61,12 @@ class OverwriteEffects:
             if not group.needed:
                 self._poison(group)
             elif group.in_place:
-                self._enter(group, self.experiment.gradients(left=group.careless()))
+                self._enter(group, self.experiment.gradients(left=group.unpreserved()))
         known = {
             reader
             for group in self.groups
             if group.in_place and max(self.errors.get(id(group), {}).values(), default=0) > 0
-            for reader in group.careless()
+            for reader in group.unpreserved()
         }
         for group in list(self.groups):
             if group.first.back:
@@ -75,10 +75,10 @@ class OverwriteEffects:
                     self.groups.remove(group)
         needed = [group for group in self.groups if group.needed]
         for group in needed[:MEASURED]:
-            if not group.in_place or known.intersection(group.careless()):
-                self._enter(group, self.experiment.gradients(careless=group.careless()))
-        careless = [pair for group in needed for pair in group.careless()]
-        self.together = self.compared(self.experiment.gradients(careless=careless))
+            if not group.in_place or known.intersection(group.unpreserved()):
+                self._enter(group, self.experiment.gradients(unpreserved=group.unpreserved()))
+        unpreserved = [pair for group in needed for pair in group.unpreserved()]
+        self.together = self.compared(self.experiment.gradients(unpreserved=unpreserved))
 
     def _enter(self, group: OverwriteGroup, wrong: Mapping[int, Values]) -> None:
         self.errors[id(group)] = self.compared(wrong)

@@ -140,13 +140,13 @@ class Replay:
 
     def gradients(
         self,
-        careless: Collection[tuple[int, int]] = (),
+        unpreserved: Collection[tuple[int, int]] = (),
         poisoned: Collection[int] = (),
         left: Collection[tuple[int, int]] = (),
         unrecorded: Collection[int] = (),
     ) -> dict[int, Values]:
         """See `Experiment`."""
-        key = (frozenset(careless), frozenset(poisoned), frozenset(left), frozenset(unrecorded))
+        key = (frozenset(unpreserved), frozenset(poisoned), frozenset(left), frozenset(unrecorded))
         if key not in self._gradients:
             shadow = self._ready()
             self.stale.see(shadow, key[0], key[2])

@@ -112,9 +112,9 @@ class StaleReplay:
     def set(self, array: Array, values: Values, /) -> None:
         """Replace the values of an array before the operation that runs next."""
         self._replay.set(array, values)
-        held = self._late if self.position else self._inputs
-        held.pop(array, None)  # of overlapping arrays the last one wins
-        held[array] = values
+        replaced = self._late if self.position else self._inputs
+        replaced.pop(array, None)  # of overlapping arrays the last one wins
+        replaced[array] = values
 
     def forward(
         self,
@@ -175,18 +175,18 @@ class StaleReplay:
 
     def _one(self, index: int, on_operation: Callable[[Any], Any] | None, skip: Collection[int]) -> None:
         """Run the adjoint of one operation with stale values for its selected parameters."""
-        held: list[tuple[Array, Values]] = []
+        saved: list[tuple[Array, Values]] = []
         replay = self._replay
         for access in self._operations[index].accesses:
             key = (index, access.param)
             if key not in self.now and (access.needs_before or access.needs_after):
                 late = key in self.left or not access.needs_before
-                held.append((access.array, self.values(access.array)))
+                saved.append((access.array, self.values(access.array)))
                 replay.set(access.array, self._kept[(*key, late)])
         try:
             replay.backward(None, "current", index + 1, index, on_operation, skip)
         finally:
-            for array, values in reversed(held):
+            for array, values in reversed(saved):
                 replay.set(array, values)
 
     def _keep(self, stale: Collection[int]) -> None:

@@ -166,18 +166,18 @@ class _Contested:
 
     def at_once(self, run: RunThreads, pieces: Sequence[tuple[int, int]]) -> None:
         """Run pieces that do not read each other's writes to these scalars; the last write remains."""
-        held = [(self._views(a), index) for a, index in self._places]
-        before = [[view[index] for view in views] for views, index in held]
+        places = [(self._views(a), index) for a, index in self._places]
+        before = [[view[index] for view in views] for views, index in places]
         after = [[values.copy() for values in group] for group in before]
         for low, high in pieces:
             run(low, high)
-            for (views, index), old, kept in zip(held, before, after, strict=True):
+            for (views, index), old, kept in zip(places, before, after, strict=True):
                 new = [view[index] for view in views]
                 written = ~np.logical_and.reduce([_same(*pair) for pair in zip(old, new, strict=True)])
                 for view, was, now, last in zip(views, old, new, kept, strict=True):
                     last[written] = now[written]
                     view[index] = was
-        for (views, index), group in zip(held, after, strict=True):
+        for (views, index), group in zip(places, after, strict=True):
             for view, values in zip(views, group, strict=True):
                 view[index] = values
 

@@ -167,7 +167,9 @@ def _explained(case: RuleContext, launch: Launch, param: int) -> ZeroGradPath | 
         flat = thread.flat_operations()
         if flat:
             return _end("flat", launch, param, flat[0])
-        dead = [item for item in thread.slopes(flow.incoming) if item.slope == 0 and item.saturates]
+        dead = [
+            item for item in thread.operation_derivatives(flow.incoming) if item.slope == 0 and item.saturates
+        ]
         saturated = saturated or (dead[0] if dead else None)
     if saturated is not None:
         return _end("saturated", launch, param, saturated)

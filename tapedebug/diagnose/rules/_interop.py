@@ -222,13 +222,13 @@ class InteropSearch:
         crossing.gone = [leaf for leaf in crossing.leaves if not self.reach.leads_to_loss(leaf)]
         return bool(crossing.leaves)
 
-    def _note(self, crossing: InteropCrossing, told: str) -> None:
+    def _note(self, crossing: InteropCrossing, reason: str) -> None:
         read, entry = crossing.read, crossing.entry
         source = self.trace.arrays[crossing.source[0]].label
         self._notes.setdefault(
             (*_spot(read.place), *_spot(entry.place)),
             f"{source} left the tape at {words.place(read.place)} ({read.how}), and "
-            f"{target_of(self.trace, entry)} came in at {words.place(entry.place)} ({entry.how}): {told}",
+            f"{target_of(self.trace, entry)} came in at {words.place(entry.place)} ({entry.how}): {reason}",
         )
 
     # --------------------------------------------------------------------- proofs

@@ -28,11 +28,11 @@ def crossings(context: RuleContext, reach: Reachability) -> list[DisconnectedFin
         return []
     search = InteropSearch(context, replay, reach)
     found = search.crossings()
-    told = [id(item.entry) for item in found]
+    reported = [id(item.entry) for item in found]
     unserved = [
         _unserved(search, entry, others, how)
         for entry in search.entries
-        if entry.tensor is not None and id(entry) not in told and search.leads_to_loss(entry)
+        if entry.tensor is not None and id(entry) not in reported and search.leads_to_loss(entry)
         if (others := search.graph(entry).others) and (how := interop.not_handed_on(replay, entry, others))
     ]
     return [*(_finding(search, item) for item in found), *unserved]
@@ -95,12 +95,12 @@ def _lost(search: InteropSearch, crossing: InteropCrossing, target: str) -> str:
     labels = {leaf: search.trace.arrays[leaf].label for leaf in crossing.leaves}
     gone = [label for leaf, label in labels.items() if leaf in crossing.gone]
     part = [label for leaf, label in labels.items() if leaf not in crossing.gone]
-    told = []
+    effects = []
     if gone:
-        told.append(f"the gradient of {words.listed(gone)} is exactly 0")
+        effects.append(f"the gradient of {words.listed(gone)} is exactly 0")
     if part:
-        told.append(f"the gradient of {words.listed(part)} misses what flows through {target}")
-    return " and ".join(told)
+        effects.append(f"the gradient of {words.listed(part)} misses what flows through {target}")
+    return " and ".join(effects)
 
 
 def _arrived(entry: InteropEntry, reader: Launch, target: str) -> str:
@@ -119,12 +119,12 @@ def _evidence(search: InteropSearch, crossing: InteropCrossing, source: str, tar
         own = (
             f" (and to {words.plural(others, 'tensor')} of its own, which get none either)" if others else ""
         )
-        told = f"PyTorch's graph leads from {target} back to {source}{own}"
+        path = f"PyTorch's graph leads from {target} back to {source}{own}"
         if not crossing.error:
-            return f"{told}."
+            return f"{path}."
         worst = max(crossing.error, key=crossing.error.__getitem__)
         off = words.percent(crossing.error[worst])
-        return f"{told}; without its part the gradient of {search.trace.arrays[worst].label} is off by {off}."
+        return f"{path}; without its part the gradient of {search.trace.arrays[worst].label} is off by {off}."
     if crossing.alike is not None:
         alike = crossing.alike
         factor, offset = words.number(alike.factor), words.number(alike.offset)

@@ -105,31 +105,31 @@ def _note(context: RuleContext, reach: Reachability, end: _End, leaves: Sequence
     """Add to the coverage the reason why a gradient of 0 is right."""
     trace, notes = reach.trace, context.trace.coverage.notes
     labels = [trace.arrays[leaf].label for leaf in leaves]
-    told, label = words.listed(labels), trace.arrays[end.node[0]].label
+    names, label = words.listed(labels), trace.arrays[end.node[0]].label
     losses = words.listed(trace.arrays[array].label for array in context.experiment.losses)
     for zero in [f"exactly zero: the gradient with respect to {name}" for name in labels]:
         if zero in notes:
             notes.remove(zero)
     context.skipped(
-        f"exactly zero: the gradient with respect to {told}, which lead{'s' * (len(labels) == 1)} to {label} "
-        f"and not to {losses}: {words.launch_words(end.launch)} writes {label}, which {end.use}"
+        f"exactly zero: the gradient with respect to {names}, which lead{'s' * (len(labels) == 1)} to "
+        f"{label} and not to {losses}: {words.launch_words(end.launch)} writes {label}, which {end.use}"
     )
 
 
 def _ended(context: RuleContext, reach: Reachability, end: _End, leaves: Sequence[int]) -> Finding:
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
     labels = [trace.arrays[leaf].label for leaf in leaves]
-    told = words.listed(labels)
+    names = words.listed(labels)
     losses = words.listed(trace.arrays[array].label for array in context.experiment.losses)
-    start = f"the gradient of {told} is exactly 0"
+    start = f"the gradient of {names} is exactly 0"
     kind, evidence = NO_DATA_FLOW, dict[str, Any](end=label)
     if end.read is None:
         message = (
             f"{start}: its data ends at {label}, which {words.launch_words(end.launch)} writes and "
-            f"{_fate(reach, end.node)}. No launch on the tape leads from {told} to {losses}."
+            f"{_fate(reach, end.node)}. No launch on the tape leads from {names} to {losses}."
         )
         fix = (
-            f"pass {label} to the launch that should read it; if the gradient of {told} is not wanted, "
+            f"pass {label} to the launch that should read it; if the gradient of {names} is not wanted, "
             f"create {'it' if len(labels) == 1 else 'them'} without requires_grad"
         )
     else:
@@ -141,7 +141,7 @@ def _ended(context: RuleContext, reach: Reachability, end: _End, leaves: Sequenc
             f"{through}."
         )
         more, fix = _onward(context, reach, end, evidence)
-        message += f"{more} No launch on the tape leads from {told} to {losses}."
+        message += f"{more} No launch on the tape leads from {names} to {losses}."
     location, site = _written_at(reach, end.node), end.launch.call_site
     if end.read is not None:
         location, site = None, end.read.place
@@ -257,8 +257,8 @@ def _unused(context: RuleContext, reach: Reachability, leaves: Sequence[int]) ->
     readers = {leaf: reads[-1] for leaf in leaves if (reads := trace.versions_of(leaf)[0].reads)}
     leaf = max(readers, key=readers.__getitem__, default=leaves[0])
     launch = trace.launches[readers[leaf]] if readers else None
-    told = words.listed(labels)
-    message = f"the gradient of {told} is exactly 0: no launch on the tape leads from {told} to {losses}."
+    names = words.listed(labels)
+    message = f"the gradient of {names} is exactly 0: no launch on the tape leads from {names} to {losses}."
     fix = "pass on the arrays that were computed; NumPy is not on the tape"
     location, site = None, None
     if launch is not None:
@@ -269,7 +269,7 @@ def _unused(context: RuleContext, reach: Reachability, leaves: Sequence[int]) ->
     elif (by := trace.versions_of(leaf)[0].overwritten_by) is not None:
         launch = trace.launches[by]
         message = (
-            f"the gradient of {told} is exactly 0: {words.launch_words(launch)} overwrites {labels[0]} "
+            f"the gradient of {names} is exactly 0: {words.launch_words(launch)} overwrites {labels[0]} "
             "before any launch reads it. On this tape it is a result, and no input."
         )
         fix = f"pass {labels[0]} as an input of {launch.name}, and another array as its output"

@@ -89,8 +89,8 @@ class CustomGrad(TapeRule):
             found += judged
         if context.experiment.wrong and not found:
             found += _launches(context)
-        told = {name for finding in found for name in finding.functions or ()}
-        more = departed(context, lambda function: id(function) in known or function.name in told)
+        reported = {name for finding in found for name in finding.functions or ()}
+        more = departed(context, lambda function: id(function) in known or function.name in reported)
         return [*found, *more, *bypassed(context)]
 
 

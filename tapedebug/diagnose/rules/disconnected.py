@@ -87,9 +87,9 @@ class Disconnected(TapeRule):
         apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
         crossed = crossings(context, reach)
         findings += crossed
-        told = {leaf for finding in crossed if finding.source for leaf in search.leaves_of(finding)}
-        explained |= told
-        apart = [leaf for leaf in apart if leaf not in told]
+        covered = {leaf for finding in crossed if finding.source for leaf in search.leaves_of(finding)}
+        explained |= covered
+        apart = [leaf for leaf in apart if leaf not in covered]
         lost = through_numpy(context, reach, apart)
         if lost is not None:
             findings.append(lost)

@@ -146,12 +146,13 @@ class _Added:
         silent = [launch.index for launch in self.item.launches if launch.seconds == 0.0]
         if not silent or len(silent) == len(self.item.launches):
             return []
-        run, held = self.context.experiment.values_without, self.context.experiment.current_values(self.array)
+        experiment = self.context.experiment
+        run, current = experiment.values_without, experiment.current_values(self.array)
         end = len(self.trace.launches)
         replayed = run((), [self.array], end)[self.array]
         ran = run(silent, [self.array], end)[self.array]
-        proven = np.allclose(held, ran, rtol=CONTRIBUTIONS_EQUAL) and not np.allclose(
-            held, replayed, rtol=CONTRIBUTIONS_EQUAL
+        proven = np.allclose(current, ran, rtol=CONTRIBUTIONS_EQUAL) and not np.allclose(
+            current, replayed, rtol=CONTRIBUTIONS_EQUAL
         )
         return silent if proven else []
 
@@ -222,9 +223,9 @@ class _Added:
 
     def _what(self) -> str:
         count = len(self.item.launches)
-        told = self.launches if self.all_again else self.item.launches
-        firsts = [launch for launch in told if launch.index not in self.indices]
-        again = [launch for launch in told if launch.index in self.indices]
+        repeated = self.launches if self.all_again else self.item.launches
+        firsts = [launch for launch in repeated if launch.index not in self.indices]
+        again = [launch for launch in repeated if launch.index in self.indices]
         labels = self.labels if self.all_again else [self.label]
         return (
             f"{words.listed(map(words.launch_words, again), 3)} add{'s' if len(again) == 1 else ''} to "

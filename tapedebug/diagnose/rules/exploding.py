@@ -279,7 +279,7 @@ def _followed(context: RuleContext, launch: Launch, param: int) -> tuple[LocalDe
             thread.run()
         except CannotFollow:
             continue
-        found += [item for item in thread.slopes(flow.incoming) if item.bent]
+        found += [item for item in thread.operation_derivatives(flow.incoming) if item.bent]
         turns = max(turns, thread.turns())
     steep = max(found, key=lambda item: item.slope, default=None)
     return (steep if steep is not None and steep.slope >= math.sqrt(EXPLODING_REPORTED) else None), turns

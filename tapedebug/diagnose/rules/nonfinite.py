@@ -61,7 +61,7 @@ class Nonfinite(TapeRule):
         if trace.tape.on_overwrite in ("ignore", "warn") and all(
             np.isfinite(v).all() for v in gradients.values()
         ):
-            gradients = experiment.gradients(careless=_every_need(trace))
+            gradients = experiment.gradients(unpreserved=_every_need(trace))
         broken = [leaf for leaf, values in gradients.items() if not np.isfinite(values).all()]
         births = _births(trace, experiment)
         found = [birth for birth in births if birth.culprit is not None]

@@ -132,14 +132,14 @@ def _sum(context: RuleContext, replay: Replay, loss: int) -> Sum | None:
     if a.size != 1:
         return None
     shadow = replay._shadow().forward(stop=0)
-    held = _number(shadow.values(a))
+    initial = _number(shadow.values(a))
     total = _number(shadow.forward().values(a))
     again = replay._shadow()
     again.set(a, np.zeros_like(np.asarray(shadow.values(a))))
     alone = _number(again.forward().values(a))
-    if not all(map(math.isfinite, (held, alone, total))) or not held or alone == total:
+    if not all(map(math.isfinite, (initial, alone, total))) or not initial or alone == total:
         return None
-    return Sum(context.trace.arrays[loss], held, alone, total)
+    return Sum(context.trace.arrays[loss], initial, alone, total)
 
 
 def _number(values: npt.ArrayLike) -> float:

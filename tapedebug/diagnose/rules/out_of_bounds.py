@@ -76,11 +76,11 @@ def _finding(context: RuleContext, group: list[OutOfBoundsAccess]) -> Finding:
     if len(first.threads) > 1:
         least = "" if first.complete else "at least "
         text += f" So do {least}{len(first.threads)} threads."
-    severity, told = _judged(context, first, a, at, inside, change)
+    severity, outcome = _judged(context, first, a, at, inside, change)
     return Finding(
         rule=OutOfBounds.code,
         severity=severity,
-        message=f"{text} {told}",
+        message=f"{text} {outcome}",
         launches=list(dict.fromkeys(item.launch for item in group)),
         arrays=[label],
         location=place_of(first.side.span),

@@ -113,7 +113,7 @@ def _finding(context: RuleContext, group: list[AccessConflict], effect: Effect |
     label = words.label_of(trace, launch, first.param)
     index = element_of(record.args[first.param], first.place)
     elements = _elements(record, [item for item in group if item.launch == first.launch])
-    severity, told = _judged(effect, unread=_unread(context, launch, first.param))
+    severity, outcome = _judged(effect, unread=_unread(context, launch, first.param))
     assert first.second is not None
     exchanges = "exchange" in (first.first.kind, first.second.kind)
     how = ", where the order of threads decides" if exchanges else " without an atomic"
@@ -129,7 +129,7 @@ def _finding(context: RuleContext, group: list[AccessConflict], effect: Effect |
     return RuleFinding(
         rule=Race.code,
         severity=severity,
-        message=f"{text} {told}",
+        message=f"{text} {outcome}",
         launches=launches,
         arrays=[label],
         location=place_of(_culprit(first).span),
@@ -240,15 +240,17 @@ def _noticed(change: float | None) -> float:
 def _values(effect: Effect) -> str:
     """Return `With threads in another order, or at the same time, 3 of 4 numbers there differ, …`."""
     if not effect.changed:
-        told = "every order of threads leaves the same values there"
+        outcome = "every order of threads leaves the same values there"
     else:
-        told = (
+        outcome = (
             f"with threads in another order, or at the same time, {effect.changed} of {effect.numbers} "
             f"numbers there differ, by up to {words.number(effect.largest)}"
         )
     if not effect.displaced:
-        return told[0].upper() + told[1:]
-    return f"With these inputs the order of threads is not seen; with inputs displaced by {DISPLACED}, {told}"
+        return outcome[0].upper() + outcome[1:]
+    return (
+        f"With these inputs the order of threads is not seen; with inputs displaced by {DISPLACED}, {outcome}"
+    )
 
 
 def _fix(label: str, param: str, meeting: AccessConflict) -> str:

@@ -77,7 +77,7 @@ def _unseeded(context: RuleContext) -> list[Finding]:
         return []
     event = _last_pass(context)
     results = [info for info in context.trace.arrays if info.role == "output" and differentiable(info)]
-    held = f" ({words.listed(info.label for info in results)})" if results else ""
+    listed = f" ({words.listed(info.label for info in results)})" if results else ""
     name = results[0].label if results else "y"
     return [
         Finding(
@@ -85,7 +85,7 @@ def _unseeded(context: RuleContext) -> list[Finding]:
             severity="warning",
             message=(
                 f"Backward ran{at(event)} without a seed: it was given no loss and no grads, and the "
-                f"gradients of all that the tape writes{held} were 0. So it added 0 to every gradient."
+                f"gradients of all that the tape writes{listed} were 0. So it added 0 to every gradient."
             ),
             arrays=[info.label for info in results],
             call_site=None if event is None else event.call_site,
@@ -127,8 +127,8 @@ def _stale(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
         return []
     event = _last_pass(context)
     aim = words.listed(context.trace.arrays[number].label for number in meant)
-    held = [context.trace.arrays[number] for number in stale]
-    rest = words.listed(info.label for info in held)
+    stale_arrays = [context.trace.arrays[number] for number in stale]
+    rest = words.listed(info.label for info in stale_arrays)
     gradients = words.listed(f"{info.label} by {words.percent(off[info.id])}" for info in changed)
     text = (
         f"Backward ran{at(event)} from {aim}, and the gradient of {rest} was not 0 then: an earlier pass had "
@@ -139,7 +139,7 @@ def _stale(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
             rule=Seed.code,
             severity="warning",
             message=text,
-            arrays=[info.label for info in [*held, *changed]],
+            arrays=[info.label for info in [*stale_arrays, *changed]],
             call_site=None if event is None else event.call_site,
             evidence={
                 "find_pattern": "stale",
@@ -148,7 +148,7 @@ def _stale(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
                 "relative_change": {info.label: off[info.id] for info in changed},
                 "backward_at": None if event is None or event.call_site is None else asdict(event.call_site),
             },
-            fix=f"call {held[0].label}.grad.zero_() before backward, or tape.zero() after each pass",
+            fix=f"call {stale_arrays[0].label}.grad.zero_() before backward, or tape.zero() after each pass",
         )
     ]
 

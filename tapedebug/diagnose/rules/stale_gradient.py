@@ -172,14 +172,14 @@ def _finding(group: gradient_history.HistoryGroup[Found]) -> Finding | None:
         own = right.get(found.history.info.id)
         norm = float("nan") if own is None else float(np.linalg.norm(own.astype(np.float64)))
         facts[found.history.info.label] = {"norm_consumed": found.read.numbers.get("norm", 0.0), "norm": norm}
-    told = [found for found in group.found if facts[found.history.info.label]["norm"] != 0]
-    if not told:
+    nonzero = [found for found in group.found if facts[found.history.info.label]["norm"] != 0]
+    if not nonzero:
         return None  # nothing was missed: the gradient of the pass is zero
-    chosen = told[0]
+    chosen = nonzero[0]
     severity: Severity = "error" if chosen.sure else "warning"
     label = chosen.history.info.label
     message = _words(chosen, facts[label])
-    others = [found.history.info.label for found in told[1:]]
+    others = [found.history.info.label for found in nonzero[1:]]
     if others:
         message += f" Likewise {words.listed(others)}."
     if len(group.times) > 1:
@@ -229,7 +229,7 @@ def _words(found: Found, facts: dict[str, float]) -> str:
 def _copied_words(found: Found, consumed: float, gives: str) -> str:
     related, label = found.relation, found.history.info.label
     assert related is not None
-    held = (
+    content = (
         "it was zero"
         if consumed == 0
         else f"it was that of an earlier pass, of norm {words.number(consumed)}"
@@ -242,7 +242,7 @@ def _copied_words(found: Found, consumed: float, gives: str) -> str:
         measured += ", and where that was zero, nothing moved"
     return (
         f"{label} was updated{at(found.update)}, after backward{at(found.event)}, with a gradient that had "
-        f"been read{at(found.read)}, before that pass wrote it: {held}{gives}, which nobody had read by "
+        f"been read{at(found.read)}, before that pass wrote it: {content}{gives}, which nobody had read by "
         f"then. Measured, {measured}."
     )
 

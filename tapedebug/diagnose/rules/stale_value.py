@@ -91,9 +91,9 @@ def _finding(context: RuleContext, group: Group, *, measured: bool) -> Finding:
     launch, param = group.pairs[0]
     reader = trace.launches[launch]
     location = words.access_location(trace, reader, param, ("read",), needed=True)
-    severity, told = _outcome(context, group.label, change, errors)
+    severity, outcome = _outcome(context, group.label, change, errors)
     message = f"{_what(context, group)} The adjoint of {words.launch_words(reader)} needs the values that it "
-    message += f"read at {words.place(location)}: {_changed(change)}. {told}"
+    message += f"read at {words.place(location)}: {_changed(change)}. {outcome}"
     if len(group.writes) > 1:
         message += f" {len(group.writes) - 1} more like it (×{len(group.writes)})."
     return Finding(

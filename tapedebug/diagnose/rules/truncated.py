@@ -292,11 +292,11 @@ def _confirmed(horizon: CrossTapeGradient) -> bool:
 
 def _differences(horizon: CrossTapeGradient, sure: bool) -> str:
     consumed, whole = (words.number(value) for value in horizon.along)
-    told = f"The slope of all losses along that gradient is {whole} by it, {consumed} by the sum"
+    text = f"The slope of all losses along that gradient is {whole} by it, {consumed} by the sum"
     if horizon.difference is None:
-        return f"{told}."
-    told += f" and {words.number(horizon.difference)} by differences in float64"
-    return f"{told}." if sure else f"{told}, which does not settle it."
+        return f"{text}."
+    text += f" and {words.number(horizon.difference)} by differences in float64"
+    return f"{text}." if sure else f"{text}, which does not settle it."
 
 
 def _edges(row: Row) -> list[dict[str, object]]:

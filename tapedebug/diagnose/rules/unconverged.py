@@ -159,12 +159,12 @@ def _line(
 
 
 def _effects(results: list[ExtendedRun], worst: str, changes: list[float]) -> str:
-    told = [
+    results_of_more = [
         f"with {result.rounds} rounds the loss is {result.loss:.4g} and the gradient of {worst} changes by "
         f"{words.percent(change)}"
         for result, change in zip(results[1:], changes, strict=True)
     ]
-    return f"Tried out: the loss is {results[0].loss:.4g}; {', '.join(told)}."
+    return f"Tried out: the loss is {results[0].loss:.4g}; {', '.join(results_of_more)}."
 
 
 def _rounds_left(motion: Convergence) -> int:

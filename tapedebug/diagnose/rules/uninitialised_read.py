@@ -46,7 +46,7 @@ def _finding(context: RuleContext, group: list[AccessConflict]) -> Finding:
     index = element_of(a, min(first.elements))
     elements = {element_of(a, place) for place in first.elements}
     effect = _measured(context, a.region)
-    severity, told = _judged(effect)
+    severity, outcome = _judged(effect)
     verb = "adds to" if first.first.kind == "atomic" else "reads"
     text = (
         f"thread {first.first.thread} of {words.launch_words(launch)} {verb} {element_words(label, index)} "
@@ -58,7 +58,7 @@ def _finding(context: RuleContext, group: list[AccessConflict]) -> Finding:
     return RuleFinding(
         rule=UninitialisedRead.code,
         severity=severity,
-        message=f"{text} {told}",
+        message=f"{text} {outcome}",
         launches=launches,
         arrays=[label],
         location=place_of(first.first.span),

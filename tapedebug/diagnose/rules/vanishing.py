@@ -254,7 +254,7 @@ def _saturated(context: RuleContext, launch: Launch) -> tuple[Launch, LocalDeriv
         except CannotFollow:
             continue
         followed += 1
-        flat = [item for item in thread.slopes(flow.incoming) if _is_flat(item)]
+        flat = [item for item in thread.operation_derivatives(flow.incoming) if _is_flat(item)]
         if flat:
             lowest.append(min(flat, key=lambda item: item.slope))
     if not followed or len(lowest) < 0.9 * followed:

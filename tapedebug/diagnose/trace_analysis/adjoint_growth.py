@@ -55,7 +55,7 @@ class AdjointGrowth:
         return float(self.total ** (1.0 / (len(self.norms) - 1)))
 
     @property
-    def steady(self) -> bool:
+    def is_sustained(self) -> bool:
         """True if both halves of the loop contribute, unlike in a sum over rounds or a single jump."""
         middle = self.norms[len(self.norms) // 2]
         shares = [_log(_ratio(self.norms[0], middle)), _log(_ratio(middle, self.norms[-1]))]
@@ -196,4 +196,4 @@ def _log(value: float) -> float:
 
 def largest(found: Iterable[AdjointGrowth]) -> Sequence[AdjointGrowth]:
     """Return the steady growths, largest first."""
-    return sorted((item for item in found if item.steady), key=lambda item: -abs(_log(item.total)))
+    return sorted((item for item in found if item.is_sustained), key=lambda item: -abs(_log(item.total)))

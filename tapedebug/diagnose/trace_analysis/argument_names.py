@@ -95,8 +95,8 @@ def meaning(text: str) -> str:
     """Return the descriptive word of a name: `velocity` of `self.velocity_next[0]`; empty without one."""
     base = re.sub(r"\[.*", "", text).rpartition(".")[2].lower()
     tokens = [re.sub(r"\d+$", "", token) for token in base.split("_")]
-    told = [token for token in tokens if token and token not in STEPS]
-    word = max(told, key=len, default="")
+    parts = [token for token in tokens if token and token not in STEPS]
+    word = max(parts, key=len, default="")
     plural = re.sub(r"ies$", "y", word)
     return plural if plural != word else word.removesuffix("s") if len(word) > 3 else word
 

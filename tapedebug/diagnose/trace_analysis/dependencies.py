@@ -55,7 +55,7 @@ class Dependencies:
                     before if version.written_by is None else version.written_by
                 )
 
-    def sharing(self, array: int) -> list[int]:
+    def aliases_of(self, array: int) -> list[int]:
         """Return the other arrays that share memory with an array."""
         return self._over[array]
 

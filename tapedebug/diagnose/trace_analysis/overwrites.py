@@ -54,7 +54,7 @@ class OverwriteGroup:
         """The number of versions that were overwritten."""
         return len({(pair.array, pair.version) for pair in self.pairs})
 
-    def careless(self) -> list[tuple[int, int]]:
+    def unpreserved(self) -> list[tuple[int, int]]:
         """The (launch, parameter) pairs whose old values are gone."""
         return sorted({(pair.reader, pair.param) for pair in self.pairs})
 

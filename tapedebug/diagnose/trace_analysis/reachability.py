@@ -34,7 +34,7 @@ class Reachability:
 
     def is_read(self, leaf: int) -> bool:
         """True if anything reads the first values of an input, through it or a view."""
-        near = [leaf, *self.graph.sharing(leaf)]
+        near = [leaf, *self.graph.aliases_of(leaf)]
         return any(self.graph.versions[array, 0].reads for array in near)
 
     def after_the_loss(self, node: Node) -> bool:

@@ -100,7 +100,7 @@ def _identity(like: Expr, size: int) -> Rows:
     return [tuple(like.lift(float(i == j)) for j in range(size)) for i in range(size)]
 
 
-def _held(rows: Rows) -> Rows:
+def _stopped(rows: Rows) -> Rows:
     return [tuple(x.stop_gradient() for x in row) for row in rows]
 
 
@@ -165,7 +165,7 @@ def _orthonormal(rows: Rows) -> Rows:
             column = tuple(x - along * y for x, y in zip(column, other, strict=True))
         length = inner(column, column).apply("sqrt")
         columns.append(tuple(x / length for x in column))
-    return _held(_transposed(columns))
+    return _stopped(_transposed(columns))
 
 
 def _apart(values: Sequence[Expr], *, least: float | None = None) -> list[Expr]:
@@ -262,7 +262,7 @@ def _ordered(p: Rows, u: Rows, v: Rows) -> tuple[Rows, Rows]:
 def _svd(a: Quantity) -> tuple[Quantity, Quantity, Quantity]:
     rows, scale = _scaled(a)
     size = len(rows)
-    rows = _held(rows)
+    rows = _stopped(rows)
     start = [rows, _identity(scale, size), _identity(scale, size)]
     p, u, v = _repeated(SWEEPS if size > 2 else 2, start, lambda state: _sweep(state, 0.0))
     u, v = _ordered(p, u, v)
@@ -277,7 +277,7 @@ def _smooth_svd(a: Quantity, u: Rows, v: Rows) -> Smooth:
     """The factors with derivatives, near those found."""
     rows, scale = _scaled(a, wide=True)
     u, v = _orthonormal(u), _orthonormal(v)
-    p = _product(_transposed(u), _product(_held(rows), v))
+    p = _product(_transposed(u), _product(_stopped(rows), v))
     p, u, v = _repeated(2, [p, u, v], lambda state: _sweep(state, WIDE_FLOOR))
     size = len(p)
     sigma = [p[k][k] for k in range(size)]
@@ -341,7 +341,7 @@ def _symmetric(rows: Rows) -> Rows:
 def eig3(A: Quantity) -> tuple[Quantity, Quantity]:
     require_shape(A, (3, 3))
     rows, scale = _scaled(A)
-    mean = _symmetric(_held(rows))
+    mean = _symmetric(_stopped(rows))
     _, q = _repeated(SWEEPS, [mean, _identity(scale, 3)], lambda state: _symmetric_sweep(state, 0.0))
     p = _product(_transposed(q), _product(mean, q))
     p, q = _symmetric_sweep(_symmetric_sweep([p, q], _floor(A)), _floor(A))
@@ -354,7 +354,7 @@ def _smooth_eig(a: Quantity, q: Rows) -> Smooth:
     """The factors with derivatives, near those found."""
     rows, scale = _scaled(a, wide=True)
     mean, q = _symmetric(rows), _orthonormal(q)
-    p = _product(_transposed(q), _product(_held(mean), q))
+    p = _product(_transposed(q), _product(_stopped(mean), q))
     p, q = _repeated(2, [p, q], lambda state: _symmetric_sweep(state, WIDE_FLOOR))
     values = [p[k][k] for k in range(3)]
     moved = [x - y for x, y in zip(_apart_unsorted(values), values, strict=True)]
@@ -403,7 +403,7 @@ def _triangular(r: Rows, q: Rows) -> tuple[Rows, Rows]:
 def qr3(A: Quantity) -> tuple[Quantity, Quantity]:
     require_shape(A, (3, 3))
     rows, scale = _scaled(A)
-    r, q = _triangular(_held(rows), _identity(scale, 3))
+    r, q = _triangular(_stopped(rows), _identity(scale, 3))
     values = matrix(q), matrix(_upper(r, scale))
     found = _result(A, values, _smooth_qr(A, q))
     return found[0], found[1]
@@ -413,7 +413,7 @@ def _smooth_qr(a: Quantity, q: Rows) -> Smooth:
     """The factors with derivatives, near those found: of matrices whose first columns are independent."""
     rows, scale = _scaled(a, wide=True)
     q = _orthonormal(q)
-    r, q = _held_pair(_triangular(_product(_transposed(q), _held(rows)), q))
+    r, q = _stopped_pair(_triangular(_product(_transposed(q), _stopped(rows)), q))
     zero = scale.lift(0.0)
     # One that is zero is moved away from it, to both sides; the others stay.
     moved = [*((r[k][k] > APART).select(zero, zero + APART) for k in range(2)), zero]
@@ -426,8 +426,8 @@ def _smooth_qr(a: Quantity, q: Rows) -> Smooth:
     return _both(beside)
 
 
-def _held_pair(pair: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
-    return _held(pair[0]), _held(pair[1])
+def _stopped_pair(pair: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
+    return _stopped(pair[0]), _stopped(pair[1])
 
 
 def _upper(r: Rows, scale: Expr) -> Rows:

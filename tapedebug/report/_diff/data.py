@@ -42,23 +42,23 @@ def to_data(diff: Diff, heads: Sequence[Json], *, redact: bool = False) -> Json:
     def place(launches: list[int]) -> int | None:
         return launches[0] if launches else None
 
-    def told(kind: str, text: str, launches: list[int | None], findings: list[int | None]) -> Json:
+    def row(kind: str, text: str, launches: list[int | None], findings: list[int | None]) -> Json:
         return {"kind": kind, "text": words(text), "launches": launches, "findings": findings}
 
     rows = []
     for f in diff.gone[:MOST]:
         at = place(f.launches)
         rows.append(
-            told("gone", describe(f, BRIEFLY), [at, None if at is None else partner.get(at)], [f.id, None])
+            row("gone", describe(f, BRIEFLY), [at, None if at is None else partner.get(at)], [f.id, None])
         )
-    rows += [told("new", describe(f), [None, place(f.launches)], [None, f.id]) for f in diff.new[:MOST]]
+    rows += [row("new", describe(f), [None, place(f.launches)], [None, f.id]) for f in diff.new[:MOST]]
     for one, other in diff.still[:MOST]:
         launches = [place(one.launches), place(other.launches)]
-        rows.append(told("still", still(one, other), launches, [one.id, other.id]))
-    rows += [told("gradient", gradient(g), [None, None], [None, None]) for g in diff.gradients[:MOST]]
-    rows += [told("check", check(c), [None, None], [None, None]) for c in diff.checks[:MOST]]
-    rows += [told("values", divergence(p), [p.before, p.after], [None, None]) for p in diff.diverged[:MOST]]
-    rows += [told("note", note, [None, None], [None, None]) for note in notes(diff)]
+        rows.append(row("still", still(one, other), launches, [one.id, other.id]))
+    rows += [row("gradient", gradient(g), [None, None], [None, None]) for g in diff.gradients[:MOST]]
+    rows += [row("check", check(c), [None, None], [None, None]) for c in diff.checks[:MOST]]
+    rows += [row("values", divergence(p), [p.before, p.after], [None, None]) for p in diff.diverged[:MOST]]
+    rows += [row("note", note, [None, None], [None, None]) for note in notes(diff)]
     return {
         "text": words(str(diff)),
         "names": [name[:200] for name in diff.names],

@@ -31,10 +31,10 @@ def format_diff(diff: Diff) -> str:
 
 
 def _lines(diff: Diff) -> Iterator[str]:
-    yield " → ".join(cut(name, 60) for name in diff.names)
+    yield " → ".join(shortened(name, 60) for name in diff.names)
     for name, text in overview(diff):
         yield f"  {name:<10} {text}"
-    yield from _listed([f"  gone       {cut(describe(finding), WIDTH - 13)}" for finding in diff.gone])
+    yield from _listed([f"  gone       {shortened(describe(finding), WIDTH - 13)}" for finding in diff.gone])
     yield from _listed([f"  new        {describe(finding, LONGEST_LINE)}" for finding in diff.new])
     yield from _listed([f"  still      {still(*pair, LONGEST_LINE)}" for pair in diff.still])
     yield from _listed([f"  gradient   {gradient(change)}" for change in diff.gradients])
@@ -69,12 +69,11 @@ def overview(diff: Diff) -> Iterator[tuple[str, str]]:
 
 def describe(finding: Finding, longest: int = LONGEST) -> str:
     """Return a finding in one line."""
-    arrays = f" · {cut(', '.join(finding.arrays), 60)}" if finding.arrays else ""
+    arrays = f" · {shortened(', '.join(finding.arrays), 60)}" if finding.arrays else ""
     place = finding.call_site or finding.location
     where = f" ({place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line})" if place else ""
-    return (
-        f"{SIGNS[finding.severity]} {cut(finding.rule, 60)}{arrays}{where}: {cut(finding.message, longest)}"
-    )
+    head = f"{SIGNS[finding.severity]} {shortened(finding.rule, 60)}{arrays}{where}"
+    return f"{head}: {shortened(finding.message, longest)}"
 
 
 def still(before: Finding, after: Finding, longest: int = LONGEST) -> str:
@@ -85,7 +84,7 @@ def still(before: Finding, after: Finding, longest: int = LONGEST) -> str:
 
 def gradient(change: GradientChange) -> str:
     """Return the norms of a gradient as text."""
-    text = f"‖∂{cut(change.label, 40)}‖ {number(change.before)} → {number(change.after)}"
+    text = f"‖∂{shortened(change.label, 40)}‖ {number(change.before)} → {number(change.after)}"
     if change.same:
         return f"{text} (the same)"
     return text if change.ratio is None else f"{text} (× {number(change.ratio)})"
@@ -93,7 +92,7 @@ def gradient(change: GradientChange) -> str:
 
 def check(change: CheckChange) -> str:
     """Return the verdicts of a pair as text."""
-    pair = f"∂{cut(change.output, 40)}/∂{cut(change.input, 40)}"
+    pair = f"∂{shortened(change.output, 40)}/∂{shortened(change.input, 40)}"
     sides = [
         f"{verdict or 'not checked'}{'' if error is None else f', off by {number(error)}'}"
         for verdict, error in ((change.before, change.error_before), (change.after, change.error_after))
@@ -108,7 +107,7 @@ def divergence(found: ValueDivergence) -> str:
         found.arrays[0] if found.arrays[0] == found.arrays[1] else f"{found.arrays[0]} ({found.arrays[1]})"
     )
     figures = f"{found.what} {number(found.values[0])} → {number(found.values[1])}"
-    return f"part at {at}, {cut(found.kernel, 40)}, {cut(names, 60)}: {figures}"
+    return f"part at {at}, {shortened(found.kernel, 40)}, {shortened(names, 60)}: {figures}"
 
 
 def _both(before: str, after: str) -> str:
@@ -118,7 +117,7 @@ def _both(before: str, after: str) -> str:
 def notes(diff: Diff) -> Iterator[str]:
     """Yield the remaining notes."""
     if diff.begin:
-        labels = cut(", ".join(diff.begin), 120)
+        labels = shortened(", ".join(diff.begin), 120)
         yield f"The tapes began with different values of {labels}: what they compute differs anyway."
     yield from diff.notes
 
@@ -130,7 +129,7 @@ def number(value: float | None) -> str:
     return f"{value:.4g}" if math.isfinite(value) else str(value)
 
 
-def cut(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
     """Return one line of text of limited length, without control and bidirectional characters."""
     line = "".join(c if c.isprintable() else " " for c in text[: 2 * most])
     line = " ".join(line.split())

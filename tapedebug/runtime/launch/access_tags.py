@@ -78,10 +78,10 @@ class Variant:
         found = [(site_of(diagnostic), diagnostic.span) for diagnostic in entry.diagnostics]
         return cls(entry, tuple(None if site is None else (site, span) for site, span in found))
 
-    def bulk(self) -> Iterator[tuple[int, Site]]:
+    def untagged_accesses(self) -> Iterator[tuple[int, Site]]:
         """Yield the accesses of every thread at its own index, with numbers; the code does not tag them."""
         for number, found in enumerate(self.sites):
-            if found is not None and found[0].bulk:
+            if found is not None and found[0].own_index_only:
                 yield number, found[0]
 
 

@@ -66,9 +66,9 @@ def _struct_taker(param: Any, name: str, kind: Any) -> Taker:
     def take(kernel: Any, value: Any, found: list[Any]) -> None:
         if value.__class__ is not kind:
             raise _misfit(kernel, param, name, kind, value)
-        held = value.__dict__
+        values = value.__dict__
         for label, inner in fields:
-            inner(kernel, held[label], found)
+            inner(kernel, values[label], found)
 
     return take
 
@@ -150,8 +150,8 @@ def adjoints(kernel: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
 def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
     """Return a value with its name, or the arrays and numbers in it if it consists of structs."""
     if isinstance(value, types.Struct):
-        held = ((f"{name}.{label}", inner) for label, inner in value.__dict__.items())
-        return [part for label, inner in held for part in named_parts(label, inner)]
+        fields = ((f"{name}.{label}", inner) for label, inner in value.__dict__.items())
+        return [part for label, inner in fields for part in named_parts(label, inner)]
     if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
         tables = [(f"{name}.indices[{axis}]", table) for axis, table in enumerate(value.tables)]
         return [*named_parts(f"{name}.data", value.data), *tables]

@@ -133,7 +133,7 @@ class CallList:
         if at is None:
             return run
         seconds = 0.0 if self._seconds is None else BACK * self._seconds[number]
-        found: Runner | None = run.alone(threads, at, seconds)
+        found: Runner | None = run.whole_entry(threads, at, seconds)
         return run if found is None else found
 
     def run(self, first: int = 0, last: int | None = None, *, rows: int = 1, pulse: Pulse = None) -> None:

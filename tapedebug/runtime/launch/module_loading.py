@@ -36,7 +36,7 @@ def set_module_options(options: dict[str, Any], module: Any = None) -> None:
     """
     found = _named(module)
     found.options.update(modules.checked_options(options, f"module `{found.name}`"))
-    modules.settle()
+    modules.apply_settings()
 
 
 def get_module_options(module: Any = None) -> dict[str, Any]:

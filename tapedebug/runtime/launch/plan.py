@@ -491,7 +491,7 @@ def runner(
         if variant is None:
             return listener
         plain = runner(kernel.unchecked(variant), kernel, diagnostics - CHECKED, of)
-        otherwise = runner(kernel.held(variant), kernel, diagnostics - CHECKED, of) if holds else listener
+        otherwise = runner(kernel.bounded(variant), kernel, diagnostics - CHECKED, of) if holds else listener
         return BoundsPrecheck(
             kernel, replace(variant, diagnostics=variant.diagnostics - CHECKED), plain, otherwise
         )

@@ -184,9 +184,9 @@ class PythonOperation:
             return [found]
         if not isinstance(found, (tuple, list)) or len(found) != count:
             many = isinstance(found, (tuple, list))
-            told = f"{len(found)} values" if many else f"one value ({type(found).__name__})"
+            returned = f"{len(found)} values" if many else f"one value ({type(found).__name__})"
             raise self._error(
-                f"{which} returned {told}, and {what} has {count} array{'s' * (count != 1)}",
+                f"{which} returned {returned}, and {what} has {count} array{'s' * (count != 1)}",
                 f"return a tuple of {count}, in the order of {what}",
             )
         return list(found)

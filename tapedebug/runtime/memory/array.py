@@ -257,12 +257,12 @@ class array(ArrayProtocols, Arithmetic):
         if not self._requires_grad:
             return None
         memory = self.buffer.gradient()
-        held = self._grad
-        if held is None or held.buffer is not memory:
-            held = self._grad = make(
+        gradient = self._grad
+        if gradient is None or gradient.buffer is not memory:
+            gradient = self._grad = make(
                 memory, memory.address + self.ptr - self.buffer.address, self.dtype, self.shape, self.strides
             )
-        return held
+        return gradient
 
     @grad.setter
     def grad(self, value: array | None) -> None:

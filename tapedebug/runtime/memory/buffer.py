@@ -18,7 +18,7 @@ import numpy as np
 from tapedebug._errors import TapedebugWarning
 from tapedebug.runtime.memory.block_allocator import ALIGNMENT as ALIGNMENT
 from tapedebug.runtime.memory.block_allocator import uncleared
-from tapedebug.runtime.memory.lazy_zero import LEAST, DeferredZero, settle
+from tapedebug.runtime.memory.lazy_zero import LEAST, DeferredZero, place_memory
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.tape.gradient_history import History, window_opened
 
@@ -259,7 +259,7 @@ class _LateBuffer(Buffer):
     def __getattr__(self, name: str) -> Any:
         if name not in ("data", "address"):
             raise AttributeError(f"'Buffer' object has no attribute '{name}'", name=name, obj=self)
-        settle(self)
+        place_memory(self)
         return getattr(self, name)
 
 

@@ -51,7 +51,7 @@ class DeferredZero:
         self.count.blocks -= 1
 
 
-def settle(buffer: Buffer, *, clear: bool = True) -> None:
+def place_memory(buffer: Buffer, *, clear: bool = True) -> None:
     """Place a buffer's deferred memory, cleared unless it is about to be overwritten."""
     with _lock:
         deferred_zero = buffer.deferred_zero
@@ -73,7 +73,7 @@ def covered(plan: LaunchPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> 
             and a.shape == sizes
             and sum([a is other for other in args]) == 1
         ):
-            settle(a.buffer, clear=False)
+            place_memory(a.buffer, clear=False)
             found.append(a.buffer)
     return found
 

@@ -57,7 +57,7 @@ class ParallelEntry:
             self._last = hi, raw, schedule
         schedule.run(args, raw)
 
-    def alone(self, threads: int, args: int, seconds: float) -> Any:
+    def whole_entry(self, threads: int, args: int, seconds: float) -> Any:
         """Return the entry that can run all threads with these arguments; None if they should run in chunks.
 
         Args:

@@ -226,8 +226,8 @@ class _Partitioner:
         number = min(number, worth, self.rows // (2 * far + 1))
         if copied:
             counted = [m for m in self.memories.values() if self._counts(m.place)]
-            held = {(m.first, m.shape): m.stop - m.start for m in counted}
-            number = min(number, 1 + max(COPIES, sum(held.values()) // 10) // copied)
+            sizes = {(m.first, m.shape): m.stop - m.start for m in counted}
+            number = min(number, 1 + max(COPIES, sum(sizes.values()) // 10) // copied)
             number = min(number, threads * min(WORK, self._work()) * PAID // copied)
         return self._allowed(number)
 

@@ -73,7 +73,7 @@ class LaunchSchedule:
                 return
         if jobs.ordered:
             job, made = jobs.job(args, raw)
-            thread_pool.alone(job, jobs.count)
+            thread_pool.run_inline(job, jobs.count)
             jobs.give_back(made)
         else:
             self.entry(0, self.threads, args)

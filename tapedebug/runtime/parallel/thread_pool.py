@@ -108,7 +108,7 @@ def _help(asleep: Any, address: int, run: Any, patience: int) -> None:
             claimed = run(address, 0, claimed, 0, patience)
 
 
-def alone(job: Any, count: int) -> None:
+def run_inline(job: Any, count: int) -> None:
     """Run a job on the calling thread, one call after the other."""
     with deferred():
         finish(address_of(job), count)

@@ -38,7 +38,7 @@ NEAR = 1e-6
 class FollowedThread(ThreadInterpreter):
     """A thread that returns the slopes of its operations; see `contract.FollowedThread`."""
 
-    def slopes(self, incoming: Mapping[int, Values] | None = None, /) -> list[LocalDerivative]:
+    def operation_derivatives(self, incoming: Mapping[int, Values] | None = None, /) -> list[LocalDerivative]:
         """Return the operations that ran and whose results have an adjoint, in reverse order.
 
         Args:

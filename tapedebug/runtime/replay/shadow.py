@@ -295,8 +295,10 @@ class Shadow(ShadowState):
             raise TapeError("replay: this shadow runs forward only", hint="make another one to run backward")
         first = self.position if start is None else start
         if first > self.position:
-            told = f"replay: cannot run backward from record {first}: forward has run {self.position} records"
-            raise TapeError(told, hint="run forward further first")
+            raise TapeError(
+                f"replay: cannot run backward from record {first}: forward has run {self.position} records",
+                hint="run forward further first",
+            )
         self._unused = None
         if seeds is not None:
             self._seed(seeds)

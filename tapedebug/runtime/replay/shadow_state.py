@@ -198,9 +198,9 @@ class ShadowState:
         self.lost = []
         given = [(self._own(a), values) for a, values in by_field(tangents, "replay: the tangent")]
         whole = {a.buffer for a, _ in given if _is_whole(a)}
-        for mine, held in self._buffers.items():
-            if held.tangent is not None and mine not in whole:
-                parallel_memcpy.clear(held.tangent)
+        for mine, copied in self._buffers.items():
+            if copied.tangent is not None and mine not in whole:
+                parallel_memcpy.clear(copied.tangent)
         for a, values in given:
             buffer = self._buffer(a)
             if not types.is_float(a.dtype):

@@ -52,16 +52,20 @@ def _see(shadow: Shadow, now: Pairs, left: Pairs) -> None:
     """
     space: Any = shadow.space
     memory: dict[int, frozenset[int]] = {}
-    careless: set[tuple[int, int]] = set()
+    unpreserved: set[tuple[int, int]] = set()
     after: set[tuple[int, int]] = set()
-    for pairs, found in ((now, careless), (left, after)):
+    for pairs, found in ((now, unpreserved), (left, after)):
         for index, param in pairs:
             record = shadow.records[index]
             together = _together(record, param, kept=space.keeps)
             memory[index] = memory.get(index, frozenset()) | (together & record.replay)
             needs = zip(record.needed, record.needs, strict=True)
             found.update((index, id(need)) for p, need in needs if p in together)
-    space.careless, space.after, space.memory = frozenset(careless), frozenset(after - careless), memory
+    space.unpreserved, space.after, space.memory = (
+        frozenset(unpreserved),
+        frozenset(after - unpreserved),
+        memory,
+    )
     _keep_left(shadow, {index for index, need in space.after if (index, need) not in space.left})
     shadow._tables.clear()  # the values that each launch sees are fixed when the table is made
 
@@ -103,14 +107,14 @@ class CarelessSpace(ShadowSpace):
     """A space in which some adjoints read the content of memory in the reverse pass; see `_see`.
 
     Attributes:
-        careless: (index of a record, identity of one of its needs) that read the present content.
+        unpreserved: (index of a record, identity of one of its needs) that read the present content.
         after: The same, for needs that read the content after the record.
         left: That content.
         memory: By record, parameters that it wrote and whose values its adjoint reads from memory.
         keeps: The user's tape keeps values.
     """
 
-    careless: frozenset[tuple[int, int]] = frozenset()
+    unpreserved: frozenset[tuple[int, int]] = frozenset()
     after: frozenset[tuple[int, int]] = frozenset()
     left: dict[tuple[int, int], Any]
     memory: dict[int, frozenset[int]]
@@ -119,7 +123,7 @@ class CarelessSpace(ShadowSpace):
     def preserved(self, record: Record, need: Any) -> Any:
         """Return the copy that an adjoint reads for one of its needs; None to read memory in place."""
         key = (record.index, id(need))
-        if key in self.careless:
+        if key in self.unpreserved:
             return None
         return self.left[key] if key in self.after else super().preserved(record, need)
 

@@ -29,7 +29,7 @@ class TapeStructChanges:
         replay.forward()
         steps = replay._steps("versions")
         buffers = replay.space.buffers
-        held = []
+        tables = []
         for index in operations:
             record = self._records[index]
             changed = set(changed_in(record, self._structs[index]))
@@ -48,7 +48,7 @@ class TapeStructChanges:
             for p, slot in plan.adjoint_slots:
                 buffers[now[p].region].gradient()
                 table[slot] = replay.space.adjoint(now[p])
-            held.append(table)
+            tables.append(table)
             run = plan.adjoint_run(frozenset(), False, True, False, record.replay)
             steps[index] = (run, record.threads, table.ctypes.data)
         replay.backward(seeds)

@@ -63,8 +63,8 @@ class TapeElementTracking:
         """
         records = self.tape.records
         if len(records) > LAST:
-            told = f"tapes of more than {LAST} launches are not looked at element by element"
-            return SuspectLaunches(untracked=[told])
+            reason = f"tapes of more than {LAST} launches are not looked at element by element"
+            return SuspectLaunches(untracked=[reason])
         tracking = self._tracking()
         own = self.tape.tracking
         known = own is not None and own.whole()
@@ -139,7 +139,7 @@ class TapeElementTracking:
                 tracking.ran[index] = variant
             for key in [key for key in wanted if key[0] == index]:
                 a = replay._own(key[1])
-                stamps = tracking.settle(a, index + 1).view(a, int(key[2] == "read")).max(axis=-1)
+                stamps = tracking.merged_stamps(a, index + 1).view(a, int(key[2] == "read")).max(axis=-1)
                 found[key] = epoch_of(stamps) == index
         return found
 
@@ -167,8 +167,8 @@ class _TrackedRun:
         plan: Any = record.plan
         written = {p: shadow.space.value_view(record.args[p]).copy() for p in plan.written}
         memory = tracking.packed(record, shadow.packed(record), print_buffer)
-        start, told = 0, 0
-        while start < record.threads and told < MOST_OUTSIDE:
+        start, reported = 0, 0
+        while start < record.threads and reported < MOST_OUTSIDE:
             tracking.rearm(record, memory)
             with print_buffer.lock:
                 print_buffer.open(MOST_CONFLICTS)
@@ -183,7 +183,7 @@ class _TrackedRun:
             if failure is None:
                 break
             self._outside(record, variant, *failure)
-            start, told = failure[1] + 1, told + 1
+            start, reported = failure[1] + 1, reported + 1
         for p, values in written.items():
             shadow.space.value_view(record.args[p])[...] = values
         tracking.ran[record.index] = variant

@@ -65,7 +65,7 @@ class BackwardPlan:
         written: Those of `Prepared.written`.
         leaves: Those of `Prepared.leaves`.
         turn: The number of times that the packed numbers were replaced by those of another tape.
-        lent: The calls belong to one tape alone.
+        single_tape: The calls belong to one tape alone.
     """
 
     def __init__(self, key: Key, tracker: Tracker, prepared: Prepared, gone: Callable[[Any], object]) -> None:
@@ -85,7 +85,7 @@ class BackwardPlan:
         self.written = [places[a] for a in prepared.written]
         self.leaves = [places[a] for leaves in prepared.leaves for a in leaves.arrays]
         self.turn = 0
-        self.lent = False
+        self.single_tape = False
         self._addresses = [memory.address for memory in prepared.memories.values()]
         self._others = _others(tracker.records)
         self._packed = _packed(tracker.records)
@@ -107,8 +107,8 @@ class BackwardPlan:
         """Put the numbers of a tape into the packed arguments, if everything else is the same."""
         packed = _packed(tracker.records)
         if packed == self._packed:
-            return not self.lent
-        return not self.lent and len(packed) == len(self._packed) and self._replace_numbers(packed)
+            return not self.single_tape
+        return not self.single_tape and len(packed) == len(self._packed) and self._replace_numbers(packed)
 
     def _replace_numbers(self, packed: bytes) -> bool:
         now, before = (np.frombuffer(each, np.uint64) for each in (packed, self._packed))
@@ -151,7 +151,7 @@ class BackwardPlanCache:
 
     def forget(self, outline: BackwardPlan) -> None:
         """Leave an outline to the tape that has it: other tapes cannot use its calls any more."""
-        outline.lent = True
+        outline.single_tape = True
         outline.turn += 1
         self._known.pop(outline.key, None)
 

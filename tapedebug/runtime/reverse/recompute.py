@@ -309,10 +309,10 @@ def _parts(total: int, size: int, room: int, records: int) -> int:
     It is 1 if no checkpoint fits, and the records are few enough to run them again each time.
     """
     for parts in range(2, records + 1):
-        held = (parts - 1) * size
-        if held + total / parts <= room:
+        copied = (parts - 1) * size
+        if copied + total / parts <= room:
             return parts
-        if held > room:
+        if copied > room:
             break
     slots = max(0, room) // size if size else records
     if slots == 0 and records <= FEW:

@@ -57,9 +57,9 @@ def checked_seeds(
         seeds[loss] = kept
     for a, gradient in _by_field(tracker, grads) if grads else ():
         if not isinstance(a, array) or not has_gradient(a):
-            told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
+            given = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
             raise TapeError(
-                f"backward: the keys of grads are arrays with requires_grad; got {told}",
+                f"backward: the keys of grads are arrays with requires_grad; got {given}",
                 hint="create the array with requires_grad=True and a float dtype",
             )
         _check_on_tape(tracker, a, "a key of grads")
@@ -95,9 +95,9 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
             hint=f"pass values of shape {wanted}, such as ones_like(array)",
         )
-    held = spare.get(a)
-    if isinstance(gradient, array) and isinstance(held, BorrowedSeed) and held.is_still(gradient, tracker):
-        return held
+    last = spare.get(a)
+    if isinstance(gradient, array) and isinstance(last, BorrowedSeed) and last.is_still(gradient, tracker):
+        return last
     if isinstance(gradient, array) and may_borrow(gradient, types.numpy_dtype(a.dtype), tracker):
         return BorrowedSeed(gradient)
     kept = _memory(a, wanted, spare)

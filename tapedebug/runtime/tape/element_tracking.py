@@ -66,7 +66,7 @@ class Tracking:
             if fresh:
                 self.fresh.add(buffer)
 
-    def settle(self, a: array, upto: int | None = None) -> AccessTags:
+    def merged_stamps(self, a: array, upto: int | None = None) -> AccessTags:
         """Return the stamps of an array's memory, merged with accesses that were not stamped but are known.
 
         Args:
@@ -90,7 +90,7 @@ class Tracking:
     def _merge(self, stamps: AccessTags, record: Record, param: int) -> None:
         if record.kind == "kernel" and param not in record.plan.kernel.analysis.native:
             variant = self.ran.get(record.index)
-            for number, site in variant.bulk() if variant is not None else ():
+            for number, site in variant.untagged_accesses() if variant is not None else ():
                 if site.param == param:
                     access_tags.merge_bulk(stamps, record, param, site, number)
             return
@@ -114,7 +114,7 @@ class Tracking:
             arrays = [state.array for state in ledger.states]
             sizes = {types.numpy_dtype(a.dtype).itemsize for a in arrays}
             seen = ledger.opened is not None and ledger.opened <= upto
-            if seen or len(sizes) != 1 or self.settle(arrays[0], upto).words[:, WRITES].all():
+            if seen or len(sizes) != 1 or self.merged_stamps(arrays[0], upto).words[:, WRITES].all():
                 self.fresh.discard(buffer)
 
     # -- running --------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class History:
         if event.kind in ("write", "zero"):
             self.written = event.clock
 
-    def settle(self, buffer: Buffer) -> None:
+    def end_pass(self, buffer: Buffer) -> None:
         """Note the state of memory at the end of a pass."""
         self.writes, self.settled, self.left = buffer.writes, clock.now, None
         self.digest = digest_of(buffer.data) if buffer.windows else None
@@ -339,8 +339,8 @@ class BackwardSpan:
             assert memory.history is not None
             assert leaf.buffer.history is not None
             memory.history.add(event)
-            memory.history.settle(memory)
-            leaf.buffer.history.settle(leaf.buffer)
+            memory.history.end_pass(memory)
+            leaf.buffer.history.end_pass(leaf.buffer)
         return Event("backward", self.begun, 0, 0, "", site, tape, at, number, again)
 
 

@@ -104,11 +104,11 @@ class EarlierRecording:
             ledger: The later tape's ledger of that buffer.
             content: What the later tape found there, if the buffer is small.
         """
-        counts, held = self.counts.get(buffer.number), self.contents.get(buffer.number)
+        counts, remembered = self.counts.get(buffer.number), self.contents.get(buffer.number)
         if counts is None:
             return False
-        if held is not None and content is not None:
-            return held == content and counts >> (VIEWS + 1) == ledger.counts >> VIEWS
+        if remembered is not None and content is not None:
+            return remembered == content and counts >> (VIEWS + 1) == ledger.counts >> VIEWS
         return counts >> 1 == ledger.counts and buffer.number not in self.open
 
     def wrote(self, buffer: Buffer) -> bool:

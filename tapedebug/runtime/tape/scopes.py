@@ -56,7 +56,7 @@ class BackwardCall:
         return self.records
 
     @property
-    def held(self) -> SeedMap:
+    def seeds_used(self) -> SeedMap:
         """The seeds, those that were given and those that the pass found in gradients."""
         # Given seeds come last: where arrays overlap, they replace the zeros of the others.
         return {**self._preset, **self._seeds} if self._preset else self._seeds
@@ -67,7 +67,7 @@ class BackwardCall:
 
         A tape keeps the seeds of its last call only.
         """
-        return {a: values_of(seed).copy() for a, seed in self.held.items()}
+        return {a: values_of(seed).copy() for a, seed in self.seeds_used.items()}
 
     @property
     def preset(self) -> list[array]:
@@ -81,10 +81,10 @@ class BackwardCall:
             return self.loss if len(self._seeds) == 1 else None
         if not (self._preset or self._seeds):
             return self._objective
-        held = self.held
-        if len(held) > 1:
+        seeds = self.seeds_used
+        if len(seeds) > 1:
             return None
-        ((a, seed),) = held.items()
+        ((a, seed),) = seeds.items()
         values = values_of(seed)
         return a if values.size == 1 and values.item() == 1 else None
 

@@ -201,9 +201,9 @@ class Tape(TapeQueries):
             )
         for a in arrays:
             if not isinstance(a, array) or not a.requires_grad:
-                told = f"an array{a._facts()} without requires_grad" if isinstance(a, array) else repr(a)
+                given = f"an array{a._facts()} without requires_grad" if isinstance(a, array) else repr(a)
                 raise TapeError(
-                    f"record_func: arrays must be arrays with a gradient; got {told}",
+                    f"record_func: arrays must be arrays with a gradient; got {given}",
                     hint="create it with requires_grad=True",
                 )
         args = tuple(arrays)
@@ -345,7 +345,7 @@ class Tape(TapeQueries):
         """Return True if a pass began from the seeds of the one before; large ones are compared by sample."""
         if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
             return False
-        last, now = self.backward_calls[-1].held, call.held
+        last, now = self.backward_calls[-1].seeds_used, call.seeds_used
         if last.keys() != now.keys():
             return False
         return all([a is call.loss or same_seed(last[a], now[a]) for a in now])

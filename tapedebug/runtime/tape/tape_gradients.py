@@ -23,23 +23,23 @@ class Gradients(dict[array, array]):
             return self._of_fields(key)
         if isinstance(key, array) and has_gradient(key) and key.buffer in self._ledgers:
             return _gradient(key)
-        told = f"the array{key._facts()}" if isinstance(key, array) else repr(key)
+        described = f"the array{key._facts()}" if isinstance(key, array) else repr(key)
         why = (
             "it has no requires_grad"
             if isinstance(key, array) and not key.requires_grad
             else "it is not on the tape"
         )
-        raise KeyError(f"the tape has no gradient of {told}: {why}")
+        raise KeyError(f"the tape has no gradient of {described}: {why}")
 
     def _of_fields(self, key: Any) -> Any:
         """Return a struct like `key` that holds the gradients of its arrays; None if an array has none."""
         found = type(key)()
         for name in type(key).fields:
-            held = getattr(key, name)
-            if is_struct(type(held)):
-                setattr(found, name, self._of_fields(held))
-            elif isinstance(held, array) and has_gradient(held):
-                setattr(found, name, self[held])
+            field = getattr(key, name)
+            if is_struct(type(field)):
+                setattr(found, name, self._of_fields(field))
+            elif isinstance(field, array) and has_gradient(field):
+                setattr(found, name, self[field])
         return found
 
 

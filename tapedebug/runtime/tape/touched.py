@@ -85,9 +85,9 @@ class Touched:
 
     def __repr__(self) -> str:
         launches = np.unique(self.launch)
-        told = ", ".join(str(n) for n in launches[launches >= 0][:6]) or "none"
+        indices = ", ".join(str(n) for n in launches[launches >= 0][:6]) or "none"
         more = f" and {len(launches) - 6} more" if len(launches) > 6 else ""
-        return f"<last {self.access}s of {self.launch.size} elements, by launches {told}{more}>"
+        return f"<last {self.access}s of {self.launch.size} elements, by launches {indices}{more}>"
 
 
 def touched(tape: Any, a: Any, access: Literal["write", "read"]) -> Touched:
@@ -98,9 +98,9 @@ def touched(tape: Any, a: Any, access: Literal["write", "read"]) -> Touched:
     """
     tracker = tape.tracker
     if not isinstance(a, array) or not any(tracker.uses(leaf) for leaf in struct_fields.leaves(a)):
-        told = f"the array{a._facts()}" if isinstance(a, array) else repr(a)
+        described = f"the array{a._facts()}" if isinstance(a, array) else repr(a)
         raise TapeError(
-            f"{NAMES[access]}: {told} is not on the tape",
+            f"{NAMES[access]}: {described} is not on the tape",
             hint="pass an array that a recorded launch uses",
         )
     tracker.catch_up_everywhere()
@@ -110,7 +110,7 @@ def touched(tape: Any, a: Any, access: Literal["write", "read"]) -> Touched:
     which = WRITES if access == "write" else READS
     found = None
     for leaf in struct_fields.leaves(a):
-        stamps = tracking.settle(leaf).view(leaf, which).max(axis=-1)
+        stamps = tracking.merged_stamps(leaf).view(leaf, which).max(axis=-1)
         found = stamps if found is None else np.maximum(found, stamps)
     assert found is not None
     return _decoded(tape, tracking, access, found)

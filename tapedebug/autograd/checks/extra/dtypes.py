@@ -27,7 +27,7 @@ def check_dtypes(
     results = []
     for source, target in pairs.chosen:
         a, gradient = source.array, gradients[source]
-        told = [
+        differences = [
             f"{what} {have} where the array has {want}"
             for what, have, want in (
                 ("dtype", type_name(gradient.dtype), type_name(a.dtype)),
@@ -42,10 +42,10 @@ def check_dtypes(
                 subject=program.subject,
                 input=source.label,
                 output=target.label,
-                verdict="WRONG" if told else "AGREE",
+                verdict="WRONG" if differences else "AGREE",
                 max_abs_error=0.0,
                 max_rel_error=0.0,
-                message=f"{source.name}.grad has {' and '.join(told)}" if told else "",
+                message=f"{source.name}.grad has {' and '.join(differences)}" if differences else "",
                 entries=source.size,
                 evaluated=source.size,
                 check=NAME,

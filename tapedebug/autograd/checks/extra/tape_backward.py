@@ -12,7 +12,7 @@ from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.lang.types import numpy_dtype, value_shape
-from tapedebug.runtime.isolation import apart
+from tapedebug.runtime.isolation import private_tapes
 from tapedebug.runtime.launch.launch_python import run_operation
 from tapedebug.runtime.launch.python_operation import operation_of
 from tapedebug.runtime.memory.array import array, make
@@ -47,7 +47,7 @@ class TapeBackward:
 
     def run(self, seeds: Mapping[Port, Floats]) -> dict[Port, array]:
         """Run forward and backward; return the gradient array of each input."""
-        with ONE_AT_A_TIME, apart():
+        with ONE_AT_A_TIME, private_tapes():
             tape = Tape(on_overwrite="preserve")
             with tape:
                 for record in self.records:
