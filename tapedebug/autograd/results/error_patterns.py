@@ -1,7 +1,7 @@
 """Patterns in the wrong entries of a Jacobian, which often tell the cause.
 
-Each predicate looks at all wrong entries and names its cause only where it holds for every one of them, to a
-thousandth. So a signature is evidence, not a guess; where nothing holds for all of them, nothing is said.
+Each predicate tests all wrong entries, and names its cause only if it holds for every one of them to within
+0.1 %. A pattern is therefore evidence, not a guess; if none holds for all of them, none is reported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ErrorPattern:
         name: "severed", "sign", "doubled", "repeated", "mean", "factor", "transposed", "shifted", "swapped",
             "exchanged", "other side", "conjugated" or "not finite".
         text: The observation and its likely cause, a clause.
-        ratio: AD / FD, where that is what they have in common.
+        ratio: AD / FD, if all wrong entries have the same ratio.
     """
 
     name: str
@@ -161,7 +161,7 @@ def almost_one(evidence: WrongEntries) -> ErrorPattern | None:
 
 
 def _counts(evidence: WrongEntries) -> dict[int, str]:
-    """Numbers that mean something here, with what they count."""
+    """Numbers with a meaning in this comparison, and what each of them counts."""
     found: dict[int, str] = {}
     if len(evidence.ad) < PATTERN_ENTRIES:
         return found
@@ -246,7 +246,7 @@ def paired(evidence: WrongEntries) -> ErrorPattern | None:
 
 
 def _partners(evidence: WrongEntries, here: Indices, *, of_rows: bool) -> dict[int, int] | None:
-    """For each wrong row (or column) the other one whose differences it holds, if they come in pairs."""
+    """Return for each wrong row (or column) the one whose derivatives it holds, if they come in pairs."""
     places = [int(at) for at in np.unique(here)]
     if not evidence.finite or len(places) > PAIRED or len(places) % 2:
         return None
@@ -264,7 +264,7 @@ def _partners(evidence: WrongEntries, here: Indices, *, of_rows: bool) -> dict[i
 
 
 def shifted(evidence: WrongEntries) -> ErrorPattern | None:
-    """AD stands at another index than FD."""
+    """AD is stored at a different index from FD."""
     for rows, columns, inside, words in _shifts(evidence):
         if inside.any() and _moved(evidence, rows, columns, all_known=False, inside=inside):
             return ErrorPattern("shifted", f"AD {words}")
@@ -324,14 +324,14 @@ def _moved(
 
 
 def _explained(evidence: WrongEntries, values: Floats, known: Bools) -> bool:
-    """True if AD equals `values`, and these are not FD at the same places to begin with."""
+    """True if AD equals `values`, and `values` are not simply FD at the same places."""
     ad, bar = evidence.ad[known], evidence.bar[known]
     nearer = np.abs(ad - values[known]) <= 0.5 * np.abs(ad - evidence.fd[known]) + bar
     return bool(nearer.all()) and evidence.all_close(ad, values[known], bar)
 
 
 def other_side(evidence: WrongEntries) -> ErrorPattern | None:
-    """AD is the slope on the other side of a kink."""
+    """AD equals the slope on the other side of a kink."""
     if evidence.beyond is None or not evidence.finite:
         return None
     slopes = evidence.beyond[evidence.wrong]

@@ -29,18 +29,18 @@ from tapedebug.autograd.subjects.pairs import why_nothing
 
 @dataclass(frozen=True, repr=False)
 class GradcheckResult:
-    """The result of `gradcheck` and `gradcheck_tape`: true only if every pair agrees, and there was one.
+    """The result of `gradcheck` and `gradcheck_tape`: true only if there is at least one pair and all agree.
 
     Attributes:
         subject: What was checked: "kernel square", "tape of 3 launches".
-        verdict: The worst of the pairs; UNDECIDABLE where nothing was covered.
+        verdict: The worst verdict of the pairs; UNDECIDABLE if nothing was covered.
         pairs: One result for each input-output pair (of each launch).
         coverage: What was checked, what was not, and why.
         dot_products: The dot-product tests, one for each kernel or launch that was checked: the adjoint
             against the tangent. Evidence beside the verdict; a mismatch is among the notes of `coverage`.
-        scripts: What `reproduce` gives, by place among `pairs`.
-        settings: The arguments of the check that numbers depend on: steps, tolerances, samples, options.
-        environment: Versions of what the check ran on.
+        scripts: The scripts that `reproduce` returns, by index in `pairs`.
+        settings: The arguments of the check that affect its numbers: steps, tolerances, samples, options.
+        environment: Versions of Python, the packages and the platform.
     """
 
     subject: str
@@ -63,17 +63,17 @@ class GradcheckResult:
 
     @property
     def dot_product(self) -> DotProduct | None:
-        """The dot-product test with the largest mismatch; None where there was none."""
+        """The dot-product test with the largest mismatch; None if none was run."""
         return worst_of(self.dot_products)
 
     @property
     def failing(self) -> PairResult | None:
-        """The worst pair that does not agree, the first of its kind; None where all agree."""
+        """The first pair with the worst verdict; None if all agree."""
         target = worst(pair.verdict for pair in self.pairs)
         return next((pair for pair in self.pairs if pair.verdict == target != "AGREE"), None)
 
     def summary(self) -> str:
-        """The documents' table, the messages of the pairs that fail, coverage and a last line."""
+        """Warp's summary table, the messages of the pairs that fail, the coverage and a conclusion."""
         tables: dict[tuple[int | None, str, str], list[PairResult]] = {}
         for pair in self.pairs:
             tables.setdefault((pair.launch, pair.subject, pair.check), []).append(pair)
@@ -89,7 +89,7 @@ class GradcheckResult:
         return "\n".join(parts)
 
     def conclusion(self) -> str:
-        """`Gradient check for kernel square passed`, as the documents say it."""
+        """Return `Gradient check for kernel square passed`, worded as in Warp's documentation."""
         if self:
             return f"Gradient check for {self.subject} passed"
         return f"Gradient check for {self.subject} failed: {self.verdict}"
@@ -100,53 +100,53 @@ class GradcheckResult:
         return f"<GradcheckResult of {self.subject}: {self.verdict}, {self.coverage.summary}>"
 
     def reproduce(self, pair: PairResult | None = None, path: str | PathLike[str] | None = None) -> str:
-        """A script that shows one failure alone: the source, the values of the launch, the check of one pair.
+        """Return a script that reproduces one failure: source, values of the launch, check of one pair.
 
-        It prints the table and the entry that is worst, with AD and FD, and ends with status 1 as long as the
-        pair does not agree.
+        The script prints the table and the worst entry, with AD and FD, and exits with status 1 until the
+        pair agrees.
 
         Args:
-            pair: Which pair; the worst one where none is given, the first one where all agree.
-            path: Write the script there. Arrays of more than 64 numbers go into a file of the same name,
-                ending in `.npz`, beside it; in the text that is returned they are packed.
+            pair: The pair; by default the worst one, or the first one if all agree.
+            path: The file to write the script to. Arrays of more than 64 numbers go into an `.npz` file of
+                the same name beside it; in the returned text they are packed.
 
         Returns:
             The script.
 
         Raises:
-            GradcheckError: A ValueError; there is no such pair in this result, or it can not be shown alone;
-                the message has the reason.
+            GradcheckError: A ValueError; the result has no such pair, or the pair cannot be reproduced alone.
+                The message gives the reason.
         """
         return reproduce(self, pair, path)
 
     def to_dict(self, *, compared: bool = False) -> dict[str, Any]:
-        """All of the result as data for JSON; see `from_dict`.
+        """Return the whole result as JSON-compatible data; see `from_dict`.
 
         Args:
-            compared: With the entries that were compared, not only the worst of each pair.
+            compared: Include all compared entries, not only the worst of each pair.
         """
         return result_data(self, compared=compared)
 
     def to_json(self, *, compared: bool = False, indent: int | None = None) -> str:
-        """`to_dict` as text."""
+        """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(compared=compared), allow_nan=False, indent=indent)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GradcheckResult:
-        """The result of which `to_dict` gave the data; it has no scripts.
+        """Return the result from the data of `to_dict`; it has no scripts.
 
         Raises:
-            GradcheckError: It is no such data, or of a newer version.
+            GradcheckError: The data is not from `to_dict`, or from a newer version.
         """
         return cls(**result_fields(data))
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
-        """A page with all of it: badges, messages, heat maps, the table and coverage.
+        """Return the result as an HTML page: badges, messages, heat maps, the table and the coverage.
 
-        It is one file that loads nothing and runs no script, for both themes.
+        The page is one file for light and dark themes; it loads no other file and runs no script.
 
         Args:
-            path: Write it there.
+            path: The file to write the page to.
 
         Returns:
             The page.
@@ -160,12 +160,12 @@ class GradcheckResult:
         return fragment(self)
 
     def _ipython_display_(self) -> None:
-        """Nothing, if the check has displayed it in this cell; else IPython displays it in its own way."""
+        """Display nothing if the check already displayed the result in this cell."""
         if not was_shown(self):
             raise NotImplementedError
 
     def raise_if_failed(self) -> None:
-        """Raise where the check failed.
+        """Raise an error if the check failed.
 
         Raises:
             GradcheckFailure: The verdict is not AGREE; the message names the failing pair.
@@ -175,7 +175,7 @@ class GradcheckResult:
 
 
 class GradcheckFailure(GradcheckError):
-    """A check that did not agree; `result` has all of it."""
+    """Raised for a check whose verdict is not AGREE; `result` is the whole result."""
 
     def __init__(self, result: GradcheckResult) -> None:
         self.result = result
@@ -206,7 +206,7 @@ class GradcheckFailure(GradcheckError):
 
 
 def _undecided(message: str) -> str:
-    """Return the hint for a check that could show nothing."""
+    """Return the hint for an UNDECIDABLE check."""
     if "record_func" in message:
         return "compute in kernels what record_func stands for, or check launches one by one"
     if "time was up" in message:

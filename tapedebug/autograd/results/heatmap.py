@@ -1,4 +1,4 @@
-"""Heat maps of compared Jacobians: a small picture in an SVG, made without a plotting library."""
+"""Heat maps of compared Jacobians as small SVG images, made without a plotting library."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ Cells = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class Blocks:
-    """The cells of a Jacobian's pictures: of each block of entries, the one with the largest error.
+    """The cells of a Jacobian's heat maps; each shows the entry of its block with the largest error.
 
     Attributes:
         ad, fd, error: (height, width); NaN where nothing was evaluated.
-        known: Which were evaluated, or are known to be zero.
-        shape: Of the Jacobian.
-        entry: Which of the entries that were compared stands for the block; -1 for none.
+        known: True for blocks with an entry that was evaluated or is known to be zero.
+        shape: Shape of the Jacobian.
+        entry: Index of the compared entry that represents the block; -1 if there is none.
     """
 
     ad: Floats
@@ -58,12 +58,12 @@ class Blocks:
 
     @classmethod
     def of(cls, compared: ComparedEntries, most: int = MOST_CELLS) -> Blocks:
-        """The blocks, at most `most` on a side."""
+        """Return the blocks, at most `most` on a side."""
         height, width = (min(most, max(1, size)) for size in compared.shape)
         rows = compared.rows * height // max(1, compared.shape[0])
         columns = compared.columns * width // max(1, compared.shape[1])
         error = compared.error
-        # The most telling entry of a block is written last: the one that is not finite, or off most.
+        # The entry that represents a block is written last: one that is not finite, else the most wrong one.
         size = np.nan_to_num(np.abs(compared.fd), nan=0.0, posinf=0.0)
         order = np.lexsort((size, np.where(np.isnan(error), np.inf, error)))
         entry = np.full((height, width), -1)
@@ -88,16 +88,16 @@ class Blocks:
         return bool(self.ad.shape != self.shape)
 
     def largest(self) -> float:
-        """The largest finite AD or FD in magnitude."""
+        """Return the largest magnitude of all finite AD and FD."""
         values = np.abs(np.concatenate([self.ad.ravel(), self.fd.ravel()]))
         return float(values[np.isfinite(values)].max(initial=0.0))
 
     def largest_error(self) -> float:
-        """The largest finite error."""
+        """Return the largest finite error."""
         return float(self.error[np.isfinite(self.error)].max(initial=0.0))
 
     def signed(self, values: Floats) -> Cells:
-        """Colours of values: blue above zero, amber below, in proportion to the largest of AD and FD."""
+        """Return the colours of values: blue above 0, amber below 0, relative to the largest AD or FD."""
         top = self.largest() or 1.0
         with np.errstate(all="ignore"):
             level = np.ceil(np.abs(values) / top * LEVELS)
@@ -106,7 +106,7 @@ class Blocks:
         return self._marked(cells, values)
 
     def errors(self) -> Cells:
-        """Colours of errors: red, by the logarithm."""
+        """Return the colours of errors: shades of red on a logarithmic scale."""
         top = max(self.largest_error(), LEAST * self.largest()) or 1.0
         with np.errstate(all="ignore"):
             level = np.ceil((1.0 + np.log10(self.error / top) / DECADES) * LEVELS)
@@ -121,12 +121,12 @@ class Blocks:
 
 
 def heat_map(cells: Cells, blocks: Blocks, layout: Layout, title: str, worst: Entry | None = None) -> str:
-    """An SVG with one picture, the lines between elements and components, and the worst entry marked.
+    """Return an SVG of one heat map, with lines between elements and components and the worst entry marked.
 
     Args:
-        cells: Colours, of `Blocks.signed` or `Blocks.errors`.
-        blocks: What they are of.
-        layout: How rows and columns are elements and components.
+        cells: The colours, from `Blocks.signed` or `Blocks.errors`.
+        blocks: The blocks that they belong to.
+        layout: The elements and components of rows and columns.
         title: The text alternative, for readers who cannot see it.
         worst: The entry to mark.
     """
@@ -155,7 +155,7 @@ def heat_map(cells: Cells, blocks: Blocks, layout: Layout, title: str, worst: En
 
 
 def _lines(count: int, components: int, along: float, length: float, *, across: bool) -> list[str]:
-    """Thick lines between elements, thin ones between their components; one path of each."""
+    """Return an SVG path of thick lines between elements, and one of thin lines between components."""
     paths = {"td-element": "", "td-component": ""}
     for position in range(1, count):
         kind = "td-component" if position % components else "td-element"
@@ -169,7 +169,7 @@ def _lines(count: int, components: int, along: float, length: float, *, across: 
 
 
 def png(cells: Cells) -> bytes:
-    """The cells as an indexed PNG with transparency, so that zero is the colour of the page."""
+    """Return the cells as an indexed PNG with transparency, so that zero has the colour of the page."""
     shades = np.round(np.linspace(36, 255, LEVELS)).astype(int)
     colours = [BLUE] * (LEVELS + 1) + [AMBER] * LEVELS + [RED] * LEVELS + [GREY, VIOLET]
     alphas = [0, *shades, *shades, *shades, 110, 255]

@@ -42,7 +42,7 @@ def fragment(result: GradcheckResult) -> str:
 
 
 def page(result: GradcheckResult) -> str:
-    """A file of its own."""
+    """Return a complete HTML page of a result."""
     style = STYLE + PAGE_STYLE
     allowed = f"style-src {source_hash(style)}; img-src data:"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
@@ -81,7 +81,7 @@ def _section(result: GradcheckResult, *, scripts: bool) -> str:
 
 
 def badge(verdict: Verdict) -> str:
-    """A verdict as a sign and a word, not by colour alone."""
+    """Return a verdict as a badge with a sign and a word, readable without colour."""
     sign = f'<b aria-hidden="true">{SIGNS[verdict]}</b>'
     return f'<span class="td-badge td-{verdict.lower()}">{sign} {verdict}</span>'
 
@@ -190,7 +190,7 @@ def _table(result: GradcheckResult, failing: list[PairResult]) -> Iterator[str]:
 
 
 def _agreeing(result: GradcheckResult) -> Iterator[str]:
-    """Heat maps of the first pair, behind a fold."""
+    """Return the heat maps of the first pair in a collapsed section."""
     pair = next((pair for pair in result.pairs if pair.compared is not None and len(pair.compared)), None)
     if pair is None:
         return

@@ -1,4 +1,4 @@
-"""The style of results as HTML: JupyterLab's colours where they are, else our own for both themes."""
+"""The CSS of HTML results: JupyterLab's colours if available, else built-in light and dark colours."""
 
 DARK = """
   --td-bg: var(--jp-layout-color1, #15181e); --td-bg-2: var(--jp-layout-color2, #1f242c);

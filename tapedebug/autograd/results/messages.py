@@ -1,4 +1,4 @@
-"""Make a `PairResult` from judged entries: the message with place and numbers."""
+"""Create a `PairResult` from judged entries, with a message that gives the place and the numbers."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def describe(
     Args:
         pair: What was compared.
         codes: The verdict of each entry.
-        unsteady: What two runs on the same values differ by, a sentence; empty where they are the same.
-        rounding: Entries that agree but for float32 rounding.
-        notes: What to add.
+        unsteady: A sentence on how much two runs on the same values differ; empty if they are equal.
+        rounding: Entries that agree except for float32 rounding.
+        notes: Notes to add.
     """
     program, ad = pair.program, pair.ad
     with np.errstate(all="ignore"):
@@ -70,7 +70,7 @@ def describe(
     compared = compared_entries(pair, codes) if keep or wrong else None
     signature = None
     if wrong and compared is not None:
-        # At a kink, the difference is no derivative that a gradient could be a multiple of.
+        # At a kink, FD is not a derivative, so AD / FD means nothing.
         bent = bool(((codes == WRONG) & pair.singles & pair.reference.kink).any())
         signature, words = describe_errors(pair, evidence_of(pair, compared), bent=bent)
         message += words
@@ -108,7 +108,7 @@ def describe(
 
 
 def compared_entries(pair: Comparison, codes: Codes) -> ComparedEntries:
-    """The single entries of a comparison, and which are wrong; of very many, the rows with wrong ones."""
+    """Return the single entries of a comparison and which are wrong; of very many, rows with wrong ones."""
     found = replace(pair.compared(), wrong=(codes == WRONG)[pair.singles].ravel())
     assert found.wrong is not None
     if len(found) <= MOST_ENTRIES:
@@ -118,7 +118,7 @@ def compared_entries(pair: Comparison, codes: Codes) -> ComparedEntries:
 
 
 def evidence_of(pair: Comparison, compared: ComparedEntries) -> WrongEntries:
-    """The wrong entries of a comparison."""
+    """Return the wrong entries of a comparison."""
     target, source = pair.target, pair.source
     return WrongEntries(
         compared,
@@ -133,18 +133,18 @@ def evidence_of(pair: Comparison, compared: ComparedEntries) -> WrongEntries:
 
 
 BRANCHES = {"severed", "sign", "repeated", "factor"}
-"""What a gradient may be, too, that took the wrong branch."""
+"""Patterns that a gradient of the wrong branch may show as well."""
 
 
 def describe_errors(
     pair: Comparison, evidence: WrongEntries, *, bent: bool = False
 ) -> tuple[ErrorPattern | None, str]:
-    """Return the plainest pattern of all wrong entries, with their places, and its words.
+    """Return the simplest pattern that all wrong entries share, and a description with their places.
 
     Args:
         pair: What was compared.
         evidence: Its wrong entries.
-        bent: Whether some of them are at kinks: then nothing is said of values, only of places.
+        bent: True if some of them are at kinks; then only their places are described, not their values.
     """
     found = not_finite(evidence) if bent else next(error_patterns(evidence), None)
     clauses = [] if found is None else [found.text]
@@ -160,7 +160,7 @@ def describe_errors(
 
 
 def _other_side(pair: Comparison, evidence: WrongEntries) -> ErrorPattern | None:
-    """Return a pattern if the gradient is that of another branch; costs some forward runs."""
+    """Return a pattern if the gradient is that of another branch; needs some forward runs."""
     if not evidence.finite or not evidence.wrong.any():
         return None
     slopes = one_sided_slopes(
@@ -210,7 +210,7 @@ def _entry(pair: Comparison, ad: Floats, slot: Slot) -> Entry | None:
 
 
 def _largest_entry(pair: Comparison, ad: Floats, error: Floats) -> Entry | None:
-    """The entry of the largest absolute error."""
+    """Return the entry with the largest absolute error."""
     slot = _worst_slot(pair, error, pair.singles & ~np.isnan(error))
     return None if slot is None else _entry(pair, ad, slot)
 
@@ -218,8 +218,8 @@ def _largest_entry(pair: Comparison, ad: Floats, error: Floats) -> Entry | None:
 def _worst_slot(pair: Comparison, error: Floats, among: Bools) -> Slot | None:
     """Return the place of the largest error among the marked entries.
 
-    Single entries come before combinations, what is not finite before numbers: of it, where the derivative is
-    largest (a NaN in one factor spoils entries that are zero, too).
+    Single entries are preferred to combinations, and non-finite entries to finite ones; of several non-finite
+    entries, the one whose derivative is largest (a NaN in one factor also spoils entries that are zero).
     """
     if not among.any():
         return None
@@ -280,7 +280,7 @@ def _wrong(pair: Comparison, ad: Floats, text: str, count: str, slot: Slot) -> s
 
 
 def _spoiled(pair: Comparison, slot: Slot) -> str:
-    """Return the value of the inputs that is not finite, if nothing else can be to blame; a clause."""
+    """Return a clause that names a non-finite value of the inputs, if only that can be the cause."""
     if np.isfinite(pair.reference.value[slot]):
         return ""
     for source in pair.program.inputs:
@@ -324,7 +324,7 @@ def _atol_note(pair: Comparison, ad: Floats, alone: Bools, error: Floats) -> str
 
 
 def note_swaps(results: Sequence[PairResult]) -> list[PairResult]:
-    """Look among the other inputs and outputs for the derivative that a wrong gradient is."""
+    """Search the derivatives by other inputs, or of other outputs, for one that a wrong gradient equals."""
     return [_swap(result, results) for result in results]
 
 

@@ -1,9 +1,9 @@
 """Slopes on the other side of the nearest kink, for gradients that took the wrong branch.
 
-Beside a kink a function may be straight: `abs`, `max`, `clamp`, a leaky unit. If it is straight further out,
-with another slope than here, a kink lies between. That may be several times the input away. Kernels in which
-floats determine the length of a loop or become integers are not displaced so far, since they need not end
-there, nor stay inside of their arrays.
+Many functions with kinks are linear beside the kink: `abs`, `max`, `clamp`, a leaky unit. If the function
+is linear further out, with a slope that differs from the one here, there is a kink in between. The distance
+may be several times the input. Inputs are not displaced that far if the kernel converts floats to integers
+or to loop lengths: its loops might not end, and its indices might leave their arrays.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def one_sided_slopes(
         rows: Rows of the entries.
         columns: Their columns.
         here: The derivatives.
-        wanted: What to prefer where there is a kink on both sides.
+        wanted: The slopes to prefer if there is a kink on both sides.
 
     Returns:
-        (entries,), NaN where there is no kink, or where the function is not straight behind it; None where
-        looking would take too long, or not be safe.
+        (entries,) float64, NaN if there is no kink or if the function is not linear beyond it; None if the
+        search would take too long or would not be safe.
     """
     distinct = np.unique(columns)
     if len(distinct) > MOST_COLUMNS or any(kernel.follows_values for kernel in program.kernels):
@@ -65,7 +65,7 @@ def one_sided_slopes(
 
 
 def _slopes(program: Program, source: Port, target: Port, column: int) -> Floats:
-    """Slopes along one input at distances on both sides, (side, distance, output); NaN where it bends."""
+    """Return slopes along one input, (side, distance, output); NaN where the function is not linear."""
     values = program.values(source)
     size = max(abs(float(values[column])), 1e-3 * float(np.sqrt(np.mean(values**2))) or 1.0)
     steps = size * STEP * DISTANCES
@@ -83,7 +83,7 @@ def _slopes(program: Program, source: Port, target: Port, column: int) -> Floats
 
 
 def _next_slope_outwards(slopes: Floats, here: float) -> float:
-    """The first slope outwards that is another one; NaN where there is none."""
+    """Return the first slope outwards that differs from the one here; NaN if there is none."""
     known = slopes[np.isfinite(slopes)]
     largest = max(float(np.abs(known).max(initial=0.0)), abs(here))
     others = known[np.abs(known - here) > SLOPES_DIFFER * largest]

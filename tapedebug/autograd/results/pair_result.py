@@ -20,7 +20,7 @@ from tapedebug.autograd.subjects.write_sites import WriteSite
 
 
 def plain(value: object) -> Any:
-    """A number as JSON has it: those that are not finite as text."""
+    """Return a number for JSON: non-finite ones as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
@@ -28,13 +28,13 @@ def plain(value: object) -> Any:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The launches that a verdict rests on, and what was not covered.
+    """The launches that a verdict is based on, and what was not covered.
 
     Attributes:
         summary: One sentence with the numbers.
         launches: How many launches there were (1 for a kernel that was checked alone).
         checked: How many of them were checked.
-        notes: What was not covered, and why; what the agreement rests on.
+        notes: What was not covered, and why; conditions on which the agreement depends.
     """
 
     summary: str
@@ -48,14 +48,14 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a Jacobian: where it is, and what the two sides say of it.
+    """One entry of a Jacobian: its place, the gradient and the reference.
 
     Attributes:
-        output_index, input_index: Of the output and the input, array index followed by the component.
+        output_index, input_index: Array index in the output and in the input, followed by the component.
         ad: The gradient that is checked.
         fd, bar: The reference and its error bar.
         left, right: One-sided slopes.
-        output, input: What the two are called: `y[3]`, `x[1].z`.
+        output, input: Names of the two scalars: `y[3]`, `x[1].z`.
     """
 
     output_index: tuple[int, ...]
@@ -69,7 +69,7 @@ class Entry:
     input: str = ""
 
     def describe(self) -> str:
-        """`d y[3] / d x[1].z: AD 2.0, FD 6.0 ± 1e-09`."""
+        """Return `d y[3] / d x[1].z: AD 2.0, FD 6.0 ± 1e-09`."""
         return f"d {self.output} / d {self.input}: AD {self.ad:.6g}, FD {self.fd:.6g} ± {self.bar:.1g}"
 
 
@@ -89,7 +89,7 @@ class Layout:
 
     @classmethod
     def of(cls, target: Port, source: Port) -> Layout:
-        """The layout of d `target` / d `source`."""
+        """Return the layout of d `target` / d `source`."""
         return cls(target.shape, source.shape, target.components, source.components)
 
 
@@ -98,13 +98,14 @@ class Gradient:
     """The gradient of a whole tape by one input, entry by entry; all arrays are (size,).
 
     Attributes:
-        types: Of the elements of the output and of the input.
-        outputs: Scalars in the output; of several, it is the gradient of a fixed random combination of them.
-        consumed: What `Tape.backward` gives.
-        reference: The float64 adjoint that sees the values of the forward pass.
-        confirmed: Differences of the loss confirm the reference, wherever they can say anything. Where they
-            do not, only differences count.
-        fd, bar: Differences along single entries, and their error bars; NaN where none was taken.
+        types: Element types of the output and of the input.
+        outputs: Number of scalars in the output; if several, this is the gradient of a fixed random
+            combination of them.
+        consumed: The gradient from `Tape.backward`.
+        reference: The float64 adjoint that reads the values of the forward pass.
+        confirmed: True if finite differences of the loss confirm the reference wherever they can decide. If
+            not, only the finite differences count.
+        fd, bar: Finite differences along single entries and their error bars; NaN where none was taken.
         slopes: At a kink, the slopes on the left and on the right.
     """
 
@@ -124,29 +125,31 @@ class PairResult:
 
     Attributes:
         launch: Index of the launch on the tape; None for the whole tape, and for a kernel or function that
-            was checked alone.
+            was checked on its own.
         subject: What was differentiated: "kernel square", "launch 3 (square)", "the whole tape".
         input, output: Names.
-        verdict: The worst of the pair's entries.
-        max_abs_error: Largest `abs(AD - FD)` (NaN where nothing was compared).
+        verdict: The worst verdict of the pair's entries.
+        max_abs_error: Largest `abs(AD - FD)` (NaN if nothing was compared).
         max_rel_error: Largest `abs(AD - FD) / abs(FD)`, over entries that float32 can tell from zero.
-        message: What is wrong, in a sentence or two with the numbers; empty where all agrees.
-        worst: The entry that the message is about; where all agree, that of the largest absolute error.
-        largest: The entry of the largest absolute error.
-        entries, evaluated: How many entries the Jacobian has, and how many were compared.
-        zeros: How many more are known to be zero: by a traced sparsity, which random products verified.
-        combinations: How many random combinations of all entries were compared, where no entry was by itself.
-        groups: By how many groups of rows, and of columns, that do not meet; None where not by groups.
-        by_atol: How many entries agree only thanks to `atol`.
-        notes: What the verdict rests on.
-        seconds: How long it took, shared evenly between the pairs that were run together.
+        message: The error in a sentence or two, with the numbers; empty if all entries agree.
+        worst: The entry that the message is about; if all agree, the one with the largest absolute error.
+        largest: The entry with the largest absolute error.
+        entries, evaluated: Number of entries of the Jacobian, and number of entries that were compared.
+        zeros: Number of further entries known to be zero, from a traced sparsity pattern that random products
+            verified.
+        combinations: Number of random combinations of all entries that were compared, if single entries were
+            not.
+        groups: Number of groups of independent rows and of independent columns; None if not in groups.
+        by_atol: Number of entries that agree only because of `atol`.
+        notes: Conditions on which the verdict depends.
+        seconds: Duration, shared evenly between the pairs that were run together.
         check: What was compared with the reference: "adjoint", "tangent", "batched adjoint" ….
-        compared: The entries that were compared, where they are not too many.
-        layout: How its rows and columns are elements and components.
-        signature: What all wrong entries have in common, where that is something.
+        compared: The compared entries, if they are not too many.
+        layout: The elements and components of rows and columns.
+        signature: The pattern that all wrong entries share, if there is one.
         wirtinger: Derivatives by an input that holds complex numbers (`gradcheck(…, complex=…)`).
         written: Where the output is written, and where the launch was called.
-        gradient: Of the whole tape, by the input, entry by entry.
+        gradient: The gradient of the whole tape by the input, entry by entry.
     """
 
     launch: int | None
@@ -177,7 +180,7 @@ class PairResult:
 
     @property
     def slopes(self) -> tuple[float, float] | None:
-        """The slopes on the left and on the right where the verdict is KINK and they are known."""
+        """The slopes on the left and on the right if the verdict is KINK and they are known, else None."""
         if self.verdict != "KINK":
             return None
         if self.gradient is not None:
@@ -186,17 +189,17 @@ class PairResult:
         return (self.worst.left, self.worst.right) if self.worst is not None and known else None
 
     def display_text(self) -> str:
-        """The verdict and the message, with the line that writes the output and the call of the launch."""
+        """Return verdict and message, with the line that writes the output and the call of the launch."""
         where = "" if self.launch is None else f"{self.subject}: "
         where += "" if self.check == "adjoint" else f"{self.check}: "
         lines = [] if self.written is None else self.written.lines()
         return "\n".join([f"{self.verdict}: {where}{self.message}", *lines])
 
     def to_dict(self) -> dict[str, Any]:
-        """The pair as JSON-compatible data.
+        """Return the pair as JSON-compatible data.
 
-        Non-finite numbers are the strings "nan", "inf", "-inf"; errors are None where nothing was compared.
-        At a kink, with the slopes on its `left` and `right`.
+        Non-finite numbers are the strings "nan", "inf", "-inf"; errors are None if nothing was compared. At a
+        kink, `left` and `right` are the slopes on both sides.
         """
         names = (
             "launch",
@@ -221,7 +224,7 @@ class PairResult:
         return bool(self.evaluated or self.combinations)
 
     def row(self) -> tuple[str, ...]:
-        """The pair's line of the summary table."""
+        """Return the pair's row of the summary table."""
         passed = "PASS" if self.verdict == "AGREE" else f"FAIL ({self.verdict})"
         absolute, at = number(self.max_abs_error), self.largest
         if at is None:
@@ -240,7 +243,7 @@ ANY: Any = object()
 
 
 class PairResults(tuple[PairResult, ...]):
-    """The results of the pairs, a tuple from which some can be chosen."""
+    """The results of all pairs: a tuple that can be filtered."""
 
     __slots__ = ()
 
@@ -253,17 +256,17 @@ class PairResults(tuple[PairResult, ...]):
         verdict: Verdict | Collection[Verdict] = ANY,
         check: str | Collection[str] = ANY,
     ) -> PairResults:
-        """Return the results that have the given values, or one of several for each.
+        """Return the results with the given values; an argument may also be a list of allowed values.
 
         Args:
-            launch: Index of the launch; None for what is no launch of a tape.
+            launch: Index of the launch; None for subjects that are not launches of a tape.
             input: Name of the input.
             output: Name of the output.
-            verdict: Of the pair.
+            verdict: Verdict of the pair.
             check: What was compared: "adjoint", "tangent" ….
 
         Raises:
-            GradcheckError: `verdict` is none.
+            GradcheckError: `verdict` is not a verdict.
         """
         wanted: dict[str, str | int | Collection[Any] | None] = {
             "launch": launch,
@@ -297,7 +300,7 @@ def _as_list(value: str | int | Collection[Any] | None) -> list[Any]:
 
 
 def entries_of(pairs: Sequence[PairResult]) -> str:
-    """`18 of 18 entries`, and how many more are zero."""
+    """Return `18 of 18 entries`, and the number of further entries that are zero."""
     entries, evaluated = sum(pair.entries for pair in pairs), sum(pair.evaluated for pair in pairs)
     zeros = sum(pair.zeros for pair in pairs)
     text = f"{evaluated} of {entries} entries{_groups_of(pairs)}"
@@ -309,7 +312,7 @@ def entries_of(pairs: Sequence[PairResult]) -> str:
 
 
 def _groups_of(pairs: Sequence[PairResult]) -> str:
-    """`, by 3 groups of rows and 3 of columns`: by how many runs; the most that a pair took."""
+    """Return `, by 3 groups of rows and 3 of columns`: the largest numbers of runs for a pair."""
     groups = {pair.groups for pair in pairs}
     known = [each for each in groups if each is not None]
     if not known:

@@ -1,4 +1,4 @@
-"""`GradcheckResult.reproduce`: write or run a script that shows one failure alone."""
+"""`GradcheckResult.reproduce`: write or run a script that reproduces one failure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MANY = 16  # launches whose scripts go along
 
 @dataclass(frozen=True)
 class Text:
-    """A script that was written before its result went to another process."""
+    """A script that was written before its result was sent to another process."""
 
     text: str
 
     def __call__(self) -> str:
-        """The text."""
+        """Return the text."""
         return self.text
 
 
@@ -58,7 +58,7 @@ def reproduce(result: GradcheckResult, pair: PairResult | None, path: str | os.P
 
 
 def _worst(result: GradcheckResult) -> PairResult | None:
-    """The worst pair that there is a script of; the worst of all where there is none."""
+    """Return the worst pair with a script; the worst of all if none has one."""
     order = sorted(
         (number for number, pair in enumerate(result.pairs) if pair.verdict != "AGREE"),
         key=lambda number: (number not in result.scripts, -VERDICTS.index(result.pairs[number].verdict)),
@@ -90,9 +90,9 @@ def _write(path: Path, script: Callable[[], str], text: str) -> None:
 
 
 def portable(result: GradcheckResult) -> dict[int, Callable[[], str]]:
-    """The scripts of a result as they can be pickled: of few launches, those with failing pairs first.
+    """Return the scripts of a result that are pickled: those of a few launches, failing pairs first.
 
-    To write the script of a launch, its tape is replayed: not for all launches of a long one.
+    Writing the script of a launch replays its tape, which takes too long for all launches of a long tape.
     """
     found: dict[int, Callable[[], str]] = {}
     writers: list[Writer] = []

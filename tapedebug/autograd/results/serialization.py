@@ -1,4 +1,4 @@
-"""Convert results of checks to JSON data, and back."""
+"""Convert results of checks to JSON data and back."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _entries(compared: ComparedEntries) -> dict[str, Any]:
 
 
 def _as_json(value: object) -> Any:
-    """Only dictionaries, lists, text, numbers and None."""
+    """Return a value as dictionaries, lists, text, numbers and None."""
     if isinstance(value, Mapping):
         return {str(name): _as_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -83,10 +83,10 @@ def _as_json(value: object) -> Any:
 
 
 def result_fields(data: object) -> dict[str, Any]:
-    """The arguments of `GradcheckResult` that `result_data` made data of.
+    """Return the arguments of `GradcheckResult` from the data of `result_data`.
 
     Raises:
-        GradcheckError: It made something else.
+        GradcheckError: The data is not from `result_data`.
     """
     if not isinstance(data, Mapping) or data.get("kind") != "gradcheck":
         raise GradcheckError("this is not gradcheck data", hint="pass what to_dict() gave")
@@ -140,7 +140,7 @@ def _read_entries(data: Mapping[str, Any]) -> ComparedEntries:
 
 
 def _made(kind: type[T], data: Mapping[str, Any]) -> T:
-    """A dataclass of its fields: lists are tuples, "nan" and "inf" numbers."""
+    """Return a dataclass from its fields: lists become tuples, "nan" and "inf" numbers."""
     types = {f.name: str(f.type) for f in fields(kind)}
     given = {}
     for name, value in data.items():

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tapedebug.autograd.results.gradcheck_result import GradcheckResult
 
 _last: tuple[weakref.ref[Any], int] | None = None
-"""The result that was displayed last, and the number of the cell that was running."""
+"""The last displayed result, and the number of the cell that was running."""
 
 
 def show(result: GradcheckResult) -> None:
@@ -28,9 +28,9 @@ def show(result: GradcheckResult) -> None:
 
 
 def was_shown(result: GradcheckResult) -> bool:
-    """True if `show` displayed a result in the cell that is running; true once.
+    """True if `show` displayed a result in the running cell; true only the first time it is called.
 
-    The value of a cell's last line is displayed by the notebook, and would stand below the cell twice.
+    The notebook also displays the value of a cell's last line, so the result would appear twice.
     """
     global _last
     shell, last = _notebook(), _last
@@ -41,6 +41,6 @@ def was_shown(result: GradcheckResult) -> bool:
 
 
 def _notebook() -> Any:
-    """The shell of a notebook, or None."""
+    """Return the shell of a notebook, or None."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell if getattr(shell, "kernel", None) is not None else None

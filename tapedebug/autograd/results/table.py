@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 HEADER = ("Input", "Output", "Max Abs Error", "AD at max", "FD at max", "Max Rel Error", "Pass")
-"""As in Warp 1.19, but for two plainer names; the columns that the documents show are among them."""
+"""Column names of Warp 1.19, two of them plainer; all columns in Warp's documentation are included."""
 
 MEANINGS = {
     "Max Abs Error": "largest difference of an entry of the Jacobian, and where: (row, column)",
@@ -13,7 +13,7 @@ MEANINGS = {
     "FD at max": "that entry by finite differences, the reference",
     "Max Rel Error": "largest difference of an entry, relative to the entry",
 }
-"""Column → what stands in it, for tooltips."""
+"""Column → meaning, for tooltips."""
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -29,5 +29,5 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """A number as in Warp's table, `1.513e-03`."""
+    """Return a number formatted as in Warp's table, `1.513e-03`."""
     return f"{value:.3e}"

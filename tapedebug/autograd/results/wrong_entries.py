@@ -1,4 +1,4 @@
-"""The wrong entries of a Jacobian, as the predicates of `error_patterns` need them."""
+"""The wrong entries of a Jacobian, for the predicates of `error_patterns`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tapedebug.lang.types import components, float32, value_shape
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The output or the input: its name, its shape with components last, the positions of all entries."""
+    """The output or the input: its name, its shape (components last), the positions of all entries."""
 
     name: str
     shape: tuple[int, ...]
@@ -30,11 +30,11 @@ class Side:
 
     @cached_property
     def width(self) -> int:
-        """Scalars in one element."""
+        """The number of scalars in one element."""
         return components(self.type)
 
     def at(self, axis: int, index: str) -> str:
-        """`y[:, i]`, or `component i of y` for an axis of components."""
+        """Return `y[:, i]`, or `component i of y` for an axis of components."""
         if axis >= self.axes:
             return f"component {index} of {self.name}"
         return f"{self.name}[{', '.join(index if a == axis else ':' for a in range(self.axes))}]"
@@ -42,16 +42,15 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class WrongEntries:
-    """The entries of one Jacobian that were compared, and which of them are wrong.
+    """The compared entries of one Jacobian, and which of them are wrong.
 
     Attributes:
         compared: The entries.
-        wrong: Which of them are wrong.
+        wrong: True for wrong entries.
         rows, columns: Shape of the output and of the input, components last.
         output, input: Names.
-        output_type, input_type: Types of their elements.
-        beyond: Slopes on the other side of the nearest kink, NaN where none was found; None without a
-            search.
+        output_type, input_type: Their element types.
+        beyond: Slopes on the other side of the nearest kink, NaN if none was found; None if not searched.
     """
 
     compared: ComparedEntries
@@ -99,7 +98,7 @@ class WrongEntries:
 
     @cached_property
     def floor(self) -> float:
-        """The magnitude that counts as zero beside these entries."""
+        """The magnitude that counts as zero relative to these entries."""
         sizes = np.abs(np.concatenate([self.ad, self.fd]))
         return ENTRY_IS_ZERO * float(sizes[np.isfinite(sizes)].max(initial=0.0))
 
@@ -109,14 +108,14 @@ class WrongEntries:
         return bool(np.isfinite(self.ad).all() and np.isfinite(self.fd).all())
 
     def all_close(self, found: Floats, expected: Floats, bar: Floats | float = 0.0) -> bool:
-        """True if two lists of numbers are the same, up to rounding."""
+        """True if two lists of numbers are equal up to rounding."""
         with np.errstate(all="ignore"):
             return bool(
                 (np.abs(found - expected) <= NUMBERS_EQUAL * np.abs(expected) + bar + self.floor).all()
             )
 
     def lookup(self, rows: Indices, columns: Indices) -> tuple[Floats, Bools]:
-        """FD at places of the Jacobian, and which of them are known."""
+        """Return FD at places of the Jacobian, and which of them are known."""
         order, keys = self._sorted
         wanted = rows * self.compared.shape[1] + columns
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
