@@ -1,7 +1,8 @@
 """The reverse pass of a program as a program, `x, w → Jᵀ(x) w`, for second derivatives.
 
-Its values are adjoints; its tangents are those of the adjoint, forward over reverse, by a second shadow.
-Adjoints are linear in `w`: tangents by `w` are adjoints of another `w`, and a check of them one of linearity.
+Its values are adjoints; its tangents are tangents of the adjoint (forward over reverse), from a second
+shadow. Adjoints are linear in `w`, so tangents by `w` are adjoints of another `w`, and checking them checks
+linearity.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ Vectors = dict[Port, Floats]
 
 
 class AdjointProgram:
-    """See the module, and `Program`; it has no reverse pass itself.
+    """The reverse pass of a program as a `Program`; it has no reverse pass itself.
 
     Args:
-        program: The program whose reverse pass it is.
-        tape: What it recorded, of a function; None for a kernel.
+        program: The program to reverse.
+        tape: The tape that a function recorded; None for a kernel.
         seeds: The adjoints `w` of its outputs at which derivatives are taken.
 
     Raises:
-        GradcheckError: A part of the program has no adjoint that is known.
+        GradcheckError: The adjoint of a part of the program is not known.
     """
 
     launch: int | None = None
@@ -60,15 +61,15 @@ class AdjointProgram:
 
     @property
     def kernels(self) -> Sequence[Any]:
-        """The kernels of the program whose reverse pass it is."""
+        """The kernels of the program."""
         return self.first.kernels
 
     def values(self, port: Port) -> Floats:
-        """The values of an input, (size,) float64."""
+        """Return the values of an input, (size,) float64."""
         return self._seeds[self.by_seed[port]] if port in self.by_seed else self.first.values(port)
 
     def evaluate(self, changes: Mapping[Port, Floats], *, single: bool = False) -> Vectors:
-        """The adjoints at displaced values and seeds; see `Program`."""
+        """Return the adjoints at displaced values and seeds; see `Program`."""
         seeds, at = self._split(changes)
         found = self.first.pull({**self._seeds, **seeds}, at=at or None, double=not single)
         return {port: found[source] for port, source in self.by_result.items()}
@@ -76,7 +77,7 @@ class AdjointProgram:
     def push(
         self, tangents: Mapping[Port, Floats], *, at: Mapping[Port, Floats] | None = None, double: bool = True
     ) -> Vectors:
-        """The tangents of the adjoints; see `Program`."""
+        """Return the tangents of the adjoints; see `Program`."""
         seeds, points = self._split(tangents)
         moved_seeds, moved = self._split(at or {})
         shadow = self._shadow(double, bool(moved)).reset()
@@ -97,17 +98,17 @@ class AdjointProgram:
     def evaluate_many(
         self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: DTypeLike | None = np.float64
     ) -> Vectors:
-        """`evaluate`, row by row."""
+        """Run `evaluate` row by row."""
         return stacked(self.outputs, [self.evaluate(row, single=single) for row in rows_of(changes)])
 
     def push_many(
         self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: DTypeLike | None = np.float64
     ) -> Vectors:
-        """`push`, row by row."""
+        """Run `push` row by row."""
         return stacked(self.outputs, [self.push(row, double=double) for row in rows_of(tangents)])
 
     def pull(self, seeds: Mapping[Port, Floats], **_: object) -> Vectors:
-        """There is no reverse pass of a reverse pass."""
+        """Raise an error: a reverse pass has no reverse pass."""
         raise NotImplementedError
 
     pull_many = pull

@@ -1,4 +1,4 @@
-"""Arguments of an operation that have memory in common."""
+"""Arguments of an operation that share memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def same(a: Array, b: Array) -> bool:
-    """True if two arrays are the same elements."""
+    """True if two arrays have the same elements."""
     return a is b or (
         a.region is b.region and (a.offset, a.shape, a.strides) == (b.offset, b.shape, b.strides)
     )
 
 
 def overlapping(operation: Operation) -> bool:
-    """True if something that an operation writes overlaps another argument in part."""
+    """True if an array that an operation writes partly overlaps another argument."""
     arrays = [operation.args[p] for p in operation.active]
     return any(
         _share_bytes(a, b) and not same(a, b)
@@ -31,7 +31,7 @@ def overlapping(operation: Operation) -> bool:
 
 
 def unique(arrays: Iterable[A]) -> list[A]:
-    """Return arrays of different elements, the first of those that are the same."""
+    """Return the arrays without repetitions: the first of those with the same elements."""
     found: list[A] = []
     for a in arrays:
         if not any(same(a, b) for b in found):
@@ -40,7 +40,7 @@ def unique(arrays: Iterable[A]) -> list[A]:
 
 
 def first_of_each(operation: Operation, params: Sequence[int]) -> list[int]:
-    """Return parameters of different arrays: of those that got the same array the first."""
+    """Return the parameters without repetitions: the first of those with the same array."""
     found: list[int] = []
     for p in params:
         if not any(same(operation.args[p], operation.args[q]) for q in found):
@@ -49,7 +49,7 @@ def first_of_each(operation: Operation, params: Sequence[int]) -> list[int]:
 
 
 def params_overlapping(operation: Operation, arrays: Sequence[Array]) -> frozenset[int]:
-    """Return the float parameters of an operation that have memory in common with some arrays."""
+    """Return the float parameters of an operation that share memory with some of these arrays."""
     floats = ((p, a) for p, a in enumerate(operation.args) if is_array(a) and a.is_float)
     return frozenset(p for p, a in floats if any(_share_bytes(a, b) for b in arrays))
 

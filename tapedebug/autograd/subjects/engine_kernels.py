@@ -1,4 +1,4 @@
-"""The compiled kernels behind the operations of a tape, where this project's own engine ran it."""
+"""The compiled kernels behind the operations of a tape of this project's own engine."""
 
 from __future__ import annotations
 

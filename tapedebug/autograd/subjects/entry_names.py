@@ -31,12 +31,12 @@ def component_name(dtype: type, component: Sequence[int]) -> str:
 
 
 def entry_name(name: str, index: Sequence[int], dtype: type) -> str:
-    """The name of one scalar of an array.
+    """Return the name of one scalar of an array.
 
     Args:
-        name: Of the array; an in-place mark moves to the end.
-        index: Of the element, followed by the component.
-        dtype: Of the array's elements.
+        name: Name of the array; an in-place mark moves to the end.
+        index: Index of the element, followed by the component.
+        dtype: Element type of the array.
     """
     inner = len(value_shape(canonical(dtype)))
     split = len(index) - inner

@@ -1,7 +1,7 @@
 """Distribute work to threads, processes or machines of any `concurrent.futures` executor.
 
-A unit of work is data: what a worker computes from it depends on nothing else, so that results are the same
-to the last bit wherever and in whatever order they are computed.
+A unit of work is data, and a worker computes its result from that data alone. Results are therefore equal to
+the last bit, wherever and in whatever order they are computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GLANCE = 0.05  # s between two looks at the time
 
 
 def require_executor(executor: Executor | None, caller: str) -> None:
-    """Refuse what is no executor.
+    """Raise an error for an argument that is not an executor.
 
     Raises:
         GradcheckError: It has no `submit`.
@@ -56,10 +56,10 @@ def handed_out(
     """Yield the results of `function` for `units`, in their order, computed by the workers of an executor.
 
     Args:
-        function: A function of a module that takes one unit.
-        units: Data, created when a worker is about to get it: only the units in flight are held.
+        function: A module-level function of one unit.
+        units: The data, created just before a worker gets it: only the units in flight are in memory.
         count: The number of units.
-        executor: Any of `concurrent.futures`. To threads units go as they are, to all others as bytes.
+        executor: Any executor of `concurrent.futures`. Threads get units as they are, others as bytes.
         caller: The function that was called, for error messages.
         name_of: Returns the name of a unit in messages.
         pulse: Called while waiting; may raise to cancel.
@@ -89,7 +89,7 @@ def handed_out(
         over.set()
         running = [future for _, future in waiting if not future.cancel()]
         if isinstance(executor, ThreadPoolExecutor):
-            wait(running)  # nothing of the check goes on in this process when it has ended
+            wait(running)  # no part of the check may run on in this process after its end
 
 
 def _submit(

@@ -1,4 +1,4 @@
-"""Python functions as subjects of checks: recorded on a tape, and run again to verify the recording."""
+"""Python functions as subjects of checks: recorded on a tape, then run again to verify the recording."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ CHANGE = 1e-3  # relative change of the inputs of the second run
 
 @dataclass
 class FunctionCall:
-    """A function with its arguments, and what its first run gave.
+    """A function with its arguments, and the results of its first run.
 
     Attributes:
-        name: For messages: "function simulate".
+        name: The name for messages: "function simulate".
         function: The function.
         inputs: Its arguments.
-        given: The arguments taken apart.
-        returned: What it returned, taken apart.
+        given: The arguments, flattened.
+        returned: The returned arrays, flattened.
         observed: The values of `returned` just after the run.
-        tape: What it launched.
+        tape: The recorded launches.
     """
 
     name: str
@@ -56,7 +56,7 @@ class FunctionCall:
     def recorded(
         cls, function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any] | None
     ) -> FunctionCall:
-        """Run it once, on a tape of ours; what it writes to arrays that there were is put back.
+        """Run the function once on a private tape, and restore existing arrays that it writes.
 
         Raises:
             GradcheckError: It returns no arrays, or records a tape of its own.
@@ -78,7 +78,7 @@ class FunctionCall:
         return cls(name, function, inputs, outputs, given, returned, observed, tape, random)
 
     def again(self, changes: Mapping[Port, Floats]) -> list[Floats]:
-        """Return its results at other values of its inputs, with the random numbers of the first run."""
+        """Return the results at other values of the inputs, with the random numbers of the first run."""
         with isolated(_arrays(self.given)), self.random, contextlib.redirect_stdout(io.StringIO()):
             for source, values in changes.items():
                 source.array.assign(values.reshape(source.shape))
@@ -101,15 +101,15 @@ def _require_fit(name: str, function: Callable[..., Any], inputs: Sequence[Any])
 
 
 class Unrepeatable(GradcheckError):
-    """A function gives other results each time it is called."""
+    """Raised for a function that returns different results each time it is called."""
 
 
 def require_faithful(call: FunctionCall, program: Program) -> None:
-    """Refuse a function whose launches are not all of it: displaced inputs must give what the replay gives.
+    """Verify that a function's launches are all of it: at displaced inputs it must agree with its replay.
 
     Raises:
-        Unrepeatable: They do not, and neither do the same inputs.
-        GradcheckError: They do not.
+        Unrepeatable: It does not agree, not even with itself at the same inputs.
+        GradcheckError: It does not agree.
     """
     changes = {source: _displaced(program, source) for source in program.inputs}
     replayed = program.evaluate(changes, single=True)
@@ -162,16 +162,16 @@ def _same(before: Floats, after: Floats, twin: Floats) -> bool:
 
 
 def values_of(array: EngineArray) -> Floats:
-    """The values of an array as float64, without telling a tape."""
+    """Return the values of an array as float64 without notifying a tape."""
     found: Floats = np.array(array.current(), dtype=np.float64).ravel()
     return found
 
 
 def returned_by(name: str, returned: object, outputs: Sequence[Any] | None) -> list[Named]:
-    """The arrays that a function returned (or that were named where it returns None), with names.
+    """Return the arrays that a function returned (or the named ones if it returns None), with names.
 
     Raises:
-        GradcheckError: There are none, or other things among them.
+        GradcheckError: There are none, or some values are not arrays.
     """
     results = outputs if returned is None else returned
     if isinstance(results, Mapping):
@@ -205,7 +205,7 @@ def _arrays(named: Sequence[Named]) -> list[Any]:
 
 @contextlib.contextmanager
 def _no_tapes(name: str) -> Any:
-    """Say of a function that begins a tape that ours is recording."""
+    """Context that explains the error of a function that begins a tape of its own."""
     try:
         yield
     except TapeError as error:

@@ -1,4 +1,4 @@
-"""Launches of a tape as subjects of checks, each with the values that it ran on."""
+"""Launches of a tape as subjects of checks, each with the values it ran on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None
-"""By kernel key, or by index of a launch (which counts more), the pairs to check."""
+"""The pairs to check, by kernel key or by index of a launch; the index takes precedence."""
 
 
 # ------------------------------------------------------------------ which ones
@@ -46,15 +46,15 @@ Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None
 
 @dataclass(frozen=True)
 class LaunchSelection:
-    """The launches of a tape to check, by the arguments of `gradcheck_tape`.
+    """The selection of a tape's launches to check, from the arguments of `gradcheck_tape`.
 
     Attributes:
         masks: Pairs, by kernel key or by launch.
         black: Kernels to leave out.
         white: The only kernels to check, if not empty.
         backwards: Begin with the last launch.
-        skip: How many launches to leave out at the beginning of that order.
-        python: Python operations are checked, too.
+        skip: Number of launches to leave out at the beginning of that order.
+        python: Check Python operations too.
         alone: Why no operation can be replayed alone; empty if they can be.
     """
 
@@ -67,10 +67,10 @@ class LaunchSelection:
     alone: str = ""
 
     def checked(self, records: Sequence[Any]) -> LaunchSelection:
-        """Itself.
+        """Return this selection if it is valid.
 
         Raises:
-            GradcheckError: It names what there is not.
+            GradcheckError: It names a kernel or launch that does not exist.
         """
         for name, given in (("blacklist_kernels", self.black), ("whitelist_kernels", self.white)):
             if isinstance(given, str):
@@ -105,12 +105,12 @@ class LaunchSelection:
         return self
 
     def mask(self, operation: Operation) -> Mask:
-        """Return the pairs that were asked for of a launch; None for all."""
+        """Return the pairs to check of a launch; None for all."""
         masks = self.masks or {}
         return masks.get(operation.index, masks.get(operation.name))
 
     def split(self, records: Sequence[Any]) -> tuple[list[Any], list[str]]:
-        """The records to check, in the order of the check, and why others are not."""
+        """Return the records to check, in the order of the check, and the reasons why others are not."""
         ordered = list(reversed(records)) if self.backwards else list(records)
         left: dict[str, list[int]] = {}
         for record in ordered[: self.skip]:
@@ -139,7 +139,7 @@ class LaunchSelection:
 
 
 def not_a_kernel(operation: Operation) -> str:
-    """Return why an operation cannot be checked as a launch of a kernel by itself."""
+    """Return the reason why an operation cannot be checked as a single kernel launch, or None."""
     if operation.kind == "python":
         return "a Python operation, which gradcheck_tape(end_to_end=True) checks"
     if operation.kind == "func":
@@ -169,7 +169,7 @@ def _require_launch(records: Sequence[Any], index: int) -> None:
 
 
 def spelled(indices: Iterable[int]) -> str:
-    """`launch 3`, `launches 0–5, 9`."""
+    """Return `launch 3` or `launches 0–5, 9`."""
     ordered = sorted(set(indices))
     runs: list[list[int]] = []
     for index in ordered:
@@ -192,14 +192,14 @@ def _counted(number: int, one: str, many: str) -> str:
 
 @dataclass(frozen=True)
 class MemoryPlace:
-    """Stands for an array among the arguments: the number of its slot."""
+    """The placeholder of an array argument: the number of its slot."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class MemorySlot:
-    """An array argument: where it lies in one of the copied pieces of memory."""
+    """An array argument: its place in one of the copied blocks of memory."""
 
     memory: int
     offset: int
@@ -211,15 +211,15 @@ class MemorySlot:
 
 @dataclass(frozen=True, eq=False)
 class LaunchCopy:
-    """One launch with the values that it was launched with, apart from its tape: what a check takes.
+    """A copy of one launch and the values it ran on, independent of its tape: the input of a check.
 
     Attributes:
         kernel: The kernel.
-        index: Of the launch.
+        index: Index of the launch.
         dim: Its dimensions.
         args: Its arguments, one for each flat parameter; a `MemoryPlace` for each array.
-        slots: The arrays. Those that share memory share it here.
-        memory: That memory, as bytes.
+        slots: The arrays. Arrays that share memory share it here too.
+        memory: The copied memory, as bytes.
         mask: The pairs to check; None for all.
         called: Where the launch was called.
     """
@@ -235,7 +235,7 @@ class LaunchCopy:
 
     @classmethod
     def of(cls, record: Record, values: Mapping[Any, Values], mask: Mask = None) -> LaunchCopy:
-        """The copy of a record, with the values of its arrays."""
+        """Return the copy of a record with the values of its arrays."""
         arrays = list(dict.fromkeys(a for a in record.args if isinstance(a, array)))
         ranges: dict[Any, tuple[int, int]] = {}
         for a in arrays:
@@ -269,13 +269,13 @@ class LaunchCopy:
         return list(zip(names, self.arguments(), strict=True))
 
     def subject(self, *, adjoint: bool = True) -> Subject:
-        """The launch as something to check; what it reads are its inputs, what it writes its outputs.
+        """Return the launch as a subject; arrays it reads are inputs, arrays it writes are outputs.
 
         Args:
-            adjoint: Whether its adjoint will be run.
+            adjoint: True if its adjoint will be run.
 
         Raises:
-            GradcheckError: The mask names what there is not.
+            GradcheckError: The mask names something that does not exist.
         """
         return kernel_subject(
             self.kernel, self.dim, self.arguments(), [], self.mask,
@@ -283,7 +283,7 @@ class LaunchCopy:
         )  # fmt: skip
 
     def arguments(self) -> list[Any]:
-        """The arguments, with arrays over the copied memory."""
+        """Return the arguments, with arrays in the copied memory."""
         buffers = [Buffer(data, known=False) for data in self.memory]
         arrays = []
         for slot in self.slots:
@@ -296,7 +296,7 @@ class LaunchCopy:
 
 @dataclass(frozen=True, eq=False)
 class OperationCopy:
-    """One operation of another engine's tape with the values that it ran on: what a check takes.
+    """One operation of another engine's tape with the values it ran on: the input of a check.
 
     Attributes:
         tape: The tape.
@@ -325,31 +325,31 @@ class OperationCopy:
         return [(self.operation.param_name(p), value) for p, value in enumerate(self.operation.args)]
 
     def subject(self, *, adjoint: bool = True) -> Subject:
-        """Return the operation as something to check."""
+        """Return the operation as a subject."""
         return operation_subject(self.tape, self.operation, self.values, self.mask, adjoint=adjoint)
 
 
 def copy_of(
     tape: RecordedTape, operation: Operation, values: Mapping[Any, Values], mask: Mask = None
 ) -> LaunchCopy | OperationCopy:
-    """Return a launch with the values that it ran on."""
+    """Return a launch with the values it ran on."""
     if isinstance(operation, Record):
         return LaunchCopy.of(operation, values, mask)
     return OperationCopy(tape, operation, values, mask)
 
 
 def why_not_alone(tape: RecordedTape) -> str:
-    """Return why single operations of a tape cannot be checked; empty if they can be."""
+    """Return the reason why single operations of a tape cannot be checked; empty if they can be."""
     if isinstance(tape, Tape) or tape.capability(LocalReplays) is not None:
         return ""
     return f"{tape.engine.name} cannot replay an operation alone"
 
 
 def _named_arrays(mask: Mask, record: Record) -> Mask:
-    """A mask in which the names of parameters stand for arrays: its launch has copies of them.
+    """Return a mask with arrays replaced by their parameter names, since the launch has copies of them.
 
     Raises:
-        GradcheckError: An array is no argument of the launch.
+        GradcheckError: An array is not an argument of the launch.
     """
 
     def named(key: object) -> Any:
@@ -375,14 +375,14 @@ def _named_arrays(mask: Mask, record: Record) -> Mask:
 
 
 def _view(memory: Values, slot: MemorySlot) -> Values:
-    """The elements of a slot in the bytes of its memory, components last."""
+    """Return the elements of a slot as a view of its memory, components last."""
     scalar, inner = numpy_dtype(slot.dtype), value_shape(slot.dtype)
     strides = slot.strides + contiguous_strides(inner, scalar.itemsize)
     return np.ndarray(slot.shape + inner, scalar, memory, slot.offset, strides)
 
 
 def recording_of(tape: RecordedTape) -> Recording:
-    """Return what a tape has recorded up to now; of an engine that cannot keep that, the tape itself."""
+    """Return a snapshot of the recording so far; the tape itself if its engine has no snapshots."""
     return tape.capability(Recording) or _TapeItself(tape)
 
 
@@ -415,10 +415,10 @@ def launch_values(
     checkpoint: Checkpoint | None = None,
     notes: list[str] | None = None,
 ) -> Iterator[tuple[Any, dict[Any, Values]]]:
-    """Replay a tape; yield each record of `wanted` with its arrays' values before it ran.
+    """Replay a tape, and yield each record of `wanted` with the values of its arrays before it ran.
 
-    If the last launches come first, parts of the tape are replayed, so that only the values of a few launches
-    are held. If a replay ends with other values than the arrays hold, `notes` gets a note.
+    If the last launches come first, the tape is replayed in parts, so that only the values of a few launches
+    are in memory. If the final values of a replay differ from those of the arrays, `notes` gets a note.
     """
     if not wanted:
         return
@@ -439,7 +439,7 @@ def _walk(
 ) -> Iterator[tuple[Any, dict[Any, Values]]]:
     for record in records:
         shadow.forward(shadow.position, record.index)
-        shadow.inject()  # what something outside the tape wrote meanwhile
+        shadow.inject()  # values written from outside the tape in between
         if checkpoint is not None:
             checkpoint()
         yield record, {a: shadow.values(a) for a in record.args if is_array(a)}

@@ -1,4 +1,4 @@
-"""Values as Python source: numbers, vectors, arrays, structs."""
+"""Write values as Python source: numbers, vectors, arrays, structs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Packed:
         self.arrays: dict[str, Values] = {}
 
     def literal(self, values: Values, dtype: ValueType, name: str) -> str:
-        """An array's numbers as an expression, or a mark in its place.
+        """Return an array's numbers as an expression, or a placeholder for it.
 
         Args:
-            values: (…, components) as `array.numpy()` gives them.
+            values: (…, components), as returned by `array.numpy()`.
             dtype: The array's element type.
-            name: What the array is called.
+            name: The array's name.
         """
         flat = np.ascontiguousarray(values, dtype=numpy_dtype(dtype))
         if flat.size <= INLINE and np.isfinite(flat.astype(np.float64)).all():
@@ -50,7 +50,7 @@ class Packed:
 
 
 def inlined(text: str, arrays: Mapping[str, Values]) -> str:
-    """A script with its packed arrays in it."""
+    """Return a script that contains its packed arrays."""
     for name, values in arrays.items():
         data = base64.b64encode(zlib.compress(values.tobytes(), 6)).decode()
         lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(data, 96)) or '    ""'
@@ -63,7 +63,7 @@ def inlined(text: str, arrays: Mapping[str, Values]) -> str:
 
 
 def beside(text: str, arrays: Mapping[str, Values]) -> str:
-    """A script that reads its packed arrays from a file of its own name beside it, with the ending `.npz`."""
+    """Return a script that reads its packed arrays from an `.npz` file of the same name beside it."""
     for name in arrays:
         text = text.replace(MARK.format(name), f'DATA["{name}"]')
     loaded = '\nimport tapedebug as wp\n\nDATA = np.load(Path(__file__).with_suffix(".npz"))\n'
@@ -72,7 +72,7 @@ def beside(text: str, arrays: Mapping[str, Values]) -> str:
 
 
 def scalar(value: object) -> str:
-    """A number, vector, matrix or quaternion, a string or None as an expression."""
+    """Return a number, vector, matrix, quaternion, string or None as an expression."""
     if isinstance(value, np.generic):
         return repr(value.item())
     if isinstance(value, bool) or value is None or isinstance(value, str):

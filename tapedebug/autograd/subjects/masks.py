@@ -28,13 +28,13 @@ LONG = 24  # indices up to which a chosen list of them is part of a label
 
 @dataclass(frozen=True)
 class Argument:
-    """One array or number of a call, as flat as checks see it.
+    """One array or number of a call, after structs have been flattened.
 
     Attributes:
-        place: Where the argument that it is of stands among the inputs, or among the outputs.
+        place: Index of its argument among the inputs, or among the outputs.
         name: Its name: "x", "state.q".
-        value: What it is.
-        port: Its port; None where it has no derivatives.
+        value: The array or number.
+        port: Its port; None if it has no derivatives.
     """
 
     place: int
@@ -45,12 +45,12 @@ class Argument:
 
 @dataclass(frozen=True)
 class PathStep:
-    """One step into an array.
+    """One indexing step into an array.
 
     Attributes:
-        index: Of entries; None where a component is named.
-        component: Its name, such as "y".
-        of_value: The index goes into values (`bodies[3:5].pos[1]`), not into the array.
+        index: Index of entries; None for a named component.
+        component: Name of the component, such as "y".
+        of_value: The index applies to the values (`bodies[3:5].pos[1]`), not to the array.
     """
 
     index: Any = None
@@ -59,16 +59,16 @@ class PathStep:
 
 
 def choose_pairs(subject: str, inputs: Sequence[Argument], outputs: Sequence[Argument], mask: Mask) -> Pairs:
-    """All pairs, or those of `mask`.
+    """Return all pairs, or those of `mask`.
 
     Args:
-        subject: For messages: "kernel square".
-        inputs: What the mask can name on the left, differentiable or not.
+        subject: The name for messages: "kernel square".
+        inputs: Everything that the mask can name on the left, differentiable or not.
         outputs: The same on the right.
-        mask: See above; all pairs where None.
+        mask: See the module; None for all pairs.
 
     Raises:
-        GradcheckError: The mask names what there is not.
+        GradcheckError: The mask names something that does not exist.
     """
     sources, targets = MaskSide(subject, "input", inputs), MaskSide(subject, "output", outputs)
     pairs = Pairs()
@@ -112,9 +112,9 @@ class MaskSide:
     """The inputs, or the outputs, that a mask can name.
 
     Args:
-        subject: For messages: "kernel square".
+        subject: The name for messages: "kernel square".
         kind: "input" or "output".
-        arguments: All of them, differentiable or not, in order.
+        arguments: All arguments, differentiable or not, in order.
     """
 
     def __init__(self, subject: str, kind: str, arguments: Sequence[Argument]) -> None:
@@ -125,14 +125,14 @@ class MaskSide:
 
     @property
     def ports(self) -> list[Port]:
-        """All that have derivatives."""
+        """The ports of all arguments with derivatives."""
         return [a.port for a in self.arguments if a.port is not None]
 
     def meant(self, key: object) -> list[Port]:
-        """The ports that a key means, restricted to its entries; none where none has derivatives.
+        """Return the ports that a key selects, restricted to its entries; none if none has derivatives.
 
         Raises:
-            GradcheckError: The key is none, or names what there is not.
+            GradcheckError: The key is not valid, or names something that does not exist.
         """
         found, steps = self._found(key)
         ports = [argument.port for argument in found if argument.port is not None]
@@ -164,7 +164,7 @@ class MaskSide:
         found = self._under(key)
         if found:
             return found, []
-        # Names such as "xs[0]" are no path to be parsed.
+        # Names such as "xs[0]" are not parsed as paths.
         odd = [a.name for a in self.arguments if key.startswith(a.name) and not _is_path(a.name)]
         stem = max(odd, key=len, default="")
         path, steps = self._parsed(key, "_" + key[len(stem) :] if stem else key)
@@ -179,13 +179,13 @@ class MaskSide:
         return found, steps
 
     def _under(self, path: str) -> list[Argument]:
-        """The argument of a name, or the parts of the struct of that name: those with derivatives, if any."""
+        """Return the argument with a name, or the parts of that struct: those with derivatives, if any."""
         inside = (f"{path}.", f"{path}[")
         found = [a for a in self.arguments if a.name in {path, path + IN_PLACE} or a.name.startswith(inside)]
         return [a for a in found if a.port is not None] or found
 
     def _parsed(self, key: str, text: str) -> tuple[str, list[PathStep]]:
-        """The names in a text, joined by dots, and the indices in it; `key` is what the user wrote."""
+        """Return the names in a text, joined by dots, and its indices; `key` is the user's key."""
         try:
             node: ast.expr = parsed(text.strip(), mode="eval").body
             names, steps = [], []
@@ -262,12 +262,12 @@ class MaskSide:
 
 
 def _is_path(name: str) -> bool:
-    """True for a name, or several joined by dots."""
+    """True for a name, or several names joined by dots."""
     return all(part.isidentifier() for part in name.split("."))
 
 
 def _placed(names: Sequence[str], steps: Sequence[PathStep]) -> list[PathStep]:
-    """The indices of a key; one behind a field of an indexed element goes into the value of that field."""
+    """Return the indices of a key; one after a field of an indexed element applies to the field's value."""
     found, order = [], iter(steps)
     indexed = named = False
     for name in names:
@@ -280,10 +280,10 @@ def _placed(names: Sequence[str], steps: Sequence[PathStep]) -> list[PathStep]:
 
 
 def _index(node: ast.expr) -> Any:
-    """The index that a text means.
+    """Return the index that a text describes.
 
     Raises:
-        ValueError: There is something else in it than integers, slices, lists of integers and `...`.
+        ValueError: It has other parts than integers, slices, lists of integers and `...`.
     """
     if isinstance(node, ast.Tuple):
         return tuple(_index(part) for part in node.elts)
@@ -299,7 +299,7 @@ def _index(node: ast.expr) -> Any:
 
 
 def component_of(array: object, letter: str) -> int | slice | None:
-    """The component of an array's elements that has this name: `y` of a vector, `q` of a transform."""
+    """Return the component of an array's elements with this name: `y` of a vector, `q` of a transform."""
     if not hasattr(array, "dtype"):
         return None
     kind = canonical(array.dtype)
@@ -313,7 +313,7 @@ def component_of(array: object, letter: str) -> int | slice | None:
 
 
 def spelled(index: object) -> str:
-    """An index as it is written between brackets."""
+    """Return an index as it is written between brackets."""
     if isinstance(index, tuple):
         return ", ".join(spelled(part) for part in index)
     if isinstance(index, slice):
@@ -329,7 +329,7 @@ def spelled(index: object) -> str:
 
 
 def key_text(key: object) -> str:
-    """A key of a mask, or an entry, in messages."""
+    """Return a key of a mask, or an entry, for messages."""
     if isinstance(key, tuple | list):
         return f"({', '.join(key_text(part) for part in key)})"
     if is_array(key):

@@ -28,10 +28,10 @@ Named = tuple[int, str, Any]
 class FunctionMetadata:
     """Labels and element types of the inputs and outputs of a kernel or function.
 
-    Lists have the arguments in their places, followed by the fields of those that are structs.
+    Lists have the arguments in order, followed by the fields of arguments that are structs.
 
     Attributes:
-        key: Name of the kernel or function; None where nothing is known yet.
+        key: Name of the kernel or function; None if nothing is known yet.
         input_labels, output_labels: Names.
         input_strides, output_strides: Byte strides of arrays, None for other arguments.
         input_dtypes, output_dtypes: Element types of arrays, None for other arguments.
@@ -51,20 +51,20 @@ class FunctionMetadata:
         return self.key is None
 
     def input(self, place: Place) -> tuple[str, Any]:
-        """Label and element type of an input."""
+        """Return label and element type of an input."""
         index = self.input_labels.index(place) if isinstance(place, str) else place
         return self.input_labels[index], self.input_dtypes[index]
 
     def output(self, place: Place) -> tuple[str, Any]:
-        """Label and element type of an output."""
+        """Return label and element type of an output."""
         index = self.output_labels.index(place) if isinstance(place, str) else place
         return self.output_labels[index], self.output_dtypes[index]
 
     @classmethod
     def of_kernel(cls, kernel: Kernel, inputs: Sequence[Any]) -> FunctionMetadata:
-        """The metadata of a kernel whose first arguments are `inputs`.
+        """Return the metadata of a kernel whose first arguments are `inputs`.
 
-        Where these are all, the outputs are the arrays that it writes.
+        If these are all its arguments, the outputs are the arrays that it writes.
         """
         count = len(inputs)
         names = [param.name for param in kernel.signature]
@@ -85,7 +85,7 @@ class FunctionMetadata:
 
     @classmethod
     def of_launch(cls, kernel: Kernel, inputs: Sequence[Named], outputs: Sequence[Named]) -> FunctionMetadata:
-        """The metadata of a kernel with flat arguments, as (place, name, value)."""
+        """Return the metadata of a kernel with flat arguments, given as (place, name, value)."""
         declared = {p.name: kernel.signature[p.declared].name for p in kernel.params}
         count = 1 + max((place for place, _, _ in inputs), default=-1)
         given = _Side([param.name for param in kernel.signature[:count]])
@@ -97,7 +97,7 @@ class FunctionMetadata:
 
     @classmethod
     def of_call(cls, name: str, inputs: Sequence[Named], outputs: Sequence[Named]) -> FunctionMetadata:
-        """The metadata of a call of a Python function, with its arguments and results taken apart."""
+        """Return the metadata of a call of a Python function, with flattened arguments and results."""
         given, wanted = _Side(_owners(inputs)), _Side(_owners(outputs))
         for side, named in ((given, inputs), (wanted, outputs)):
             for place, label, value in named:
@@ -118,7 +118,7 @@ class FunctionMetadata:
 
 
 class _Side:
-    """The inputs or the outputs: the declared arguments, and the fields that are added to them."""
+    """The inputs or the outputs: the declared arguments, then the fields of structs."""
 
     def __init__(self, declared: Sequence[str]) -> None:
         self.labels = list(declared)
@@ -126,13 +126,13 @@ class _Side:
         self.dtypes: list[Any] = [None] * len(self.labels)
 
     def add(self, place: int, name: str, value: object) -> None:
-        """A value, taken apart."""
+        """Return a value, flattened."""
         for part, inner in named_parts(name, value):
             known = is_array(inner)
             self.put(place, part, value_type(inner) if known else None, inner.strides if known else None)
 
     def put(self, place: int, name: str, dtype: ValueType | None, strides: Strides) -> None:
-        """One argument, or a field of one."""
+        """Return one argument, or a field of one."""
         if name == self.labels[place]:
             self.dtypes[place], self.strides[place] = dtype, strides
             return
@@ -142,13 +142,13 @@ class _Side:
 
 
 def _owners(named: Sequence[Named]) -> list[str]:
-    """The names of the arguments that named values are, or are parts of."""
+    """Return the names of the arguments that named values are, or are parts of."""
     owners = {place: re.split(r"[.\[]", name)[0] for place, name, _ in named}
     return [owners.get(place, "") for place in range(max(owners, default=-1) + 1)]
 
 
 def input_names(function: Callable[..., Any], count: int) -> list[str]:
-    """The names of the first `count` arguments of a Python function; of `*rest`, `rest_0`, `rest_1`."""
+    """Return the names of a Python function's first `count` arguments; `rest_0`, `rest_1` for `*rest`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Notes on functions whose adjoints use finite differences themselves."""
+"""Notes on functions whose adjoints themselves use finite differences."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def is_of_differences(note: str) -> bool:
 
 
 def differences_on(operations: Iterable[Operation]) -> list[str]:
-    """Notes on the functions that kernels call whose derivatives are finite differences."""
+    """Return notes on the functions called by kernels whose derivatives are finite differences."""
     kernels = {id(k): k for o in operations if o.active and (k := kernel_of(o)) is not None}
     return list(dict.fromkeys(note for kernel in kernels.values() for note in differences_in(kernel)))
 
 
 def differences_in(kernel: Kernel) -> list[str]:
-    """Notes on the functions that a kernel calls whose derivatives are finite differences."""
+    """Return notes on the functions called by a kernel whose derivatives are finite differences."""
     notes = kernel._analysis_cache
     if notes.fingerprint is not None and all(function.numba is None for function in kernel.functions):
         return []

@@ -1,9 +1,9 @@
 """Arrays that overlap themselves or each other, so that no element has its own derivative.
 
-Slices of one array, one array in two places and in-place arrays are no such thing: they are one block of
-memory with one block of gradients, in which a replay displaces what a launch reads. But where two indices of
-one array are the same memory, no single element can be displaced; and where two blocks overlap, what is
-written through one changes the other, while its gradient knows nothing of it.
+Slices of one array, one array passed twice and in-place arrays are not affected: they are one block of
+memory with one block of gradients, in which a replay can displace the elements that a launch reads. But if
+two indices of one array refer to the same memory, no single element can be displaced. And if two blocks
+overlap, a write through one changes the other, but not the other's gradient.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Problem = tuple[str, str]
 
 
 def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], *, launch: bool) -> None:
-    """Refuse pairs whose arrays overlap; those of a launch on a tape are left out, with a note.
+    """Raise an error for pairs whose arrays overlap; for a launch on a tape, leave them out with a note.
 
     Args:
-        name: What is checked: "kernel square".
-        pairs: The pairs that were chosen.
-        arrays: All arrays that take part, with their names.
-        launch: Whether it is a launch on a tape.
+        name: The subject of the check: "kernel square".
+        pairs: The chosen pairs.
+        arrays: All arrays of the launch, with their names.
+        launch: True for a launch on a tape.
 
     Raises:
         GradcheckError: A pair has an array that overlaps itself, or another one without sharing its gradient.
@@ -55,7 +55,7 @@ def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], 
 
 
 def _share_memory(port: Port) -> Problem | None:
-    """Two indices of one array are the same memory, in whole or in part."""
+    """Return the error if two indices of one array refer to the same memory, in whole or in part."""
     array = port.array
     item = array.scalar_dtype.itemsize * math.prod(array.element_shape)
     met = _meeting(array.shape, array.strides, item)
@@ -73,7 +73,7 @@ def _share_memory(port: Port) -> Problem | None:
 def _meeting(
     shape: tuple[int, ...], strides: tuple[int, ...], item: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Two indices whose elements share bytes; None where there are none."""
+    """Return two indices whose elements share bytes; None if there are none."""
     long = sorted((abs(step), n) for step, n in zip(strides, shape, strict=True) if n > 1)
     extent, nested = item, True
     for step, n in long:
@@ -95,7 +95,7 @@ def _meeting(
 
 
 def _between(port: Port, arrays: list[tuple[str, Any]]) -> Problem | None:
-    """Another block of memory, with a gradient of its own, shares elements with the array."""
+    """Return the error if another block of memory with its own gradient shares elements with the array."""
     mine = port.array
     if not isinstance(mine, engine_array):
         return None  # regions of other engines have no addresses to compare

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 Mask = Iterable[Any] | None
-"""Pairs of input and output; see `tapedebug.autograd.subjects.masks`. All of them where None."""
+"""Pairs of input and output; see `tapedebug.autograd.subjects.masks`. None for all pairs."""
 
 
 REQUIRES_GRAD = "set requires_grad=True on the arrays whose gradients are wanted, and name them"
@@ -36,23 +36,23 @@ NOTHING = (
     ("is empty", "no array holds anything", "pass arrays that hold something"),
     ("a copy, not", "", "end_to_end=True checks copies, too, by the gradient of a loss"),
 )
-"""By words of notes, why nothing was checked (where that is not `requires_grad`), and the hint."""
+"""Text of a note → the reason why nothing was checked (if it is not `requires_grad`), and the hint."""
 
 
 def why_nothing(notes: Iterable[str]) -> tuple[str, str]:
-    """Why a check found nothing to check, from its notes: in words (perhaps none), and the hint."""
+    """Return the reason why there was nothing to check, from the notes (may be empty), and the hint."""
     text = "\n".join(notes)
     return next(((why, hint) for part, why, hint in NOTHING if part in text), ("", REQUIRES_GRAD))
 
 
 def port(index: int, name: str, array: Array, *, field: bool = False) -> Port:
-    """The port of an array, or of one that is a field of a struct."""
+    """Return the port of an array, or of an array that is a field of a struct."""
     shape = (*array.shape, *array.element_shape)
     return Port(index, name, array, shape, math.prod(array.element_shape), field=field)
 
 
 def obstacle(name: str, value: object) -> str | None:
-    """Why derivatives of or by `value` can not be asked; None where they can, or where it is no array."""
+    """Return the reason why `value` has no derivatives; None if it has, or if it is not an array."""
     if isinstance(value, np.ndarray):
         return f"{name} is a NumPy array, which has no gradient"
     if not is_array(value):
@@ -73,13 +73,13 @@ def differentiable(
     *,
     integers: bool = True,
 ) -> list[Port]:
-    """The ports of those arrays that have derivatives; the reasons why others have not go to `notes`.
+    """Return the ports of the arrays with derivatives; reasons why others have none are added to `notes`.
 
     Args:
         named: (place, name, value) of each argument, or field of one.
-        notes: Where reasons go.
-        fields: Which names are those of fields.
-        integers: Whether arrays of integers are noted, too.
+        notes: The list to which reasons are added.
+        fields: The names that are fields.
+        integers: True to add notes on integer arrays too.
     """
     ports = []
     for index, name, value in named:

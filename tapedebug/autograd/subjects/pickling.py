@@ -1,7 +1,7 @@
 """Pickle kernels and their arguments for other processes, by name or with their source.
 
-A kernel of a module goes by the module's name; one of a notebook or script, or one made inside a function,
-goes with its Python function (cloudpickle takes that apart), its source and what the names in it mean.
+A kernel of a module is pickled by name. A kernel of a notebook or script, or one defined inside a function,
+is pickled with its Python function (by cloudpickle), its source and the values of the names in it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tapedebug.lang.types import Struct, is_compound
 Reduced = tuple[Any, ...]
 
 SETTINGS = ("check_bounds", "compiler", "enable_backward", "interpreted", "max_unroll", "mode", "strong_zero")
-"""Settings of the process that numbers may depend on."""
+"""Settings of the process that may affect results."""
 
 
 def dumps(thing: object, caller: str) -> bytes:
-    """`thing` as bytes.
+    """Return `thing` as bytes.
 
     Args:
-        thing: Data, with kernels in it.
+        thing: Data that contains kernels.
         caller: The function that was called, for error messages.
 
     Raises:
-        GradcheckError: A kernel can only go with its function, and cloudpickle is missing; or what the
-            function uses can not be taken apart.
+        GradcheckError: A kernel must be pickled with its function, and cloudpickle is missing or cannot
+            pickle something that the function uses.
     """
     stream = io.BytesIO()
     try:
@@ -57,14 +57,14 @@ def dumps(thing: object, caller: str) -> bytes:
 
 
 def loads(data: bytes) -> tuple[dict[str, Any], Any]:
-    """The settings and the thing that `dumps` wrote."""
+    """Return the settings and the object that `dumps` wrote."""
     found: tuple[dict[str, Any], Any] = pickle.loads(data)
     return found
 
 
 @contextmanager
 def settings_of(sender: dict[str, Any]) -> Iterator[None]:
-    """Meanwhile this process has the settings of the one that sent the work."""
+    """Context in which this process has the settings of the process that sent the work."""
     before = {name: value for name in SETTINGS if (value := getattr(config, name)) != sender[name]}
     try:
         for name in before:
@@ -80,7 +80,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _pickler() -> Callable[[io.BytesIO], pickle.Pickler]:
-    """The pickler: cloudpickle's where it is installed."""
+    """Return the pickler: cloudpickle's if it is installed."""
     try:
         import cloudpickle
     except ImportError:
@@ -89,7 +89,7 @@ def _pickler() -> Callable[[io.BytesIO], pickle.Pickler]:
         base = cloudpickle.Pickler
 
     class Portable(base):  # type: ignore[misc]
-        """Knows what kernels are made of."""
+        """A pickler with support for kernels."""
 
         def reducer_override(self, thing: object) -> Any:
             found = _reduced(thing)
@@ -113,7 +113,7 @@ def _needs_cloudpickle(name: str) -> GradcheckError:
 
 
 def _reduced(thing: object) -> Reduced | None:
-    """Return the function and arguments that make `thing` again; None for what pickle can do itself."""
+    """Return the function and arguments that recreate `thing`; None for objects that pickle can handle."""
     if isinstance(thing, Kernel):
         return _reduced_kernel(thing)
     if isinstance(thing, Function):
@@ -128,7 +128,7 @@ def _reduced(thing: object) -> Reduced | None:
 
 
 def _address(thing: object, python: object = None) -> tuple[str, str] | None:
-    """The module and name under which other processes find `thing`; None where they do not."""
+    """Return the module and name under which other processes find `thing`; None if they cannot find it."""
     named = thing if python is None else python
     module, path = getattr(named, "__module__", None), getattr(named, "__qualname__", "")
     if module is None or module == "__main__" or "<" in path:
@@ -144,7 +144,7 @@ def _at(module: object, path: str) -> Any:
 
 
 def _found(module: str, path: str, text: str) -> Any:
-    """Return what is at an address, if it has the source that the sender has."""
+    """Return the object at an address, if its source equals the sender's."""
     found = _at(importlib.import_module(module), path)
     if found is None or _digest(found) != text:
         raise GradcheckError(

@@ -19,9 +19,9 @@ KEPT_SCALARS = 1 << 17  # scalars of random directions that are kept for the nex
 def choose(size: int, limit: int, sample: Sample = "random") -> Indices:
     """Return the entries to evaluate of `size`: all if `limit` <= 0, else a fixed sample of `limit` of them.
 
-    The first and the last are always in the sample (boundaries are where kernels go wrong), the others are
-    drawn: the first N would all lie in one corner of an array, an even spacing would meet the same vector
-        component every time. With `sample="first"` they are the first N all the same.
+    The first and the last are always in the sample (kernels often go wrong at boundaries); the others are
+    drawn: the first N would all lie in one corner of an array, and an even spacing would meet the same vector
+    component every time. With `sample="first"` they are the first N nevertheless.
     """
     if limit <= 0 or limit >= size:
         return np.arange(size)
@@ -34,7 +34,7 @@ def choose(size: int, limit: int, sample: Sample = "random") -> Indices:
 
 @dataclass(frozen=True)
 class Probes:
-    """Directions in a space of `size` scalars: unit vectors, then dense ones.
+    """Directions in a space of `size` scalars: unit vectors, then dense vectors.
 
     Attributes:
         size: Dimension of the space.
@@ -50,7 +50,7 @@ class Probes:
     def of(
         cls, port: Port, limit: int = -1, dense: Floats | None = None, *, sample: Sample = "random"
     ) -> Probes:
-        """Unit vectors by `choose` and `dense` directions, among the `positions` of the port."""
+        """Return unit vectors chosen by `choose`, and `dense` directions, among the port's `positions`."""
         size, positions = port.size, port.positions
         directions = np.zeros((0, size)) if dense is None else dense
         if port.only is not None:
@@ -59,14 +59,14 @@ class Probes:
 
     @classmethod
     def single(cls, size: int, position: int) -> Probes:
-        """One unit vector."""
+        """Return one unit vector."""
         return cls(size, np.array([position]), np.zeros((0, size)))
 
     def __len__(self) -> int:
         return len(self.units) + len(self.dense)
 
     def vector(self, position: int) -> Floats:
-        """The direction at `position`, (size,)."""
+        """Return the direction at `position`, (size,)."""
         if position >= len(self.units):
             direction: Floats = self.dense[position - len(self.units)]
             return direction
@@ -75,7 +75,7 @@ class Probes:
         return unit
 
     def vectors(self, positions: Indices) -> Floats:
-        """The directions at `positions`, (len(positions), size)."""
+        """Return the directions at `positions`, (len(positions), size)."""
         found = np.zeros((len(positions), self.size))
         single = positions < len(self.units)
         found[np.flatnonzero(single), self.units[positions[single]]] = 1.0
@@ -83,14 +83,14 @@ class Probes:
         return found
 
     def apply(self, values: Floats) -> Floats:
-        """Inner products of all directions with `values`, (…, size) → (…, len(self))."""
+        """Return the inner products of all directions with `values`, (…, size) → (…, len(self))."""
         single: Floats = values[..., self.units]
         if not len(self.dense):
             return single
         return np.concatenate([single, values @ self.dense.T], axis=-1)
 
     def spread(self, bars: Floats) -> Floats:
-        """Error bars of `apply(values)`, given those of the values."""
+        """Return the error bars of `apply(values)`, given those of the values."""
         single: Floats = bars[..., self.units]
         if not len(self.dense):
             return single
@@ -98,7 +98,7 @@ class Probes:
 
 
 def random_directions(size: int, count: int, scale: Floats | float = 1.0) -> Floats:
-    """`count` fixed random directions with entries ±(0.5 … 1.5) · scale, (count, size): none is near zero."""
+    """Return fixed random directions, (count, size), with entries ±(0.5 … 1.5) · scale, never near 0."""
     drawn = _drawn if size * count <= KEPT_SCALARS else _drawn.__wrapped__
     directions: Floats = drawn(size, count) * scale
     return directions
@@ -113,7 +113,7 @@ def _drawn(size: int, count: int) -> Floats:
 
 
 def sizes_of(values: Floats) -> Floats:
-    """Return displacements of entries: as large as they are, and none next to nothing."""
+    """Return displacements of entries, as large as the entries and never close to 0."""
     size = np.abs(values)
     typical = float(np.sqrt(np.mean(size**2))) if size.size else 0.0
     found: Floats = np.maximum(size, 0.01 * (typical or 1.0))
@@ -121,17 +121,17 @@ def sizes_of(values: Floats) -> Floats:
 
 
 def seeds_of_all_kinds(size: int) -> Floats:
-    """Adjoint seeds that unit seeds are not: all negative, large of both signs, and small, (3, size)."""
+    """Return adjoint seeds that complement unit seeds, (3, size): negative, large of both signs, small."""
     usual, large = np.abs(random_directions(size, 2))
     signs = np.where(np.arange(size) % 2 == 0, 1.0, -1.0)
     return np.stack([-usual, 1000.0 * large * signs, 0.001 * usual * signs])
 
 
 def shape_index(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The index of a flat position in an array of `shape` (components last)."""
+    """Return the index of a flat position in an array of `shape` (components last)."""
     return tuple(int(i) for i in np.unravel_index(flat, tuple(shape))) if len(shape) else ()
 
 
 def flat_index(index: Sequence[int], shape: Sequence[int]) -> int:
-    """The flat position of an index in an array of `shape`, the inverse of `shape_index`."""
+    """Return the flat position of an index in an array of `shape`, the inverse of `shape_index`."""
     return int(np.ravel_multi_index(tuple(index), tuple(shape))) if len(shape) else 0

@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from tapedebug.autograd.subjects.write_sites import WriteSite
 
 Place = int | str
-"""How a Jacobian is found: the place of the argument, or the name of a field of a struct."""
+"""The key of a Jacobian's side: the index of the argument, or the name of a field of a struct."""
 
 IN_PLACE = " (in place)"
-"""Ends the name of an output that is checked as an input, too."""
+"""Suffix of the name of an output that is also checked as an input."""
 
 
 @dataclass(frozen=True, eq=False)
 class Port:
-    """An array through which derivatives go in or come out, or some of its entries.
+    """An array by which, or of which, derivatives are taken, or some of its entries.
 
-    A mask such as `[("x[3:5]", "y"), ("x[0]", "y[0]")]` makes ports that are restricted to `only` some
-    entries; several ports then have one array. A program takes and gives the values, adjoints and tangents of
-    *whole* arrays, (size,) for each port; a selection of rows and columns of a Jacobian must be among
+    A mask such as `[("x[3:5]", "y"), ("x[0]", "y[0]")]` creates ports that are restricted to `only` some
+    entries; several ports then refer to one array. A program takes and returns the values, adjoints and
+    tangents of *whole* arrays, (size,) for each port; selected rows and columns of a Jacobian must be among
     `positions`, as in `Probes.of(port)`.
 
     Attributes:
-        index: Where the argument that it is, or is a field of, stands among the inputs, or among the outputs.
+        index: Index of the argument, or of the struct argument, among the inputs or the outputs.
         name: Parameter name, or label.
         array: The array itself.
-        shape: Of its values, components last.
-        components: Scalars in one element.
-        in_place: It is an output that is also read, checked as an input though not named as one.
-        only: Flat positions of the scalars that a mask restricts it to, sorted; None: all of them.
-        label: Its name in tables and masks: "x", or "x[3:5]" where it is restricted.
-        field: It is a field of a struct.
-        written: Of an output, where it is written.
+        shape: Shape of its values, components last.
+        components: Number of scalars in one element.
+        in_place: True for an output that is also read, and is checked as an input although not named as one.
+        only: Flat positions of the scalars that a mask restricts it to, sorted; None for all of them.
+        label: Its name in tables and masks: "x", or "x[3:5]" if it is restricted.
+        field: True for a field of a struct.
+        written: For an output, where it is written.
     """
 
     index: int
@@ -66,7 +66,7 @@ class Port:
 
     @property
     def positions(self) -> Indices:
-        """Flat positions of the scalars that are asked for."""
+        """Flat positions of the selected scalars."""
         return np.arange(self.size) if self.only is None else self.only
 
     @property
@@ -82,12 +82,12 @@ class Port:
 
     @property
     def size(self) -> int:
-        """The number of scalars that it holds."""
+        """The number of its scalars."""
         return math.prod(self.shape)
 
 
 class Program(Protocol):
-    """Something that can be run forward in float64 and backward in float32 and float64, on private memory."""
+    """A program that runs forward in float64, and backward in float32 and float64, on private memory."""
 
     @property
     def subject(self) -> str:
@@ -96,7 +96,7 @@ class Program(Protocol):
 
     @property
     def launch(self) -> int | None:
-        """Index of the launch on its tape, None where it is not one launch of a tape."""
+        """Index of the launch on its tape; None if it is not one launch of a tape."""
         ...
 
     @property
@@ -119,7 +119,7 @@ class Program(Protocol):
         ...
 
     def evaluate(self, changes: Mapping[Port, Floats], *, single: bool = False) -> dict[Port, Floats]:
-        """Run forward with some inputs replaced, in float64 (`single`: as the user's program, in float32).
+        """Run forward with some inputs replaced, in float64 (`single`: in float32, like the user's program).
 
         Returns:
             All outputs, (size,) float64 each.
@@ -134,13 +134,13 @@ class Program(Protocol):
         double: bool = False,
         preserved: bool = False,
     ) -> dict[Port, Floats]:
-        """Run backward from adjoints of outputs, as the user's program would.
+        """Run backward from adjoints of outputs, like the user's program.
 
         Args:
             seeds: Adjoints of outputs, (size,) each.
-            at: Inputs to replace before the forward pass that precedes.
+            at: Inputs to replace before the preceding forward pass.
             double: Use the float64 twin of the adjoint.
-            preserved: Let adjoints see the values of the forward pass, whatever `on_overwrite` the tape has.
+            preserved: Let adjoints read the values of the forward pass, whatever the tape's `on_overwrite`.
 
         Returns:
             The adjoints of all inputs, (size,) float64 each.
@@ -148,9 +148,9 @@ class Program(Protocol):
         ...
 
     def pull_rounded(self, seeds: Mapping[Port, Floats]) -> dict[Port, Floats]:
-        """`pull` of the float64 twin with each result rounded as much as in float32, but not in the same way.
+        """Run `pull` of the float64 twin with each result rounded as much as in float32, but differently.
 
-        How far it is off the twin itself is what rounding does inside of the launches.
+        The difference from the twin itself is the effect of rounding inside the launches.
         """
         ...
 
@@ -161,11 +161,11 @@ class Program(Protocol):
         at: Mapping[Port, Floats] | None = None,
         double: bool = True,
     ) -> dict[Port, Floats]:
-        """Run forward with tangents of inputs, (size,) each; those of the others are zero.
+        """Run forward with tangents of inputs, (size,) each; other inputs have zero tangents.
 
         Args:
             tangents: Tangents of inputs.
-            at: Inputs to replace before.
+            at: Inputs to replace first.
             double: Use the float64 twins.
 
         Returns:
@@ -176,12 +176,12 @@ class Program(Protocol):
     def evaluate_many(
         self, changes: Mapping[Port, Floats], *, single: bool = False, dtype: DTypeLike | None = np.float64
     ) -> dict[Port, Floats]:
-        """`evaluate` for several displaced inputs: (count, size) in and out, run by run the same.
+        """Run `evaluate` for several displaced inputs: (count, size) in and out, each row as in a single run.
 
         Args:
-            changes: Values of inputs, (count, size) each; all others are as in every other run.
+            changes: Values of inputs, (count, size) each; other inputs are not replaced.
             single: As for `evaluate`.
-            dtype: Of the result; None leaves it as it is in memory: float64 of twins, else the array's own.
+            dtype: Dtype of the result; None for that in memory: float64 for twins, else the array's own.
         """
         ...
 
@@ -194,46 +194,46 @@ class Program(Protocol):
         preserved: bool = False,
         dtype: DTypeLike | None = np.float64,
     ) -> dict[Port, Floats]:
-        """`pull` for several seeds: (count, size) in and out, the same to the bit.
+        """Run `pull` for several seeds: (count, size) in and out, bit-equal to single runs.
 
         Args:
             seeds: Adjoints of outputs, (count, size) of any float dtype; those of other outputs are zero.
-            wanted: The inputs whose adjoints are returned; all where None.
+            wanted: The inputs whose adjoints are returned; None for all.
             double: As for `pull`.
             preserved: As for `pull`.
-            dtype: Of the result, as for `evaluate_many`.
+            dtype: Dtype of the result, as for `evaluate_many`.
         """
         ...
 
     def push_many(
         self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: DTypeLike | None = np.float64
     ) -> dict[Port, Floats]:
-        """`push` for several tangents: (count, size) in and out, the same to the bit.
+        """Run `push` for several tangents: (count, size) in and out, bit-equal to single runs.
 
         Args:
-            tangents: Of inputs, (count, size) each; those of other inputs are zero.
+            tangents: Tangents of inputs, (count, size) each; those of other inputs are zero.
             double: As for `push`.
-            dtype: Of the result, as for `evaluate_many`.
+            dtype: Dtype of the result, as for `evaluate_many`.
         """
         ...
 
 
 def distinct(ports: Sequence[Port]) -> list[Port]:
-    """One port for each array."""
+    """Return one port for each array."""
     return list({id(port.array): port for port in reversed(ports)}.values())[::-1]
 
 
 @dataclass
 class Pairs:
-    """The input-output pairs that were asked for, and why others were left out."""
+    """The input-output pairs to check, and the reasons why others were left out."""
 
     chosen: list[tuple[Port, Port]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def inputs(self) -> list[Port]:
-        """The inputs, each once, in order; an array may stand for several (see `Port`)."""
+        """Return the inputs, each once, in order; several may refer to one array (see `Port`)."""
         return list(dict.fromkeys(i for i, _ in self.chosen))
 
     def outputs(self, of: Port | None = None) -> list[Port]:
-        """The outputs (paired with the input `of`), each once, in order."""
+        """Return the outputs (those paired with the input `of`), each once, in order."""
         return list(dict.fromkeys(o for i, o in self.chosen if of is None or i is of))
