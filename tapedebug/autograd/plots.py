@@ -54,21 +54,21 @@ def jacobian_plot(
     Args:
         jacobians: What `jacobian` or `jacobian_fd` returned, dense or sparse.
         kernel: The kernel, or a `FunctionMetadata`.
-        inputs: The inputs; required where `kernel` is a kernel.
+        inputs: The inputs; required if `kernel` is a kernel.
         show_plot: Call `matplotlib.pyplot.show`.
-        show_colorbar: Show what the colours mean.
-        scale_colors_per_submatrix: Scale colours for each Jacobian on its own, not for all together.
-        title: Of the figure.
-        colormap: Of matplotlib.
+        show_colorbar: Show the scale of the colours.
+        scale_colors_per_submatrix: Scale the colours of each Jacobian on its own, not of all together.
+        title: Title of the figure.
+        colormap: Name of a matplotlib colormap.
         log_scale: Show the logarithm (base 10) of the magnitudes.
 
     Returns:
-        The matplotlib figure. With `show_plot=False` it stays open until it is closed by
-        `matplotlib.pyplot.close`; where there is no window to show it in, it is closed after it was shown.
+        The matplotlib figure. With `show_plot=False` it stays open until `matplotlib.pyplot.close` closes it;
+        if there is no window to show it in, it is closed after it was shown.
 
     Raises:
         GradcheckError: A ValueError; there is nothing to plot, `kernel` is something else, or the metadata
-            does not know an input or output.
+            lacks an input or output.
         TapedebugError: matplotlib is not installed.
     """
     if isinstance(kernel, Kernel):
@@ -92,7 +92,7 @@ def jacobian_plot(
 
 
 def matrix_of(jacobian: object) -> Any:
-    """A Jacobian as a matrix of scalars; one of `scipy.sparse` stays as it is."""
+    """Return a Jacobian as a matrix of scalars; `scipy.sparse` matrices are returned unchanged."""
     if hasattr(jacobian, "tocoo"):
         return jacobian
     values = np.array(jacobian.numpy() if hasattr(jacobian, "numpy") else jacobian, dtype=np.float64)
@@ -150,11 +150,11 @@ def plot_matrices(
 def plot_errors(
     compared: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool
 ) -> list[Any]:
-    """Show where AD and FD differ.
+    """Plot the errors of the compared entries.
 
     Args:
         compared: The comparisons of a check.
-        metadata: Labels.
+        metadata: The labels.
         relative: Plot |AD - FD| / |FD|.
         absolute: Plot |AD - FD|.
 
@@ -184,7 +184,7 @@ def plot_errors(
 
 
 def require_matplotlib() -> Any:
-    """`matplotlib.pyplot`; called before what is to be plotted is computed.
+    """Return `matplotlib.pyplot`; called before the data of a plot is computed.
 
     Raises:
         TapedebugError: matplotlib is not installed.
@@ -200,13 +200,13 @@ def require_matplotlib() -> Any:
 
 @dataclass(frozen=True)
 class Picture:
-    """One Jacobian as it is shown.
+    """One Jacobian as it is drawn.
 
     Attributes:
         values: At most 768 × 768 pixels; NaN where nothing was evaluated.
         shape: Rows and columns of the Jacobian.
         output, input: Names.
-        steps: Scalars in an element of the output and of the input.
+        steps: Number of scalars in an element of the output and of the input.
     """
 
     values: Matrix
@@ -217,7 +217,7 @@ class Picture:
 
     @classmethod
     def of(cls, matrix: Matrix, output: tuple[str, Any], input: tuple[str, Any], log_scale: bool) -> Picture:
-        """The picture of a dense matrix, or of a sparse one."""
+        """Return the picture of a dense or sparse matrix."""
         values = _reduced(matrix)
         if log_scale:
             values = np.log10(np.abs(values) + FLOOR)
@@ -225,7 +225,7 @@ class Picture:
         return cls(values, (int(matrix.shape[0]), int(matrix.shape[1])), output[0], input[0], steps)
 
     def draw(self, axis: Axes, colormap: str, limits: tuple[float, float]) -> Any:
-        """Draw it, with its grid; returns matplotlib's image."""
+        """Draw the matrix with its grid; return matplotlib's image."""
         height, width = self.shape
         axis.patch.set(**HATCH)  # shows through where nothing was evaluated
         image = axis.imshow(
@@ -242,7 +242,7 @@ class Picture:
 
 
 def _reduced(matrix: Any) -> Matrix:
-    """A matrix of at most 768 × 768 pixels: of each block the entry that is largest in magnitude."""
+    """Return a matrix of at most 768 × 768 pixels: the entry of largest magnitude in each block."""
     sparse = hasattr(matrix, "tocoo")
     height, width = (min(MOST_PIXELS, int(size)) for size in matrix.shape)
     if not sparse and (height, width) == matrix.shape:
@@ -263,7 +263,7 @@ def _reduced(matrix: Any) -> Matrix:
 
 
 def _labels(metadata: FunctionMetadata, key: Key) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    """Name and element type of the output and of the input of a pair."""
+    """Return name and element type of the output and of the input of a pair."""
     try:
         source, target = metadata.input(key[0]), metadata.output(key[1])
     except (IndexError, ValueError, TypeError):
@@ -279,7 +279,7 @@ def _labels(metadata: FunctionMetadata, key: Key) -> tuple[tuple[str, Any], tupl
 
 
 def _ordered(places: Iterable[Place], labels: Sequence[str]) -> list[Place]:
-    """Arguments in their places, and in place of structs their fields."""
+    """Return the arguments in order, with structs replaced by their fields."""
 
     def order(place: Place) -> tuple[int, int]:
         if isinstance(place, int):
@@ -291,7 +291,7 @@ def _ordered(places: Iterable[Place], labels: Sequence[str]) -> list[Place]:
 
 
 def _sizes(counts: Sequence[int]) -> list[float]:
-    """Inches of columns or rows of pictures, in proportion, but all of them readable."""
+    """Return the widths or heights of pictures in inches: proportional, but large enough to read."""
     largest = max(counts)
     scale = min(5.0, max(1.5, 0.35 * sum(counts))) / max(1, largest)
     return [max(1.1, scale * count) for count in counts]
@@ -320,7 +320,7 @@ def _grid(size: int, step: int, line: Callable[..., object]) -> None:
 
 
 def _ticks(axis: Axis, size: int, step: int) -> None:
-    """Numbers of elements, in the middle of their components."""
+    """Label elements with their numbers, in the middle of their components."""
     count = size // step
     every = max(1, -(-count // 8))
     shown = range(0, count, every)
@@ -328,7 +328,7 @@ def _ticks(axis: Axis, size: int, step: int) -> None:
 
 
 def _show(plt: ModuleType, figure: Figure) -> None:
-    """Show a figure; where there is no window for it, give its memory back afterwards."""
+    """Show a figure; if there is no window for it, free its memory afterwards."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*non-interactive")
         plt.show()

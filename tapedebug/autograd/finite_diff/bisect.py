@@ -1,7 +1,8 @@
 """Finds the wrong entry of a Jacobian too large to evaluate, by bisection.
 
-If a random combination of all entries is wrong, so is that of one half of the columns, and of one half of
-those, down to one column, and then one row of it: 2 · log2(size) combinations instead of size entries.
+If a random combination of all entries is wrong, so is the combination of one half of the columns, then of one
+half of those, down to one column, and likewise down to one row: 2 · log2(size) combinations in place of size
+entries.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class _Test:
         return max(abs(self.inner(cut, scale)[0] - value) for scale in SCALES for cut, value in ends)
 
     def _only_overwritten(self, forward: float, allowed: float) -> bool:
-        """Return True if every adjoint is right for the values of its launch.
+        """True if every adjoint is right for the values of its launch.
 
         If one is not, the search for it continues with these values, so that overwrites by other launches
         are not attributed to it.

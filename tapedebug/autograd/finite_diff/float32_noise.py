@@ -1,16 +1,16 @@
 """Distinguishes a wrong derivative from the float32 rounding of a right one.
 
-The adjoint's float64 twin is the same code with more digits. Where it agrees with the differences the
-derivative is right, and the gradient in float32 is off by rounding, which the conditioning of the kernel
-amplifies (at x = 1, one float32 step of x moves sin(1e4 x) by 1e-3). How much rounding can do is measured:
-the twin's adjoint is evaluated at inputs that differ by one float32 rounding, and with each of its results
-rounded as much as in float32; and the gradient is asked for with seeds that are scaled (a reverse pass is
-linear in them: what scatters is rounding, a wrong factor or term stays as wrong as it is); and the float32
-gradient itself is evaluated at those inputs, where it is rounded otherwise.
+The adjoint's float64 twin is the same code with more digits. If it agrees with the finite differences, the
+derivative is right, and the float32 gradient is off by rounding that the conditioning of the kernel amplifies
+(at x = 1, one float32 step of x moves sin(1e4 x) by 1e-3). The effect of rounding is measured in four ways:
+the twin's adjoint is evaluated at inputs that differ by one float32 rounding; it is evaluated with each
+result rounded as much as in float32; the gradient is computed with scaled seeds (a reverse pass is linear in
+them, so only rounding scatters, while a wrong factor or term stays equally wrong); and the float32 gradient
+is evaluated at the displaced inputs, where it is rounded differently.
 
-Samples of rounding may all lie on one side by chance: of thousands of entries of a chaotic map, some do for
-any few samples. So nothing is called WRONG before `MORE` further samples: a chance of one in two each time is
-one in a million then.
+A few samples of rounding may all lie on one side by chance, and among thousands of entries of a chaotic map,
+some do. Therefore no entry is called WRONG before `MORE` further samples: a chance of one in two each time is
+then one in a million.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ SCALES = (3.0, 0.7, 1.3)  # no powers of two: those round the same
 
 @dataclass(frozen=True)
 class RoundingEvidence:
-    """The evidence of the float64 twin on some entries; all arrays have their shape, (s, …) or (…).
+    """The evidence from the float64 twin on some entries; arrays have the entries' shape, (s, …) or (…).
 
     Attributes:
         exact: The twin's adjoint.
-        moved: (samples, …), the same at inputs that differ by one rounding.
-        single: (samples, …), the gradient in float32 at those inputs.
-        scaled: (len(SCALES), …), the gradient in float32 with scaled seeds, scaled back.
-        rounded: (len(SCALES), …), the twin's with each result rounded; with scaled seeds, scaled back.
-        lost: bool, whether the forward value has lost more digits than rounding of a sound kernel costs.
+        moved: (samples, …), the twin's adjoint at inputs that differ by one rounding.
+        single: (samples, …), the float32 gradient at those inputs.
+        scaled: (len(SCALES), …), the float32 gradient with scaled seeds, scaled back.
+        rounded: (len(SCALES), …), the twin's adjoint with rounded results and scaled seeds, scaled back.
+        lost: bool, True if the forward value has lost more digits than rounding costs a sound kernel.
         rounding: The relative spacing of the gradient's floating-point numbers.
     """
 
@@ -69,7 +69,7 @@ class RoundingEvidence:
     rounding: float
 
     def beside(self, moved: Floats, single: Floats) -> RoundingEvidence:
-        """The same with further samples."""
+        """Return the evidence with further samples."""
         return replace(
             self,
             moved=np.concatenate([self.moved, moved]),
@@ -80,10 +80,10 @@ class RoundingEvidence:
 def minor_of(tolerance: Tolerance, scale: float) -> float:
     """Return the error that rounding may cause in an entry that agrees, given the largest entry.
 
-    A sum of entries, which is all that an optimiser sees of a Jacobian, is as exact as its largest ones: an
-    entry that is much smaller need not be so exact itself. So rounding may do what the tolerance forgives the
-    largest entry, and no more. An `rtol` finer than the default one (`ROUNDING_MINOR`) asks for digits that
-    float32 has only in kernels of good condition: their lack is not the fault of an adjoint.
+    An optimiser uses only sums of a Jacobian's entries, and a sum is as exact as its largest entries, so much
+    smaller entries need not be as exact. Rounding may therefore cause an error up to the tolerance of the
+    largest entry, and no more. An `rtol` finer than the default (`ROUNDING_MINOR`) requires digits that
+    float32 has only in well-conditioned kernels; lacking them is not an error of the adjoint.
     """
     return tolerance.atol + max(tolerance.rtol, ROUNDING_MINOR) * scale
 
@@ -94,14 +94,14 @@ def classify(
     """Judge entries that miss their tolerance: AGREE, KINK, UNDECIDABLE or WRONG.
 
     Args:
-        ad: The gradient in float32.
-        reference: Of the same entries.
+        ad: The float32 gradient.
+        reference: The reference of the same entries.
         tolerance: The tolerances of the check.
-        found: The evidence of the float64 twin.
+        found: The evidence from the float64 twin.
         scale: The largest entry of the Jacobian.
 
     Returns:
-        The verdicts, and where an entry agrees but for float32 rounding.
+        The verdicts, and True for entries that agree except for float32 rounding.
     """
     with np.errstate(all="ignore"):
         value = reference.value
@@ -135,7 +135,7 @@ def classify(
 
 
 def _chaotic(exact: Floats, off: Floats, moved: Floats, among: Bools) -> Bools:
-    """Return where the derivative changes altogether within one rounding: no difference can follow it."""
+    """True where the derivative changes completely within one rounding: no difference can resolve it."""
     chaotic: Bools = among & (moved > 0.1 * exact) & (off <= 20 * moved)
     if 2 * chaotic.sum() > among.sum():  # the others are so by chance: there is one map
         chaotic |= among & (moved > 0.001 * exact)
@@ -146,7 +146,7 @@ def explain_suspects(pair: EntryGrid, codes: Codes, checkpoint: Checkpoint | Non
     """Turn each SUSPECT of `codes` into AGREE, KINK, UNDECIDABLE or WRONG, in place.
 
     Returns:
-        Where an entry agrees but for float32 rounding.
+        True for entries that agree except for float32 rounding.
     """
     forgiven = np.zeros(codes.shape, dtype=bool)
     moved = moved_inputs(pair.program)
@@ -184,7 +184,7 @@ def _adjoint(
 def _samples(
     pair: EntryGrid, line: int, moved: list[dict[Port, Floats]], checkpoint: Checkpoint | None
 ) -> tuple[Floats, Floats]:
-    """A row at inputs that differ by one rounding: by the twin, and in float32."""
+    """Return a row at inputs that differ by one rounding, from the twin and in float32."""
     both = [
         np.stack([_adjoint(pair, line, at, double, checkpoint) for at in moved]) for double in (True, False)
     ]
@@ -206,10 +206,10 @@ def _row(
 
 
 def scaled_pulls(program: Program, target: Port, seed: Floats) -> tuple[dict[Port, Floats], ...]:
-    """Gradients for a scaled seed, scaled back: (len(SCALES), size) for each input.
+    """Return gradients for a scaled seed, scaled back: (len(SCALES), size) for each input.
 
     Returns:
-        Those in float32, and those of the twin whose results are rounded.
+        The float32 gradients, and those of the twin with rounded results.
     """
     factors = np.array(SCALES)[:, None]
     pulled = program.pull_many({target: factors * seed})
@@ -219,12 +219,12 @@ def scaled_pulls(program: Program, target: Port, seed: Floats) -> tuple[dict[Por
 
 
 def further_inputs(program: Program) -> list[dict[Port, Floats]]:
-    """`moved_inputs`, others and more of them: for what would be called WRONG."""
+    """Return further `moved_inputs`, for entries that would be called WRONG."""
     return moved_inputs(program, MORE, 1)
 
 
 def moved_inputs(program: Program, count: int = SAMPLES, seed: int = 0) -> list[dict[Port, Floats]]:
-    """Inputs that differ from the recorded ones by one float32 rounding, at random."""
+    """Return inputs that differ from the recorded ones by one random float32 rounding."""
     rng = np.random.default_rng(seed)
     return [
         {
@@ -238,7 +238,7 @@ def moved_inputs(program: Program, count: int = SAMPLES, seed: int = 0) -> list[
 
 
 def lost_digits(program: Program, target: Port) -> Bools:
-    """For each output: has its float32 value lost more digits than rounding of a sound kernel costs?"""
+    """True for outputs whose float32 value has lost more digits than rounding costs a sound kernel."""
     single, double = program.evaluate({}, single=True)[target], program.evaluate({})[target]
     with np.errstate(all="ignore"):
         lost: Bools = ~(np.abs(single - double) <= FORWARD_DIGITS_LOST * np.abs(double))

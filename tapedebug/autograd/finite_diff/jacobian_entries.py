@@ -1,4 +1,4 @@
-"""Jacobians entry by entry: columns by differences of the float64 twin, rows by the adjoint."""
+"""Entries of Jacobians: columns from finite differences of the float64 twin, rows from the adjoint."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tapedebug.autograd.subjects.probes import Probes
 from tapedebug.autograd.subjects.program import Port, Program
 
 AT_ONCE = 1 << 18
-"""Entries of the matrices that one run works on: several of them stay within the cache or near it."""
+"""Number of matrix entries that one run works on: small enough for several matrices to fit in the cache."""
 
 
 def sharp(values: Floats) -> Floats:
-    """Error bars that a Jacobian by differences aims at where no tolerance was given: 1e-8 relative.
+    """Return the target error bars of a Jacobian without tolerance: 1e-8 relative.
 
     Args:
-        values: Derivatives, (…, m): those along one direction in a row.
+        values: Derivatives, (…, m), one direction in each row.
     """
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     bars: Floats = 1e-8 * np.abs(values) + 1e-10 * finite.max(axis=-1, keepdims=True, initial=0.0)
@@ -30,7 +30,7 @@ def sharp(values: Floats) -> Floats:
 
 
 def fine_for(tolerance: Tolerance) -> Callable[[Floats], Floats]:
-    """Error bars that decide a check with `tolerance`: a twentieth of it."""
+    """Return the error bars that decide a check with `tolerance`: a twentieth of it."""
 
     def enough(values: Floats) -> Floats:
         sizes = np.abs(values)
@@ -53,7 +53,7 @@ def references(
     enough: Callable[[Floats], Floats] = sharp,
     checkpoint: Checkpoint | None = None,
 ) -> dict[Port, Reference]:
-    """`differences`, or where `kind` is "float32", one central difference of the program as it is."""
+    """Return `differences`, or one central difference of the program itself if `kind` is "float32"."""
     if kind == "float64":
         return differences(
             program, source, targets, columns, rows, eps=eps, enough=enough, checkpoint=checkpoint
@@ -77,10 +77,10 @@ def differences(
     enough: Callable[[Floats], Floats] = sharp,
     checkpoint: Checkpoint | None = None,
 ) -> dict[Port, Reference]:
-    """The Jacobians of `targets` with respect to `source`, by differences in float64.
+    """Return the Jacobians of `targets` with respect to `source`, from finite differences in float64.
 
     Args:
-        program: What to differentiate.
+        program: The program to differentiate.
         source: The input that is displaced.
         targets: The outputs.
         columns: Directions in the input.
@@ -112,11 +112,11 @@ def along(
     enough: Callable[[Floats], Floats] = sharp,
     pulse: Checkpoint | None = None,
 ) -> dict[Port, DerivativeEstimate]:
-    """Derivatives along k directions by differences in float64, all directions and both signs in one run.
+    """Return derivatives along k directions from float64 differences; one run has all directions and signs.
 
     Args:
-        program: What to differentiate.
-        directions: In inputs that are displaced together, (k, size) each.
+        program: The program to differentiate.
+        directions: Directions in the inputs that are displaced together, (k, size) each.
         targets: The outputs.
         start: The outputs without displacement.
         eps: The largest step.
@@ -164,7 +164,7 @@ def plainly(
     eps: float,
     pulse: Checkpoint | None = None,
 ) -> dict[Port, DerivativeEstimate]:
-    """Central differences of the program as it is, at one step: `(f(x + eps) - f(x - eps)) / (2 eps)`.
+    """Return central differences of the program itself at one step: `(f(x + eps) - f(x - eps)) / (2 eps)`.
 
     Returns:
         For each target, slopes of shape (k, size), with an error bar of 0: none is known.

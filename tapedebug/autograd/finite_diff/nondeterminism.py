@@ -1,4 +1,4 @@
-"""Detect programs that give different results for the same values; their differences mean nothing."""
+"""Detect programs with different results for the same values; their finite differences mean nothing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tapedebug.autograd.subjects.program import Pairs, Port, Program
 def nondeterministic_pairs(
     program: Program, pairs: Pairs, tolerance: float, checkpoint: Checkpoint | None = None
 ) -> dict[tuple[Port, Port], str]:
-    """Run forward and backward twice; which pairs differ, and by how much in words.
+    """Run forward and backward twice, and return the pairs that differ, each with a description.
 
     Args:
-        program: What is differentiated.
-        pairs: Whose outputs and gradients are looked at.
-        tolerance: Largest absolute difference that is none; `nondet_tol`.
+        program: The program under check.
+        pairs: The pairs whose outputs and gradients are compared.
+        tolerance: The largest absolute difference that is ignored; `nondet_tol`.
         checkpoint: Called after each run.
     """
     found: dict[tuple[Port, Port], str] = {}

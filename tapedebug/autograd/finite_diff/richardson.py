@@ -1,10 +1,10 @@
-"""Derivatives by differences with an error bar: step sweep, Richardson extrapolation, left and right slopes.
+"""Finite differences with error bars: step sweep, Richardson extrapolation, left and right slopes.
 
-A difference is only as good as its step: too large and it misses curvature, too small and it drowns in
+A difference is only as good as its step: too large a step misses curvature, too small a step is dominated by
 rounding. Here the step is swept downward, the central differences are extrapolated to step zero (Ridders,
-Adv. Eng. Software 4 (1982) 75, doi:10.1016/S0141-1195(82)80057-0), and each entry stops where its own error
-estimate is smallest. The functions are evaluated in float64 (the kernel's twin), so that for a smooth
-function 1e-10 relative is usual. Many directions are swept together, and each leaves when it is settled.
+Adv. Eng. Software 4 (1982) 75, doi:10.1016/S0141-1195(82)80057-0), and each entry uses the step at which its
+own error estimate is smallest. The functions are evaluated in float64 (the kernel's twin), so that a smooth
+function usually reaches 1e-10 relative. Many directions are swept together; each ends when it has converged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RATIO = 8.0  # between steps; a power of two keeps x ± h exact
 MAX_STEPS = 11  # from 1e-4 down to 1e-13
 EPSILON = float(np.finfo(np.float64).eps)
 TINY = 2.0**-16  # of the largest step: a value below it has a scale of its own, which that step is far beyond
-NEAR = 2.0**-7  # of such a value: the largest step of a sweep of its own
+NEAR = 2.0**-7  # times such a value: the largest step of its own sweep
 AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
 DIGITS = SLOPE_CONVERGED_STEPS * -math.log10(
     SLOPE_CONVERGED
@@ -33,16 +33,16 @@ DIGITS = SLOPE_CONVERGED_STEPS * -math.log10(
 class DerivativeEstimate:
     """Derivatives of m outputs along one direction, at displacement 0: all arrays (m,).
 
-    Of `slopes`, along k directions: all arrays (k, m).
+    From `slopes`, along k directions: all arrays (k, m).
 
     Attributes:
         value: float64, the extrapolated central difference; NaN where no step gave a finite one.
-        bar: float64, the error bar of `value`: what is left of truncation, and rounding.
+        bar: float64, the error bar of `value`: the remaining truncation error, and rounding.
         left, right: float64, one-sided slopes at the smallest step.
-        kink: bool, where the one-sided slopes differ however small the step, or the function jumps.
-        evaluations: How often the function was called.
-        perhaps: bool, where a kink appeared in too few steps to be certain, and smaller steps showed none;
-            None if not requested.
+        kink: bool, True where the one-sided slopes differ at all small steps, or the function jumps.
+        evaluations: Number of calls of the function.
+        perhaps: bool, True where a kink appeared in too few steps to be certain, and smaller steps showed
+            none; None if not requested.
     """
 
     value: Floats
@@ -55,7 +55,7 @@ class DerivativeEstimate:
 
 
 def first_step(eps: float, magnitude: float) -> float:
-    """The largest step of the sweep: `eps`, or more where float64 could not resolve it at `magnitude`."""
+    """Return the largest step of the sweep: `eps`, or more if float64 cannot resolve it at `magnitude`."""
     return float(2.0 ** round(math.log2(max(eps, magnitude * 2.0**-27, 1e-300))))
 
 
@@ -74,9 +74,9 @@ def slope(
         f: Maps a displacement to the m outputs there, (m,) float64.
         at_zero: f(0).
         eps: The largest step of the sweep (it is rounded to a power of two).
-        magnitude: Of the displaced value: steps far below its float64 resolution are not taken.
+        magnitude: Magnitude of the displaced value: steps far below its float64 resolution are not taken.
         enough: Maps derivatives (m,) to the error bars (m,) at which the sweep may stop.
-        max_steps: How many steps are tried at most, each `RATIO` times smaller than the last.
+        max_steps: The largest number of steps, each `RATIO` times smaller than the last.
     """
 
     def both(which: Indices, steps: Floats) -> tuple[Floats, Floats]:
@@ -102,15 +102,15 @@ def slopes(
 ) -> DerivativeEstimate:
     """Differentiate along k directions at once.
 
-    A value that is tiny beside `eps` is swept a second time, with steps of its own size.
+    A value that is tiny compared with `eps` is swept a second time, with steps of its own size.
 
     Args:
-        f: Maps some directions, by number, and a displacement along each to the outputs there and at the
-            opposite displacements, (·, m) float64 each.
+        f: Maps indices of directions, and a displacement along each, to the outputs there and at the opposite
+            displacements, (·, m) float64 each.
         at_zero: The outputs without displacement, (m,).
         eps: See `slope`.
-        magnitudes: (k,), of the displaced values; see `slope`.
-        enough: Maps derivatives (·, m) to error bars, direction by direction; see `slope`.
+        magnitudes: (k,), magnitudes of the displaced values; see `slope`.
+        enough: Maps derivatives (·, m) to error bars, one direction in each row; see `slope`.
         max_steps: See `slope`.
     """
     found = _swept(f, at_zero, np.full(len(magnitudes), eps), magnitudes, enough, max_steps)
@@ -136,7 +136,7 @@ def _looked_at_from_afar(
     enough: Callable[[Floats], Floats],
     max_steps: int,
 ) -> DerivativeEstimate:
-    """`found`, with kinks that only larger steps show: of a function that is rounded on its way."""
+    """Return `found` with the kinks that only larger steps show, as rounding in the function hides them."""
     assert found.perhaps is not None
     lines: Indices = np.flatnonzero(found.perhaps.any(axis=1))
     if not len(lines):
@@ -157,7 +157,7 @@ def _looked_at_from_afar(
 def _take_nearer(
     found: DerivativeEstimate, near: DerivativeEstimate, lines: Indices, enough: Callable[[Floats], Floats]
 ) -> None:
-    """Replace the slopes `lines` of `found` by those of shorter steps, where these are sure or contradict."""
+    """Replace slopes of `found` by those of shorter steps where these are certain, or contradict."""
     with np.errstate(all="ignore"):
         bar = found.bar[lines]
         apart = ~(np.abs(near.value - found.value[lines]) <= near.bar + bar)
@@ -175,7 +175,7 @@ def _swept(
     enough: Callable[[Floats], Floats],
     max_steps: int,
 ) -> DerivativeEstimate:
-    """`slopes`, where `largest` are the largest steps, (k,)."""
+    """Return `slopes` for the largest steps `largest`, (k,)."""
     total = (len(magnitudes), len(at_zero))
     unknown = np.full(total, np.nan)
     no, maybe = np.zeros(total, bool), np.zeros(total, bool)
@@ -207,7 +207,7 @@ def _swept(
 
 
 class _Sweep:
-    """The state of a sweep along k directions: the extrapolation table's last row, and what is a kink."""
+    """The state of a sweep along k directions: the last row of the extrapolation table, and the kinks."""
 
     def __init__(self, at_zero: Floats, count: int) -> None:
         shape = (count, len(at_zero))
@@ -234,7 +234,7 @@ class _Sweep:
         self.steps = 0
 
     def add(self, h: Floats, up: Floats, down: Floats, enough: Callable[[Floats], Floats]) -> None:
-        """Take in f(h) and f(-h), with h of shape (k, 1)."""
+        """Add f(h) and f(-h), with h of shape (k, 1)."""
         size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(self.at_zero))
         noise = (4 * EPSILON * size + 2 * self._grain(up, down, size)) / h
         row = [(up - down) / (2 * h)]
@@ -260,9 +260,10 @@ class _Sweep:
             self.settled = np.logical_not(np.logical_or(open_kink, unsure).any(axis=1))
 
     def _grain(self, up: Floats, down: Floats, size: Floats) -> Floats:
-        """Return how far the function's own rounding moves it, as when large terms cancel in it.
+        """Return how much rounding inside the function changes it, for example when large terms cancel.
 
-        The second difference of a smooth function shrinks with the square of the step, until it is rounding.
+        The second difference of a smooth function shrinks with the square of the step, until only rounding is
+        left.
         """
         second = np.abs((up - self.at_zero) + (down - self.at_zero))
         if self.second is not None:
@@ -272,7 +273,7 @@ class _Sweep:
         return self.grain
 
     def _hold_still(self, h: Floats, up: Floats, down: Floats, size: Floats) -> None:
-        """Outputs that do not change in their last bit have no slope that moves them at the largest step."""
+        """Bound the slopes of outputs that do not change in their last bit, even at the largest step."""
         still = (up == self.at_zero) & (down == self.at_zero)
         if self.steps == 0:
             self.still, self.least = still, EPSILON * size / h
@@ -281,7 +282,7 @@ class _Sweep:
         self.bar = np.where(self.still, np.minimum(self.bar, self.least), self.bar)
 
     def _drop_refuted(self, row: list[Floats], noise: Floats) -> None:
-        """Give up estimates that smaller steps contradict: beside a kink, large steps can agree by chance."""
+        """Drop estimates that smaller steps contradict: beside a kink, large steps can agree by chance."""
         if not self.previous:
             return
         change = np.abs(row[0] - self.previous[0])  # of a smooth function, 63 times what is left
@@ -317,11 +318,11 @@ class _Sweep:
         return suspicious
 
     def _hold_corner(self, corner: Bools, bent: Bools, right: Floats, left: Floats, straight: Bools) -> None:
-        """Remember a kink that smaller steps do not show because the function is rounded on its way.
+        """Record a kink that smaller steps do not show because of rounding inside the function.
 
-        `acos(cos x)` is |x|, but of a cosine that is rounded to 1 nothing comes back. Two steps show a kink
-        if their slopes agree in many digits. A smooth function that is straight on both sides bends at
-        smaller steps, and that is seen; one that is rounded loses its kink at once.
+        `acos(cos x)` is |x|, but once the cosine is rounded to 1, x is lost. Two steps show a kink if their
+        slopes agree in many digits. A smooth function that is nearly linear on both sides shows its curvature
+        at smaller steps; a rounded one loses its kink abruptly.
         """
         if not (corner.any() or self.seen.any()):
             return
@@ -343,7 +344,7 @@ class _Sweep:
         self.seen = (self.seen | corner) & ~curve
 
     def keep(self, which: Bools) -> None:
-        """Go on with some of the directions."""
+        """Continue with some of the directions."""
         self.previous = [row[which] for row in self.previous]
         self.best, self.bar, self.floor = self.best[which], self.bar[which], self.floor[which]
         self.target, self.stable = self.target[which], self.stable[which]
@@ -359,7 +360,7 @@ class _Sweep:
             self.sides = self.sides[0][which], self.sides[1][which]
 
     def finish(self, which: Bools, active: Indices, into: DerivativeEstimate) -> None:
-        """Write the slopes along the directions `which`, of those that are `active`."""
+        """Write the slopes along the directions `which`, a subset of the `active` ones."""
         best, bar, lines = self.best[which], self.bar[which], active[which]
         lost = self.lost[which]
         kink = (self.stable[which] >= min(SLOPE_CONVERGED_STEPS, max(2, self.steps - 3))) | lost

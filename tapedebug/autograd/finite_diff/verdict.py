@@ -1,4 +1,4 @@
-"""The five verdicts, and how one entry of a Jacobian gets its own."""
+"""The five verdicts, and the rules for the verdict on one entry of a Jacobian."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tapedebug.autograd.thresholds import FLOAT32_RESOLUTION
 Verdict = Literal["AGREE", "KINK", "UNDECIDABLE", "NONDETERMINISTIC", "WRONG"]
 
 VERDICTS: tuple[Verdict, ...] = ("AGREE", "KINK", "UNDECIDABLE", "NONDETERMINISTIC", "WRONG")
-"""From best to worst: a whole gets the worst verdict of its parts."""
+"""The verdicts from best to worst: a whole gets the worst verdict of its parts."""
 
 AGREE, KINK, UNDECIDABLE, NONDETERMINISTIC, WRONG = range(5)
 SUSPECT = 5  # differs by more than tolerance and error bar: WRONG, unless float32 rounding explains it
@@ -25,7 +25,7 @@ Codes = np.ndarray[Any, np.dtype[np.int8]]
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst of `verdicts`; UNDECIDABLE where there is none, since nothing was checked."""
+    """Return the worst of `verdicts`; UNDECIDABLE if there are none, since nothing was checked."""
     return max(verdicts, key=VERDICTS.index, default="UNDECIDABLE")
 
 
@@ -36,8 +36,8 @@ class Reference:
     Attributes:
         value, bar: The derivative and its error bar; NaN where the entry was not evaluated.
         left, right: One-sided slopes.
-        kink: bool, where they differ however small the step.
-        largest: The largest single entry in magnitude, where combinations of entries are among `value`.
+        kink: bool, True where they differ at all small steps.
+        largest: The largest magnitude of a single entry, if `value` includes combinations of entries.
     """
 
     value: Floats
@@ -48,23 +48,23 @@ class Reference:
     largest: float | None = None
 
     def part(self, which: Selection) -> Reference:
-        """Some of the entries, by any index that NumPy takes."""
+        """Return some of the entries, by any NumPy index."""
         return Reference(
             self.value[which], self.bar[which], self.left[which], self.right[which], self.kink[which],
             self.scale,
         )  # fmt: skip
 
     def beside(self, other: Reference) -> Reference:
-        """These entries and further ones after them; of one dimension."""
+        """Return these entries followed by further ones; one-dimensional."""
         pairs = zip(self._parts(), other._parts(), strict=True)
         return Reference(*(np.concatenate(pair) for pair in pairs))  # type: ignore[arg-type]
 
     def copy(self) -> Reference:
-        """One that can be changed."""
+        """Return a copy that can be changed."""
         return Reference(*(part.copy() for part in self._parts()))  # type: ignore[arg-type]
 
     def put(self, which: Selection, other: Reference) -> None:
-        """Replace some of the entries, by any index that NumPy takes."""
+        """Replace some of the entries, by any NumPy index."""
         for mine, new in zip(self._parts(), other._parts(), strict=True):
             mine[which] = new
 
@@ -73,7 +73,7 @@ class Reference:
 
     @property
     def scale(self) -> float:
-        """The largest finite entry in magnitude (0 where there is none)."""
+        """The largest magnitude of the finite entries (0 if there are none)."""
         if self.largest is not None:
             return self.largest
         finite = np.abs(self.value[np.isfinite(self.value)])
@@ -82,21 +82,21 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The documents' condition: `|AD - FD| <= atol + rtol * |FD|`."""
+    """The condition of Warp's documentation: `|AD - FD| <= atol + rtol * |FD|`."""
 
     atol: float
     rtol: float
 
     def of(self, reference: Floats) -> Floats:
-        """The tolerated difference of each entry."""
+        """Return the tolerated difference of each entry."""
         allowed: Floats = self.atol + self.rtol * np.abs(reference)
         return allowed
 
     def checked(self) -> Tolerance:
-        """Itself.
+        """Return these tolerances if they are valid.
 
         Raises:
-            GradcheckError: A tolerance is negative, NaN, or no number.
+            GradcheckError: A tolerance is negative, NaN, or not a number.
         """
         if not all(is_number(tolerance) and tolerance >= 0 for tolerance in (self.atol, self.rtol)):
             raise GradcheckError(
@@ -113,18 +113,18 @@ def judge(
 
     Args:
         ad: (m, n), the gradient that is checked.
-        reference: Differences of the same entries.
+        reference: Finite differences of the same entries.
         tolerance: The tolerances that were given.
         rounding: The relative spacing of the gradient's floating-point numbers.
     """
-    # A bar need not be finer than the gradient is, or than the tolerance is at the largest entry.
+    # A bar need not be finer than the gradient, or than the tolerance at the largest entry.
     share = min(FLOAT32_RESOLUTION, max(tolerance.rtol, rounding))
     with np.errstate(all="ignore"):
         value, bar = reference.value, reference.bar
         allowed = tolerance.of(value)
         error = np.abs(ad - value)
         known = bar <= np.maximum(allowed, share * reference.scale)
-        # Beside larger ones, a derivative of zero is known to no relative precision.
+        # Beside larger entries, the relative precision of a zero derivative is not known.
         vanish = (np.abs(value) <= bar) & (np.abs(ad) <= bar)
         known |= vanish & (bar <= FLOAT32_RESOLUTION * reference.scale)
         codes = np.full(ad.shape, UNDECIDABLE, dtype=np.int8)
@@ -149,7 +149,7 @@ def judge(
 
 
 def by_atol_alone(ad: Floats, reference: Reference, tolerance: Tolerance, codes: Codes) -> Bools:
-    """Entries that agree only because `atol` forgives a difference that `rtol` would not."""
+    """Return the entries that agree only because `atol` tolerates a difference that `rtol` would not."""
     with np.errstate(all="ignore"):
         error = np.abs(ad - reference.value) - reference.bar
         relative = error > tolerance.rtol * np.abs(reference.value)

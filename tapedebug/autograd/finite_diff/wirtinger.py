@@ -1,9 +1,10 @@
 """Derivatives by complex numbers in the convention of PyTorch (Wirtinger calculus).
 
-The gradient of a real L by z = a + ib is ∂L/∂a + i ∂L/∂b, twice the conjugate Wirtinger derivative ∂L/∂z̄: the
-direction of steepest ascent, and what the two components of `z.grad` hold. A complex output w = u + iv is
-checked as two real ones, u and v. From both, ∂w/∂z = ½ (conj(∇u) + i conj(∇v)) and ∂w/∂z̄ = ½ (∇u + i ∇v);
-where the latter is 0, w is holomorphic, and the adjoint of z is conj(∂w/∂z) times that of w.
+The gradient of a real L by z = a + ib is ∂L/∂a + i ∂L/∂b, twice the conjugate Wirtinger derivative ∂L/∂z̄.
+It is the direction of steepest ascent, and its parts are the two components of `z.grad`. A complex output
+w = u + iv is checked as two real outputs, u and v. They give ∂w/∂z = ½ (conj(∇u) + i conj(∇v)) and
+∂w/∂z̄ = ½ (∇u + i ∇v); if the latter is 0, w is holomorphic, and the adjoint of z is conj(∂w/∂z) times that
+of w.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ class Wirtinger:
     """Derivatives by complex inputs; all arrays have the same length.
 
     Attributes:
-        rows: The scalar of the output: of complex ones 2k is the real part of element k, 2k+1 the imaginary
-            one.
+        rows: The scalar of the output: if it is complex, 2k is the real part of element k, and 2k+1 the
+            imaginary part.
         columns: The element of the input.
         ad, fd: Complex gradients, ∂/∂a + i ∂/∂b.
         bar: The error bar of `fd`.
-        wrong: Whether one of the two components is WRONG.
-        parts: Whether the output is complex.
+        wrong: True if one of the two components is WRONG.
+        parts: True if the output is complex.
     """
 
     rows: Indices
@@ -43,7 +44,7 @@ class Wirtinger:
 
     @classmethod
     def of(cls, found: ComparedEntries, parts: bool) -> Wirtinger:
-        """The entries of which both components were compared."""
+        """Return the entries whose two components were both compared."""
         width = max(1, found.shape[1] // 2)
         keys, place, count = np.unique(
             found.rows * width + found.columns // 2, return_inverse=True, return_counts=True
@@ -64,11 +65,11 @@ class Wirtinger:
         return cls(keys[both] // width, keys[both] % width, ad[both], fd[both], bar[both], wrong[both], parts)
 
     def derivatives(self) -> tuple[Indices, Indices, Complexes, Complexes]:
-        """∂w/∂z and ∂w/∂z̄ of complex outputs by AD and by FD.
+        """Return ∂w/∂z and ∂w/∂z̄ of complex outputs, from AD and from FD.
 
         Returns:
-            Elements of the output and of the input, (entries,); then (2, entries) of ∂w/∂z and of ∂w/∂z̄: by
-            AD and by FD.
+            Elements of the output and of the input, (entries,); then ∂w/∂z and ∂w/∂z̄, (2, entries) each,
+            with AD and FD as rows.
         """
         width = int(self.columns.max(initial=0)) + 1
         keys, place = np.unique(self.rows // 2 * width + self.columns, return_inverse=True)

@@ -73,7 +73,7 @@ def check_own_gradients(
 def functions_off(
     tape: RecordedTape, names: Sequence[str], threads: Iterable[int], checkpoint: Checkpoint | None = None
 ) -> bool:
-    """Return True if a custom gradient of these functions is wrong, by finite differences of the function.
+    """True if a custom gradient of these functions disagrees with finite differences of the function.
 
     Args:
         tape: The tape.
@@ -103,7 +103,7 @@ def functions_off(
 
 
 def is_gradient_off(call: CheckedCall, partial: PartialDerivative) -> bool:
-    """Return True if the custom gradient of a call for an argument is not the derivative."""
+    """True if the custom gradient of a call for an argument is not the derivative."""
     if partial.right is None or partial.thrown_away:
         return partial.thrown_away
     largest = max(abs(p.right or 0.0) for p in call.partials)

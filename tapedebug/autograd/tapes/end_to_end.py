@@ -98,11 +98,11 @@ def end_to_end(
             `Tape.backward(grads=…)`. By default the argument of the last `Tape.backward`.
         inputs: The arrays whose gradients are checked; by default all arrays with `requires_grad=True` whose
             values the tape read before it wrote them.
-        rtol: The relative error up to which a gradient in float32 agrees with what float64 gives. A reverse
-            pass that is no transpose of the derivative does not agree, however little it is off.
-        directions: Random directions to displace each input in, beside its largest entries.
-        max_seconds: Displace inputs in fewer directions where this would take longer, and say so; a gradient
-            is compared in at least two.
+        rtol: The relative error up to which a float32 gradient agrees with the float64 one. A reverse pass
+            that is not the transpose of the derivative does not agree, however small its error.
+        directions: Number of random directions in which each input is displaced, beside its largest entries.
+        max_seconds: The time limit. If needed, inputs are displaced in fewer directions, which the coverage
+            says; a gradient is compared in at least two.
         labels: Names of arrays, for messages.
         checkpoint: Called often; may raise to cancel.
         each: Called with the result for each input as soon as it is available.
@@ -181,7 +181,7 @@ def _error(check: InputCheck) -> float:
 
 
 def _inputs(checks: Sequence[InputCheck]) -> str:
-    """`w, off by 777 %, and x, off by 70 %`: in the order of `checks`, the first `LISTED` of them."""
+    """Return `w, off by 777 %, and x, off by 70 %`: the first `LISTED` of `checks`, in order."""
     named = [
         f"{check.name}, off by {_percent(check.rel_error)}"
         if check.verdict == "WRONG" and np.isfinite(check.rel_error)
@@ -195,7 +195,7 @@ def _inputs(checks: Sequence[InputCheck]) -> str:
 
 
 def _power(error: float) -> str:
-    """`3e-7`, rounded up: what is claimed is never better than what was found."""
+    """Return `3e-7`, rounded up, so that the printed agreement is never better than the measured one."""
     if not error:
         return "0"
     exponent = math.floor(math.log10(error))
@@ -204,7 +204,7 @@ def _power(error: float) -> str:
 
 
 def _percent(error: float) -> str:
-    """`69 %`, or `1e-5` where percents would be tiny or huge."""
+    """Return `69 %`, or `1e-5` if percents would be tiny or huge."""
     if 1e-3 <= error < 10:
         return f"{100 * error:.2g} %" if error < 1 else f"{100 * error:.0f} %"
     return f"a factor of {error:.1g}" if error >= 10 else f"{error:.0e}"
@@ -261,7 +261,7 @@ def _check_inputs(
 def _transpose_fails(
     dot: DotProduct, program: WholeTape, reference: Reference, checks: Sequence[InputCheck]
 ) -> bool:
-    """Return True if the reverse pass is no transpose of the derivative and no input explains that."""
+    """True if the reverse pass is not the transpose of the derivative and no input explains that."""
     if not dot.message or program.meant or reference.confirms_own():
         return False
     small = dot.mismatch <= REFERENCE_ROUNDINGS * max(port.rounding for port in program.inputs)

@@ -1,9 +1,9 @@
 """Finds the entry of a gradient at which differences of the loss refute the adjoint, by bisection.
 
-One wrong entry of n moves a derivative along a random direction by 1/√n of its own error: far less than what
-float32 may do to the gradient, and far more than what differences in float64 resolve. Where such a direction
-is off by more than its error bar, halves of it are displaced, down to one entry. That entry is then judged by
-itself, with steps of its own, so that no error bar along the way has to be trusted.
+One wrong entry of n changes a derivative along a random direction by 1/√n of its own error: far less than
+float32 rounding may change the gradient, and far more than differences in float64 can resolve. If such a
+direction is off by more than its error bar, halves of it are displaced, down to one entry. That entry is then
+judged by itself, with its own steps, so that no intermediate error bar has to be trusted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def sure_of(probes: Sequence[Probe]) -> list[Probe]:
 
 
 def refutes(probe: Probe) -> bool:
-    """Return True if a difference misses the float64 adjoint by more than its error bar explains."""
+    """True if a difference misses the float64 adjoint by more than its error bar explains."""
     error = abs(probe.exact - probe.fd)
     return error > ENTRY_REFUTED * probe.bar and error > ENTRY_PRECISION * probe.size
 

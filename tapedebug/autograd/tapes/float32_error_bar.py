@@ -1,10 +1,10 @@
 """Measures the error bar of a reverse pass: the change of the gradient by float32 rounding alone.
 
-A reverse pass is linear in its seeds: seeds that are three times as large give three times the gradient, to
-the last bit in exact arithmetic. In float32 each sum and product is then rounded elsewhere, so that the
-gradients of scaled seeds, scaled back, scatter as much as rounding moves them (stochastic arithmetic, Vignes,
-Math. Comput. Simul. 35 (1993) 233, doi:10.1016/0378-4754(93)90003-D). A wrong factor, sign or term stays as
-wrong as it was, and does not scatter: the bar does not hide it.
+A reverse pass is linear in its seeds: in exact arithmetic, three times the seeds give exactly three times the
+gradient. In float32 each sum and product is then rounded differently, so that the gradients of scaled seeds,
+scaled back, scatter as much as rounding changes them (stochastic arithmetic, Vignes, Math. Comput. Simul. 35
+(1993) 233, doi:10.1016/0378-4754(93)90003-D). A wrong factor, sign or term stays equally wrong and does not
+scatter, so the bar does not hide it.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def unconfirmed(check: InputCheck, why: str) -> InputCheck:
 
 
 def confirmed(probes: Sequence[Probe]) -> bool:
-    """Return True if all conclusive differences of the loss confirm the float64 adjoint."""
+    """True if all conclusive differences of the loss confirm the float64 adjoint."""
     sure = sure_of(probes)
     return bool(sure) and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure)
 
@@ -243,7 +243,7 @@ def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[V
 
 
 def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Float32ErrorBar) -> bool:
-    """Return True if the float32 reverse pass agrees with its float64 twin at the float32 run's values."""
+    """True if the float32 reverse pass agrees with its float64 twin at the float32 run's values."""
     along = program.along[port]
     if not np.isfinite(along).all():
         return True

@@ -295,7 +295,7 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
 
 
 def _runs_alone(record: Record) -> bool:
-    """Return True for launches and Python operations, whose adjoints are checked against differences."""
+    """True for launches and Python operations, whose adjoints are checked against differences."""
     return record.kind in {"kernel", "python"}
 
 

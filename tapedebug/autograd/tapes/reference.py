@@ -1,10 +1,10 @@
 """Computes a reference for the gradient of a whole tape that does not share the adjoint under test.
 
 The float64 twin of a wrong gradient is as wrong as the gradient, so agreement with it is no evidence. The
-reference is the float64 adjoint that reverses the bodies of all functions, whatever gradients or replays they
-have of their own (`func_grad`, `func_replay`), at the values of the forward pass. It is compared entry by
-entry. Where entries differ by more than float32 can explain, differences decide which of the two is right: of
-the loss, or where the gradient is too small beside the loss, of the function alone.
+reference is the float64 adjoint that reverses the bodies of all functions at the values of the forward pass,
+and ignores their custom gradients and replays (`func_grad`, `func_replay`). It is compared entry by entry. If
+entries differ by more than float32 can explain, finite differences decide which of the two is right:
+differences of the loss or, if the gradient is too small compared with the loss, of the function alone.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Departure:
 
     @property
     def companions(self) -> list[Any]:
-        """The gradients of the functions, or their replays if they have no gradient."""
+        """The custom gradients of the functions, or their replays if they have no gradient."""
         return [function.gradient or function.replay for function in self.functions]
 
     @property
@@ -191,7 +191,7 @@ class Reference:
     def _decided(
         self, port: Port, apart: Floats, entries: Indices, checkpoint: Checkpoint | None
     ) -> tuple[Probe, Right]:
-        """Take the difference of the loss along a direction in which all that differs adds up."""
+        """Take the difference of the loss along a direction in which all differing entries add up."""
         direction = np.zeros(port.size)
         direction[entries] = (np.sign(apart) * sizes_of(self.program.values(port)))[entries]
         given, derived = self.gradients.same[port], np.nan_to_num(self.derived[port])
@@ -215,7 +215,7 @@ class Reference:
         return probe, "own" if abs(probe.ad - probe.fd) <= probe.bar + REFERENCE_DECIDED * gap else "unknown"
 
     def _blamed(self, port: Port, entries: Indices) -> tuple[Any, ...]:
-        """The functions without whose own gradient the worst entry is another one."""
+        """Return the functions whose custom gradient changes the worst entry."""
         worst = int(entries[0])
         exact = self.gradients.exact[port][worst]
         total = abs(exact - self.derived[port][worst])
@@ -232,7 +232,7 @@ class Reference:
 
 
 def reference_of(program: WholeTape, gradients: Gradients) -> Reference:
-    """The reference of a tape; of one without gradients written by hand, its float64 adjoint."""
+    """Return the reference of a tape: its float64 adjoint if it has no custom gradients."""
     functions = custom_functions(program.tape)
     if not functions:
         return Reference(program, gradients, functions, gradients.exact)
@@ -253,7 +253,7 @@ def reference_of(program: WholeTape, gradients: Gradients) -> Reference:
 
 
 def _derived(program: WholeTape, names: frozenset[str]) -> dict[Port, Floats]:
-    """The float64 adjoint that reverses the bodies of these functions."""
+    """Return the float64 adjoint that reverses the bodies of these functions."""
     shadow = tape_shadow(derived_tape(cast("Tape", program.tape), names))(True)
     shadow.pulse = program.pulse
     shadow.forward(0)
@@ -262,9 +262,10 @@ def _derived(program: WholeTape, names: frozenset[str]) -> dict[Port, Floats]:
 
 
 def custom_functions(tape: RecordedTape) -> dict[str, Any]:
-    """The functions with a gradient or a replay of their own that kernels of a tape call, by name.
+    """Return the functions with a custom gradient or replay that the kernels of a tape call, by name.
 
-    Those whose gradients are meant to differ are left out, and native ones: nothing else reverses them.
+    Functions whose gradients are meant to differ are left out, and so are native ones: they have no body to
+    reverse.
     """
     kernels = {
         id(k): k for o in tape.operations if (k := kernel_of(o)) is not None and adjoint_of(o) is not None
@@ -273,7 +274,7 @@ def custom_functions(tape: RecordedTape) -> dict[str, Any]:
 
 
 def own_functions_of(kernel: Kernel) -> Iterable[Any]:
-    """The same of one kernel."""
+    """Return such functions that one kernel calls."""
     if not _may_have_own(kernel):
         return []
     nodes = own_adjoints(kernel._lowered.custom.body)
@@ -281,7 +282,7 @@ def own_functions_of(kernel: Kernel) -> Iterable[Any]:
 
 
 def _may_have_own(kernel: Kernel) -> bool:
-    """Return whether to look: what a kernel calls is mostly known without lowering it."""
+    """True if a kernel may call such functions; mostly known without lowering it."""
     notes = kernel._analysis_cache
     if notes.fingerprint is None or not notes.valid:
         return True

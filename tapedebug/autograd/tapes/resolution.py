@@ -1,18 +1,18 @@
 """The share of a gradient that float32 resolves, if it is not as close to its twin as requested.
 
-Every training loop ends near a stationary point. The residuals are differences of numbers that are nearly
-equal there, so that the gradient in float32 has few digits left, and at the minimum none: that is no fault of
-an adjoint, and no reason for UNDECIDABLE. Three questions are answered, each by measurement:
+Every training loop ends near a stationary point. There the residuals are differences of nearly equal numbers,
+so that the float32 gradient has few correct digits, and none at the minimum. That is neither an error of the
+adjoint nor a reason for UNDECIDABLE. Three questions are answered, each by measurement:
 
-- Is the adjoint the derivative? Float64 decides, adjoint against differences of the loss; float32 takes no
-  part. Where the gradient vanishes, so that differences have nothing to resolve, they are compared a step
-  aside, where it has a size.
-- How far is the float32 gradient off? The float64 adjoint at the values of the float32 forward pass divides
-  that into what rounding did to those values, and what it did in the reverse pass.
-- Does it matter? Not if it is a small part of the gradient, nor if it is what moving the inputs by some
-  float32 roundings would do to a gradient that changes smoothly around them (backward error, Wilkinson,
-  Rounding Errors in Algebraic Processes, 1963). A chaotic run amplifies such roundings, too, but its gradient
-  does not change in proportion to the distance: there nothing is forgiven.
+- Is the adjoint the derivative? The float64 adjoint is compared with float64 differences of the loss;
+  float32 plays no part. Where the gradient vanishes, differences have nothing to resolve, so the comparison
+  is made at slightly displaced inputs, where the gradient is not zero.
+- How large is the error of the float32 gradient? The float64 adjoint at the values of the float32 forward
+  pass separates the effect of rounding in those values from its effect in the reverse pass.
+- Does it matter? Not if the error is a small part of the gradient, nor if moving the inputs by a few float32
+  roundings would change the gradient as much, and the gradient changes smoothly around them (backward
+  error, Wilkinson, Rounding Errors in Algebraic Processes, 1963). A chaotic run amplifies such roundings
+  too, but its gradient does not change in proportion to the distance: then no error is tolerated.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ Basis = Literal["", "here", "aside"]
 
 @dataclass(frozen=True)
 class Resolution:
-    """The error of a float32 gradient that rounding explains, or why nothing can be said of it.
+    """The error of a float32 gradient that rounding explains, or the reason why it is not known.
 
     Attributes:
-        reason: Why it can not be said to be right, in a clause; empty where it can.
-        error: Of the gradient that is consumed, and of the differences that confirm it, relative to its size.
-        note: How far it is off, relative to what, and what explains it.
-        stationary: Its size is no measure, so near is a stationary point: the note has one.
-        wrong: Its adjoint is wrong.
-        rounding: It is off by rounding, of a right adjoint; a larger gradient may be the measure.
+        reason: A clause that says why the gradient cannot be confirmed; empty if it can.
+        error: Error of the consumed gradient and of the differences that confirm it, relative to its size.
+        note: The size of the error, its scale, and its explanation.
+        stationary: True near a stationary point: the gradient's size is no scale, and the note gives another.
+        wrong: True if the adjoint is wrong.
+        rounding: True if rounding of a right adjoint is the cause; a larger gradient may serve as the scale.
     """
 
     reason: str
@@ -81,14 +81,14 @@ class Resolution:
 
     @property
     def verdict(self) -> Verdict:
-        """On the gradient that is consumed."""
+        """Measurements of the consumed gradient."""
         if self.wrong:
             return "WRONG"
         return "UNDECIDABLE" if self.reason else "AGREE"
 
 
 def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe]) -> bool:
-    """Return whether differences refute the float64 adjoint by more than rounding explains."""
+    """True if differences refute the float64 adjoint by more than rounding explains."""
     plain = [p for p in probes if p.verdict == "WRONG" and abs(p.exact - p.fd) > p.allowed + p.bar]
     kink = any(probe.verdict == "KINK" for probe in probes)
     sure = [] if kink else [p for p in probes if p.bar <= p.allowed and _astray(p)]
@@ -100,12 +100,12 @@ def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequen
     sure = [probe for probe in sure if _is_smooth(port, probe, jumps)]
     if any(p.noise <= ROUNDING_SENSITIVE * _size(p) for p in sure):
         return True
-    # A chaotic run may show a slope that is none, at all steps alike.
+    # A chaotic run may show the same false slope at all steps.
     return bool(sure) and _rate(program, port, gradients) > 0
 
 
 def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
-    """Return how far the float64 adjoint moves within the shortest step of a difference, for each entry."""
+    """Return how much the float64 adjoint changes within the shortest difference step, for each entry."""
     at = _displaced(program, LEAST)
     moved = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
     found: Floats = np.abs(moved - gradients.exact[port]) * sizes_of(program.values(port))
@@ -113,7 +113,7 @@ def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
 
 
 def _is_smooth(port: Port, probe: Probe, jumps: Floats) -> bool:
-    """Return whether the adjoint is the same one over the shortest step: that of `sin` of 1e16 is not."""
+    """True if the adjoint hardly changes over the shortest step; that of `sin` at 1e16 does."""
     moves = float(jumps.sum())
     if probe.entry is not None:
         moves = float(jumps[flat_index(probe.entry, port.shape)])
@@ -123,14 +123,14 @@ def _is_smooth(port: Port, probe: Probe, jumps: Floats) -> bool:
 def resolve(
     program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], *, diverged: bool
 ) -> Resolution:
-    """Say how far a gradient is off whose float32 reverse pass follows its float64 twin.
+    """Measure the error of a gradient whose float32 reverse pass agrees with its float64 twin.
 
     Args:
         program: The tape.
         port: The input.
         gradients: Its gradients.
         probes: Comparisons with differences of the loss.
-        diverged: The losses in float32 and in float64 are different.
+        diverged: True if the losses in float32 and in float64 differ.
     """
     exact, consumed = gradients.exact[port], gradients.consumed[port]
     if not np.isfinite(exact).all():
@@ -165,7 +165,7 @@ def resolve(
 def _confirmed(
     program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], rate: float
 ) -> tuple[Basis, float, str]:
-    """Return where differences confirm the float64 adjoint, how well, and the doubt where they do not."""
+    """Return the place where differences confirm the float64 adjoint, how well, and any doubt."""
     misses = [(_miss(probe), probe) for probe in probes if probe.verdict != "KINK"]
     close = [miss for miss, _ in misses if miss <= ROUNDING_MINOR]
     astray = any(_astray(probe) for _, probe in misses)
@@ -181,7 +181,7 @@ def _confirmed(
 
 
 def _astray(probe: Probe) -> bool:
-    """Return whether a difference misses the float64 adjoint by more than its error bar can be off."""
+    """True if a difference misses the float64 adjoint by more than `DERIVATIVE_REFUTED` error bars."""
     return bool(abs(probe.exact - probe.fd) > probe.allowed + DERIVATIVE_REFUTED * probe.bar)
 
 
@@ -198,7 +198,7 @@ def _miss(probe: Probe) -> float:
 
 
 def _unresolved(program: WholeTape, misses: Sequence[tuple[float, Probe]], close: int, count: int) -> str:
-    """Return what differences can not decide, in numbers."""
+    """Return a clause with numbers on what differences cannot decide."""
     if not misses:
         return "no difference of the loss could be taken"
     miss, probe = max(misses, key=lambda found: (np.isfinite(found[0]), found[0]))
@@ -217,10 +217,10 @@ def _unresolved(program: WholeTape, misses: Sequence[tuple[float, Probe]], close
 
 
 def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
-    """Compare adjoint and differences a step aside, in float64.
+    """Compare adjoint and differences at displaced inputs, in float64.
 
     Returns:
-        The relative error to which they agree, and whether they certainly do not.
+        The relative error to which they agree, and True if they certainly disagree.
     """
     at, near = _displaced(program, DISTANCES[0]), _displaced(program, DISTANCES[0] + LEAST)
     gradient, other = (
@@ -252,7 +252,7 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The relative error of a gradient by rounding: forward, in reverse, and in all."""
+    """The relative error of a gradient by rounding: in the forward pass, the reverse pass, and in total."""
 
     whole: float
     forward: float
@@ -275,9 +275,9 @@ def _parts(program: WholeTape, port: Port, gradients: Gradients) -> _Parts:
 
 
 def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
-    """The change of the gradient of an input over the inputs' own size, from small displacements of all.
+    """Return the change of an input's gradient over the inputs' size, extrapolated from small displacements.
 
-    0 where it changes more than in proportion over shorter distances: near kinks and in chaos.
+    0 where it changes more than proportionally over shorter distances: near kinks and in chaos.
     """
     sizes, found = sizes_of(program.values(port)), []
     for distance in DISTANCES:
@@ -290,16 +290,16 @@ def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
 
 
 def _share(program: WholeTape, port: Port, gradients: Gradients, rate: float) -> float:
-    """The size of a gradient, relative to its change over the inputs' own size."""
+    """Return the size of a gradient relative to its change over the inputs' size."""
     size = float(np.linalg.norm(gradients.exact[port] * sizes_of(program.values(port))))
     return size / rate if rate else float("inf")
 
 
 def _amplifies(program: WholeTape) -> bool:
-    """Return whether a displacement of the inputs grows through the tape beyond all sizes of its values.
+    """True if a displacement of the inputs grows through the tape beyond the size of all its values.
 
-    An unstable run is near a stationary point in each of the directions that it amplifies; that is no reason
-    to do without digits of its gradient.
+    An unstable run is near a stationary point in each direction that it amplifies; that does not excuse
+    missing digits of its gradient.
     """
     plain, moved = program.replay(), program.replay()
     for port, values in _displaced(program, DISTANCES[1]).items():
@@ -327,7 +327,7 @@ def _typical(values: Values) -> float:
 
 
 def _displaced(program: WholeTape, distance: float) -> dict[Port, Floats]:
-    """All inputs, displaced in one random direction by a part of their size."""
+    """Return all inputs, displaced in one random direction by a part of their size."""
     total = sum(port.size for port in program.inputs)
     offset, row = 0, random_directions(total, 1)[0]
     found = {}
@@ -359,7 +359,7 @@ def _stationary(parts: _Parts, share: float, moved: float, basis: Basis, level: 
 
 
 def _of(share: float) -> str:
-    """`12 % of`, `4e-6 of` or `2.3 times`, before what it is a share of."""
+    """Return `12 % of`, `4e-6 of` or `2.3 times`, to be followed by the whole."""
     if 1 <= share < np.inf:
         return f"{share:.2g} times"
     return f"{100 * share:.2g} % of" if 1e-3 <= share < 1 else f"{_digits(share)} of"

@@ -131,7 +131,7 @@ class SingleLaunch:
         return Judged(Argument(self.index, p, verdict, "", flat.size, float(error.max()), relative))
 
     def _along(self, source: Port, directions: Floats) -> tuple[Floats, Floats, Bools]:
-        """Differences of the weighted outputs along some directions, with error bars, and where they bend."""
+        """Return differences of the weighted outputs along directions, their error bars, and the kinks."""
         targets = list(self.weights)
         enough = fine_for(Tolerance(0.0, min(self.rtol, 1e-2)))
         value, bar = np.zeros(len(directions)), np.zeros(len(directions))
@@ -172,7 +172,7 @@ class SingleLaunch:
         return Judged(argument, gradient, float(bar[missed].max()))
 
     def _sketched(self, p: int, given: Floats, cause: Cause) -> Judged:
-        """A large argument is put right in a few random directions: enough for what comes to see it."""
+        """Correct the adjoint of a large argument in a few random directions, for the launches before it."""
         source = self.inputs[p]
         finite = np.where(np.isfinite(given), given, 0.0)
         directions = random_directions(source.size, SKETCH, sizes_of(self.program.values(source)))
