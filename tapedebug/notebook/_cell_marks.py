@@ -91,7 +91,7 @@ def _recorded(tape: Tape) -> Trace:
 
 @dataclass
 class Overwrite:
-    """The overwrites of needed values by launches of one kernel, through one of its parameters."""
+    """The overwrites of needed values by launches of one kernel through one of its parameters."""
 
     version: Version
     label: str

@@ -1,6 +1,6 @@
 """The base of our magics: access to the user's variables, and error messages."""
 
-# IPython is seen without its types, so that mypy runs where it is not installed
+# IPython's types are ignored, so that mypy also runs where it is not installed
 # mypy: disable-error-code="misc, untyped-decorator"
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options of magics, derived from the Python functions that they call."""
 
-# IPython is seen without its types, so that mypy runs where it is not installed
+# IPython's types are ignored, so that mypy also runs where it is not installed
 # mypy: disable-error-code="misc, untyped-decorator"
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The panel as a Jupyter widget."""
 
-# anywidget and traitlets are seen without their types, so that mypy runs where they are not installed
+# the types of anywidget and traitlets are ignored, so that mypy also runs where they are not installed
 # mypy: disable-error-code="misc, untyped-decorator"
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Their options are the Python keywords of the functions that they call, see `_options`.
 """
 
-# IPython is seen without its types, so that mypy runs where it is not installed
+# IPython's types are ignored, so that mypy also runs where it is not installed
 # mypy: disable-error-code="misc, untyped-decorator"
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class TapeMagics(Base):
         """Run this cell, and check the gradient of each launch in it against finite differences.
 
         Each launch is checked with the values that its arrays had when it ran, on copies. With --end-to-end
-        the gradient of the whole cell is checked, from --loss. Nothing is raised where gradients do not
-        agree, unless --raise-exception is given: the result shows itself.
+        the gradient of the whole cell is checked, from --loss. If gradients do not agree, the result says so;
+        with --raise-exception an error is raised as well.
 
         Examples::
 
@@ -196,7 +196,7 @@ class TapeMagics(Base):
     def jacobian(self, line: str, cell: str) -> Any:
         """Run this cell, and show the Jacobians of a launch in it, by its adjoint.
 
-        They are those at the values that the arrays of the launch had when it ran, and computed on copies.
+        They are taken at the values that the arrays of the launch had when it ran, and computed on copies.
 
         Examples::
 

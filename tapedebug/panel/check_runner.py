@@ -31,7 +31,7 @@ BETWEEN_REPORTS = 0.05
 """Seconds between reports: browsers draw no faster, and messages must not dominate short checks."""
 
 BETWEEN_RESULTS = 0.2
-"""Least seconds between messages with results; longer if there are many, as each message has all of them."""
+"""Smallest time between messages with results, in seconds; longer for many, as each message has them all."""
 
 BETWEEN_BEATS = 1.0
 """Seconds between heartbeats, by which a front end detects that its kernel has died."""

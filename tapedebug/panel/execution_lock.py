@@ -77,7 +77,7 @@ class ExecutionLock:
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
-        """Within `for_check`: interrupting a waiting cell calls `cancel`, too."""
+        """Context within `for_check` in which interrupting a waiting cell also calls `cancel`."""
         self._cancellers.append(cancel)
         try:
             yield

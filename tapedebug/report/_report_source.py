@@ -61,8 +61,8 @@ def trace_of(obj: object, *, diagnose: bool = True) -> tuple[Trace, RecordedTape
     """Return the trace of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace, and its tape if known.
 
     Args:
-        obj: What it is made of.
-        diagnose: Take a `Tape` with its newest diagnosis if that still fits, else diagnose it.
+        obj: The object to convert.
+        diagnose: Use a `Tape`'s newest diagnosis if that is still valid, else diagnose it.
 
     Raises:
         TypeError: `obj` is none of them.

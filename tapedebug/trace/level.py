@@ -20,9 +20,9 @@ def level_of(verdict: Verdict, severities: Collection[Severity], *, partial: boo
     requested checks are covered and agree. ``"unknown"`` (grey): nothing was compared.
 
     Args:
-        verdict: Of the end-to-end check.
-        severities: Those of the findings.
-        partial: A rule did not get to the end.
+        verdict: Verdict of the end-to-end check.
+        severities: Severities of the findings.
+        partial: True if a rule did not finish.
     """
     if verdict == "WRONG" or "error" in severities:
         return "error"
@@ -39,9 +39,9 @@ def gradient_words(verdict: Verdict, severities: Collection[Severity], *, partia
     Anything that makes the level worse than the verdict is appended.
 
     Args:
-        verdict: Of the end-to-end check.
-        severities: Those of the findings.
-        partial: A rule did not get to the end.
+        verdict: Verdict of the end-to-end check.
+        severities: Severities of the findings.
+        partial: True if a rule did not finish.
     """
     text = f"gradient {verdict}"
     own, level = level_of(verdict, ()), level_of(verdict, severities, partial=partial)

@@ -27,10 +27,10 @@ class AdjointGrowth:
 
     Attributes:
         rounds: The loop.
-        norms: Norms of the adjoints of the values that each round hands on, from the first to the last.
+        norms: Norms of the adjoints of the values that each round passes on, first round to last.
         values: Norms of these values.
-        start: The first of these rounds: before it, the adjoint is 0 or not finite.
-        overflows: Before it, the adjoint is not finite.
+        start: The first of these rounds; before it, the adjoint is 0 or not finite.
+        overflows: True if the adjoint is not finite before it.
     """
 
     rounds: Loop
@@ -112,8 +112,8 @@ def sampled(count: int, limit: int) -> list[int]:
 def tangent_rate(replay: Replay, growth: AdjointGrowth) -> float:
     """Return the factor by which a tangent along the gradient grows in one round.
 
-    If the adjoint overflows there is no gradient: then the tangent is of the values that the first of these
-    rounds hands on.
+    If the adjoint overflows there is no gradient; the tangent is then one of the values that the first of
+    these rounds passes on.
     """
     rounds = growth.rounds
     shadow = replay.tangents()

@@ -34,7 +34,7 @@ class NamedArgument:
         param: The index of its parameter in the kernel, with each struct as one parameter.
         name: The kernel's name for it.
         text: The caller's expression; None if it has no name.
-        output: It is in `outputs`.
+        output: True if it is in `outputs`.
         args: The arguments of the trace: several for a struct.
     """
 

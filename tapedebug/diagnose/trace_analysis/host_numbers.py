@@ -1,8 +1,8 @@
-"""Numbers that a program computes from values read off a tape, found in its source.
+"""Find, in a program's source, the numbers that it computes from values read off a tape.
 
-`float(np.mean(error.numpy()))` is followed from the read outwards, through names that are assigned once and
-out of the function that returns it, to where it is printed, kept or compared. What is found there is an
-expression of known functions, which can be worked out for other values, too. Nothing of the program is run.
+`float(np.mean(error.numpy()))` is followed outwards from the read, through names that are assigned once and
+out of the function that returns it, to the place where it is printed, stored or compared. The result is an
+expression of known functions, which can also be evaluated for other values. No code of the program runs.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FUNCTIONS = REDUCTIONS | {
     *("array", "asarray", "ravel", "reshape", "squeeze", "float32", "float64", "nanmean", "nansum"),
     *("add", "subtract", "multiply", "divide", "dot", "vdot", "linspace", "arange", "ones", "zeros", "full"),
 }
-"""Functions of NumPy that are worked out again."""
+"""NumPy functions that can be evaluated again."""
 METHODS = REDUCTIONS | {"item", "copy", "astype", "ravel", "flatten", "reshape", "squeeze", "tolist", "dot"}
-"""Methods of NumPy's arrays that are."""
+"""Methods of NumPy arrays that can be evaluated again."""
 _HOST: dict[str, Callable[..., Any]] = {
     "float": float,
     "int": int,
@@ -42,9 +42,9 @@ _HOST: dict[str, Callable[..., Any]] = {
     "max": lambda *each: np.max(each if len(each) > 1 else each[0]),
     "min": lambda *each: np.min(each if len(each) > 1 else each[0]),
 }
-"""Functions of Python that are; `len` as well, and `round`, which is for the reader."""
+"""Python functions that can be evaluated again, including `len`, and `round`, which only affects display."""
 READS = frozenset({"numpy", "list"})
-"""Methods by which arrays are read."""
+"""Methods that read arrays."""
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -57,11 +57,11 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 _KEPT_ON = (ast.AugAssign, ast.comprehension, ast.GeneratorExp, ast.ListComp, ast.Lambda)
-"""Where values go on to something that is not followed."""
+"""Statements that pass values on to code that is not followed."""
 
 
 class UnknownExpression(Exception):
-    """An expression is not understood."""
+    """Raised for an expression that cannot be evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class HostNumber:
 
     Attributes:
         text: Its expression.
-        place: Where that stands.
-        value: Works it out from the values of the array that was read.
-        divisors: What it is divided by, as the source has it.
-        passed: It is an argument of a function that is not known.
+        place: The place of the expression.
+        value: Computes the number from the values of the array that was read.
+        divisors: The divisors in the expression, as written.
+        passed: True if it is an argument of an unknown function.
     """
 
     text: str
@@ -85,7 +85,7 @@ class HostNumber:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """The source of a file: its tree, and the parent of each node."""
+    """The source of a file: its syntax tree, and the parent of each node."""
 
     tree: ast.Module
     parents: dict[ast.AST, ast.AST]
@@ -93,21 +93,21 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An expression, in which `hole` stands for what is known already: all of it, if that is a name."""
+    """An expression in which `hole` is the part with a known value: all of it, if that is a name."""
 
     node: ast.expr
     hole: ast.expr
     frame: FrameValues
 
     def is_hole(self, node: ast.expr) -> bool:
-        """Return whether an expression is what is known."""
+        """True if an expression is the known part."""
         if isinstance(self.hole, ast.Name) and isinstance(node, ast.Name):
             return node.id == self.hole.id
         return node is self.hole
 
 
 def numbers(frames: Sequence[FrameValues]) -> list[HostNumber] | None:
-    """Return the numbers that come of a read; None if it is not known what becomes of it."""
+    """Return the numbers computed from a read; None if its further use is unknown."""
     if not frames:
         return None
     try:
@@ -142,9 +142,9 @@ def _module(code: CodeType) -> Module:
 
 
 def _at(module: Module, frame: FrameValues) -> ast.expr:
-    """The expression that a function was in.
+    """Return the expression that a frame was executing.
 
-    Of a chain of methods over several lines, the place of a call begins at the name of the method.
+    In a chain of methods over several lines, the place of a call begins at the name of the method.
     """
     position = next(islice(frame.code.co_positions(), frame.instruction // 2, None), None)
     ends: list[ast.expr] = []
@@ -167,7 +167,7 @@ def _is_read(node: ast.Call) -> bool:
 def _follow(
     module: Module, hole: ast.expr, steps: list[_Step], frames: Sequence[FrameValues]
 ) -> Iterator[HostNumber]:
-    """The numbers that an expression leads to."""
+    """Return the numbers that are computed from an expression."""
     top = _top(module, hole)
     steps = [*steps, _Step(top, hole, frames[0])]
     parent = module.parents.get(top)
@@ -193,7 +193,7 @@ def _follow(
 
 
 def _top(module: Module, node: ast.expr) -> ast.expr:
-    """The largest expression around a value that is worked out from it."""
+    """Return the largest expression around a value that can be computed from it."""
     while True:
         parent = module.parents.get(node)
         if isinstance(parent, ast.Attribute):
@@ -226,7 +226,7 @@ def _is_numpy(node: ast.AST) -> bool:
 
 
 def _uses(module: Module, target: ast.Name) -> list[ast.Name]:
-    """Return where a name is used that is assigned once in its function."""
+    """Return the uses of a name that is assigned once in its function."""
     scope: ast.AST = target
     while not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
         scope = module.parents[scope]
@@ -257,7 +257,7 @@ def _number(steps: Sequence[_Step]) -> HostNumber:
 
 
 def _evaluate(node: ast.expr, step: _Step, hole: Any) -> Any:
-    """The value of an expression of known functions."""
+    """Return the value of an expression of known functions."""
     if step.is_hole(node):
         return hole
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
@@ -319,7 +319,7 @@ def _is_type(node: ast.expr) -> bool:
 
 
 def _named(node: ast.expr, step: _Step) -> Any:
-    """Return what a name stood for: a number, a length or an array."""
+    """Return the value of a name at that time: a number, a length or an array."""
     found = step.frame.values.get(ast.unparse(node))
     if isinstance(found, weakref.ref):
         found = found()

@@ -1,4 +1,4 @@
-"""Facts about a kernel that its source alone shows."""
+"""Facts about a kernel, from its source alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FLAT = frozenset(
     {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "argmin", "argmax", "int"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""Functions whose slope is 0 wherever they have one."""
+"""Functions whose derivative is 0 wherever it exists."""
 
 
 def flat_call(kernel: KernelInfo, params: Collection[str]) -> tuple[str, Location] | None:
-    """Return the first flat operation on what is read from `params`, as text and place.
+    """Return text and place of the first operation with zero derivative on values read from `params`.
 
-    Follows assignments through local variables: `i // side` of thread indices is none.
+    Values are followed through local variables, so `i // side` of thread indices does not count.
     """
     source = textwrap.dedent("\n".join(kernel.lines))
     indent = len(kernel.lines[0]) - len(kernel.lines[0].lstrip()) if kernel.lines else 0
@@ -43,12 +43,12 @@ def flat_call(kernel: KernelInfo, params: Collection[str]) -> tuple[str, Locatio
 
 
 def code_at(location: Location) -> str:
-    """Return the line of code at a place, notebook cells (`In [4]`) included; empty if it is not at hand."""
+    """Return the line of code at a place, also in a notebook cell (`In [4]`); empty if not available."""
     return source_line(source_file(location.file), location.line)
 
 
 def source_file(shown: str) -> str:
-    """The name that Python has for a file or cell that `display_file` gave a name for people."""
+    """Return Python's name of a file or cell, given its name from `display_file`."""
     ipython = sys.modules.get("IPython")
     if ipython is None or not shown.startswith("In ["):
         return shown
@@ -64,7 +64,7 @@ def _is_flat(node: ast.Call | ast.BinOp) -> bool:
 
 
 def _carrying(tree: ast.AST, names: set[str]) -> set[str]:
-    """The variables whose values come from `names`; twice over the source, for loops."""
+    """Return the variables computed from `names`; the source is scanned twice because of loops."""
     for _ in range(2):
         for node in ast.walk(tree):
             if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:

@@ -25,15 +25,15 @@ class LoopCarried:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A repeated sequence with what it carries; round `k` begins at launch `first + k * length`.
+    """A repeated sequence and the values it carries; round `k` begins at launch `first + k * length`.
 
     Attributes:
         first: The first launch of the first round.
-        length: Launches of a round.
-        count: How many rounds.
-        carried: What one round hands to the next.
-        occurrences: The first launches of all its copies, where it stands inside another loop; the last one
-            is `first`.
+        length: Number of launches in a round.
+        count: Number of rounds.
+        carried: The values that one round passes to the next.
+        occurrences: The first launches of all its occurrences, if it is inside another loop; the last one is
+            `first`.
     """
 
     first: int
@@ -48,16 +48,16 @@ class Loop:
         return self.first + self.length * self.count
 
     def launch(self, number: int, offset: int) -> int:
-        """Index of a launch of round `number`."""
+        """Return the index of a launch of round `number`."""
         return self.first + number * self.length + offset
 
 
 def loops(trace: Trace, least: int = 3) -> list[Loop]:
-    """Return the repeated sequences that carry values on, also those within the last round of another.
+    """Return the repeated sequences that carry values, also those within the last round of another one.
 
     Args:
         trace: The tape.
-        least: Rounds that a sequence must have.
+        least: The smallest number of rounds.
     """
     outer = trace.sequences or sequences_of(trace)
     long = [run for run in outer if run.length > least]
@@ -74,7 +74,7 @@ def loops(trace: Trace, least: int = 3) -> list[Loop]:
 
 
 def in_larger_steps(trace: Trace, rounds: Loop, times: int) -> Loop | None:
-    """Return a loop with `times` of its rounds taken as one, up to the same end; None for less than three."""
+    """Return a loop with `times` rounds merged into one, up to the same end; None for fewer than three."""
     length, count = rounds.length * times, rounds.count // times
     if count < 3:
         return None
@@ -87,7 +87,7 @@ def in_larger_steps(trace: Trace, rounds: Loop, times: int) -> Loop | None:
 
 
 def alike(trace: Trace, found: Iterable[Loop]) -> list[Loop]:
-    """Return the last of loops that do the same in several places, with all of those as its occurrences."""
+    """Return the last of several equal loops, with all of them as its occurrences."""
     groups: dict[object, Loop] = {}
     for rounds in found:
         launches = trace.launches[rounds.first : rounds.first + rounds.length]

@@ -12,9 +12,9 @@ from tapedebug.trace import Argument, Launch, Trace, Version
 
 @dataclass(frozen=True, slots=True)
 class OverwrittenRead:
-    """One overwrite: `clobberer` wrote over the version of `array` that `reader` had read as `param`.
+    """One overwrite: `clobberer` overwrote the version of `array` that `reader` had read as `param`.
 
-    `back`: the reader had written that version itself, and read it back.
+    `back` is True if the reader had written that version itself.
     """
 
     reader: int
@@ -27,7 +27,7 @@ class OverwrittenRead:
 
 @dataclass(slots=True)
 class OverwriteGroup:
-    """Overwrites of one kind: same writing kernel and parameter, and for needed values same reader too."""
+    """Overwrites of one kind: same writing kernel and parameter and, for needed values, the same reader."""
 
     write_param: int
     needed: bool
@@ -40,34 +40,34 @@ class OverwriteGroup:
 
     @property
     def in_place(self) -> bool:
-        """True if launches write over what they read themselves."""
+        """True if launches overwrite values that they read themselves."""
         return self.first.reader == self.first.clobberer
 
     @property
     def readers(self) -> list[tuple[int, int]]:
-        """The (launch, parameter) pairs that read what the first overwrite went over."""
+        """Return the (launch, parameter) pairs that read the values of the first overwrite."""
         first = self.first
         same = (pair for pair in self.pairs if (pair.array, pair.version) == (first.array, first.version))
         return list(dict.fromkeys((pair.reader, pair.param) for pair in same))
 
     def occurrences(self) -> int:
-        """The number of versions that were overwritten."""
+        """The number of overwritten versions."""
         return len({(pair.array, pair.version) for pair in self.pairs})
 
     def unpreserved(self) -> list[tuple[int, int]]:
-        """The (launch, parameter) pairs whose old values are gone."""
+        """Return the (launch, parameter) pairs whose old values are lost."""
         return sorted({(pair.reader, pair.param) for pair in self.pairs})
 
 
 def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[OverwriteGroup]:
     """Return the overwrites of values that a launch had read, by kind.
 
-    Overwrites that no adjoint minds are listed once for each writing kernel and parameter, for arrays with
-    `requires_grad`, and only where the same write is not already a finding.
+    Overwrites of values that no adjoint needs are listed once for each writing kernel and parameter, for
+    arrays with `requires_grad`, and only if the same write is not already a finding.
 
     Args:
         trace: The tape.
-        in_memory: Adjoints read arrays where they are: also what their own launch has written there.
+        in_memory: True if adjoints read the arrays in place, including values that their own launch wrote.
     """
     groups: dict[tuple[Any, ...], OverwriteGroup] = {}
     for pair, needed in sorted(
@@ -88,7 +88,7 @@ def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[Overwrite
 
 
 def _pairs(trace: Trace, in_memory: bool) -> Iterator[tuple[OverwrittenRead, bool]]:
-    """Each overwrite, and whether an adjoint needs the old values."""
+    """Yield each overwrite, and True if an adjoint needs the old values."""
     for version in trace.versions:
         clobberer = version.overwritten_by
         if clobberer is None:
@@ -110,7 +110,7 @@ def _pairs(trace: Trace, in_memory: bool) -> Iterator[tuple[OverwrittenRead, boo
 
 
 def _read_argument(reader: Launch, version: Version) -> tuple[int, Argument] | None:
-    """The parameter through which a launch read a version; one whose values its adjoint needs comes first."""
+    """Return the parameter through which a launch read a version, preferably one that its adjoint needs."""
     matching = [
         (position, arg)
         for position, arg in enumerate(reader.args)
@@ -120,7 +120,7 @@ def _read_argument(reader: Launch, version: Version) -> tuple[int, Argument] | N
 
 
 def _read_back(writer: Launch, version: Version, in_memory: bool) -> Iterator[int]:
-    """The parameters whose values the adjoint of a launch reads as the launch has left them."""
+    """Return the parameters whose values after the launch its adjoint reads."""
     for position, arg in enumerate(writer.args):
         if arg.array != version.array:
             continue

@@ -1,7 +1,7 @@
-"""Data flow through the user's Python code: whether a value that one call reads goes into another call.
+"""Data flow through the user's Python code: does a value that one call read reach another call?
 
-Both calls are known with their stacks: the innermost function that they share is followed statement by
-statement, and so are the helper functions between it and either call.
+Both calls are known with their stacks. The innermost function that they share is followed statement by
+statement, and so are the helper functions between it and each call.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Stack = Sequence[tuple[CodeType, int, int]]
 
 
 def flows(left: Stack, back: Stack) -> int | None:
-    """The certainty with which values that one call read go into the arguments of another call.
+    """Return the certainty with which values that one call read reach the arguments of another call.
 
     Args:
         left: The stack of the call that read values.
         back: The stack of the call that brought values in.
 
     Returns:
-        `NOTHING`, `UNSURE` or `SURE`; None where the source does not tell: it is not at hand, or the two have
-        no function in common.
+        `NOTHING`, `UNSURE` or `SURE`; None if the source is not available, or if the two calls have no
+        function in common.
     """
     place, reached = _common(left, back), arguments_reached(left, back)
     if place is None or reached is None:
@@ -50,12 +50,12 @@ def flows(left: Stack, back: Stack) -> int | None:
 
 
 def arguments_reached(left: Stack, back: Stack) -> dict[ast.expr, int] | None:
-    """The arguments, in the innermost function that two stacks share, that carry what the first one read.
+    """Return the arguments, in the innermost function that two stacks share, that carry the values read.
 
-    Elements of a list count as arguments of their own.
+    Elements of a list count as separate arguments.
 
     Returns:
-        How surely each does; None where the source does not tell.
+        The certainty of each; None if the source does not show it.
     """
     place = _common(left, back)
     if place is None:
@@ -68,7 +68,7 @@ def arguments_reached(left: Stack, back: Stack) -> dict[ast.expr, int] | None:
     start, stop = _node_at(tree, other, read), _node_at(tree, code, instruction)
     if start is None or stop is None:
         return None
-    if start is stop:  # one call to a helper function, which reads and brings in
+    if start is stop:  # one call of a helper function that contains both
         return None
     level = _returned(left, place[0])
     walk = ValueFlow(start, stop, {}, _tree_of(code))
@@ -77,7 +77,7 @@ def arguments_reached(left: Stack, back: Stack) -> dict[ast.expr, int] | None:
 
 
 def argument_text(back: Stack) -> str:
-    """The source of the first argument of a call; empty where it is not at hand."""
+    """Return the source of the first argument of a call; empty if it is not available."""
     for code, instruction, _ in back[:1]:
         tree = _scope(code)
         call = None if tree is None else _node_at(tree, code, instruction)
@@ -87,7 +87,7 @@ def argument_text(back: Stack) -> str:
 
 
 def elements_of_launch(back: Stack) -> list[ast.expr] | None:
-    """The inputs and outputs of a `launch` as its source lists them; None where it does so otherwise."""
+    """Return the inputs and outputs of a `launch` as listed in its source; None for other forms."""
     code, instruction, _ = back[0]
     tree = _scope(code)
     call = None if tree is None else _node_at(tree, code, instruction)
@@ -106,7 +106,7 @@ def elements_of_launch(back: Stack) -> list[ast.expr] | None:
 
 
 def _common(left: Stack, back: Stack) -> tuple[int, int] | None:
-    """Return where in each stack the innermost frame stands that both have."""
+    """Return the positions, in both stacks, of the innermost frame that they share."""
     for outer, (code, _, number) in enumerate(back):
         for inner, (other, _, its) in enumerate(left):
             if code is other and (number == its or 0 in (number, its)):
@@ -115,7 +115,7 @@ def _common(left: Stack, back: Stack) -> tuple[int, int] | None:
 
 
 def _returned(left: Stack, inner: int) -> int:
-    """Return the certainty with which helper functions return what was read within them."""
+    """Return the certainty with which helper functions return values that were read within them."""
     level = SURE
     for code, instruction, _ in left[:inner]:
         tree = _scope(code)
@@ -130,7 +130,7 @@ def _returned(left: Stack, inner: int) -> int:
 
 
 def _parameters(code: CodeType, call: ast.AST, reached: Mapping[ast.expr, int]) -> dict[str, int]:
-    """The names that carrying arguments of a call have within the function of a code object."""
+    """Return the parameter names, in the called function, of the arguments that carry the value."""
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     extra = code.co_varnames[len(names) :]
     if not isinstance(call, ast.Call) or any(isinstance(arg, ast.Starred) for arg in call.args):
@@ -164,7 +164,7 @@ def _tree_of(code: CodeType) -> ast.Module | None:
 
 
 def _scope(code: CodeType) -> Scope | None:
-    """The function, lambda or module that a code object was compiled from."""
+    """Return the function, lambda or module that a code object was compiled from."""
     tree = _tree_of(code)
     if tree is None or code.co_name == "<module>":
         return tree
@@ -180,7 +180,7 @@ def _scope(code: CodeType) -> Scope | None:
 
 
 def _node_at(scope: Scope, code: CodeType, instruction: int) -> ast.AST | None:
-    """The expression that an instruction belongs to: the smallest that ends there and begins no later."""
+    """Return the expression of an instruction: the smallest that ends there and begins no later."""
     place = list(code.co_positions())[instruction // 2]
     line, end_line, column, end_column = place
     if None in place:

@@ -1,4 +1,4 @@
-"""The inputs that lead to the loss, and the places where the data of the others ends."""
+"""The inputs that lead to the loss, and the places where the data flow of the others ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tapedebug.trace import Trace
 class Reachability:
     """The data flow of a trace between its inputs and its losses.
 
-    A copy or a fill replaces all of an array, so that nothing leads past it.
+    A copy or a fill replaces a whole array, so no data flow passes it.
 
     Attributes:
         graph: The data flow.
         roots: The last versions of the losses.
         reached: The versions that lead to them.
-        above: For each version the inputs that lead to it, as bits in the order of `leaves`.
+        above: The inputs that lead to each version, as bits in the order of `leaves`.
     """
 
     def __init__(self, trace: Trace, leaves: Sequence[int], losses: Sequence[int]) -> None:
@@ -44,7 +44,7 @@ class Reachability:
         return written is not None and all(index is not None and index < written for index in done)
 
     def computed_from(self, leaf: int) -> list[Node]:
-        """The versions that launches computed from an input, in the order of the launches."""
+        """Return the versions that launches computed from an input, in the order of the launches."""
         bit = 1 << self.leaves.index(leaf)
         if not self.is_read(leaf):
             return []
@@ -56,7 +56,7 @@ class Reachability:
         return [node for _, node in sorted(found)]
 
     def ends(self, leaf: int) -> list[Node]:
-        """Return those of them of which nothing else is computed, the last first."""
+        """Return those from which nothing else is computed, the last first."""
         computed = self.computed_from(leaf)
         used = {edge.source for node in computed for edge in self.graph.into(node)}
         return [node for node in reversed(computed) if node not in used]

@@ -1,7 +1,7 @@
 """Follow a value through the statements of one Python function.
 
-Shapes, comparisons and what is flat (`len`, `argsort`, `round`) carry no slope and end the flow. A call to
-something unknown passes it on unsurely; functions of the same file are followed.
+Shapes, comparisons and functions with zero derivative (`len`, `argsort`, `round`) end the flow. A call of an
+unknown function passes the value on with uncertainty; functions of the same file are followed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from tapedebug.diagnose.trace_analysis.kernel_source import FLAT
 
 NOTHING, UNSURE, SURE = 0, 1, 2
-"""How surely an expression carries the value: not at all, through something unknown, surely."""
+"""Certainty with which an expression carries the value: not at all, through unknown code, certainly."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = ast.Module | Function
@@ -24,13 +24,13 @@ argsort searchsorted digitize bincount isnan isfinite isinf isclose allclose all
 numel rand randn randint random randn_like rand_like manual_seed default_rng lexsort
 """
 NO_SLOPE = FLAT | frozenset(_NO_SLOPE.split())
-"""Functions whose results have no slope with respect to their arguments."""
+"""Functions whose results have no derivative by their arguments."""
 
 _ATTRIBUTES = "shape size dtype ndim nbytes device strides itemsize requires_grad"
 NO_SLOPE_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
 _KEEPERS = "append extend insert add update put put_ copy_ setdefault appendleft add_ set_"
 KEEPERS = frozenset(_KEEPERS.split())
-"""Methods that put their arguments into what they are called on."""
+"""Methods that store their arguments in their object."""
 CUTS = frozenset(("detach", "stop_gradient", "detach_"))
 """Functions that end a gradient on purpose."""
 UNKNOWN = frozenset(("map", "filter", "eval", "getattr"))
@@ -38,24 +38,24 @@ _LIBRARIES = "numpy torch jax math cmath scipy tapedebug warp copy itertools fun
 LIBRARIES = frozenset(_LIBRARIES.split())
 _ALIASES = "np torch F nn jnp jax math wp scipy sp copy"
 ALIASES = frozenset(_ALIASES.split())
-"""What these libraries are called where their import is not in sight."""
+"""Usual names of these libraries, for source whose import is not available."""
 DEPTH = 4
-"""Calls within calls of the user's functions that are followed."""
+"""Largest depth of nested calls of the user's functions that is followed."""
 
 
 class ValueFlow:
-    """Follows what carries a value through the statements of one function, in order.
+    """Follows a value through the statements of one function, in order.
 
     Args:
-        start: The expression whose value is followed, if it is made here.
-        stop: The call, or the target of an assignment, whose arguments are looked at.
-        carrying: Names that carry the value from the beginning, and how surely.
-        module: The source that the function is in: functions that it calls are looked for there.
-        depth: Calls that were followed to get here.
+        start: The expression whose value is followed, if it is in this function.
+        stop: The call, or the target of an assignment, whose arguments are examined.
+        carrying: Names that carry the value from the beginning, with their certainty.
+        module: The source that contains the function; functions that it calls are searched there.
+        depth: Depth of the calls that were followed to get here.
 
     Attributes:
-        reached: The arguments of `stop` that carry it, and how surely.
-        returned: How surely a `return` or `yield` carries it.
+        reached: The arguments of `stop` that carry the value, with their certainty.
+        returned: Certainty with which a `return` or `yield` carries it.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ValueFlow:
             self._assign(node)
         elif isinstance(node, ast.For | ast.AsyncFor):
             carried = self._value(node.iter)
-            for _ in range(2):  # what one round leaves, the next one may use
+            for _ in range(2):  # the next round may use values of this one
                 self._target(node.target, carried)
                 self._branches(node.body)
             self._block(node.orelse)
@@ -158,12 +158,12 @@ class ValueFlow:
                 names = self.names.items()
                 self.names = {n: level for n, level in names if n.split(".")[0].split("[")[0] != node.id}
             elif not isinstance(node, ast.Subscript) or path.endswith("]"):
-                self.names.pop(path, None)  # of an array, another element may carry it still
+                self.names.pop(path, None)  # another element of an array may still carry it
 
     # -- expressions ------------------------------------------------------------------------------------
 
     def _value(self, node: ast.AST | None) -> int:
-        """Return the certainty with which the value of an expression carries what is followed."""
+        """Return the certainty with which an expression carries the followed value."""
         if node is None:
             return NOTHING
         return max(self._carries(node), SURE if node is self.start else NOTHING)
@@ -249,7 +249,7 @@ class ValueFlow:
             self.reached[argument] = max(level, self.reached.get(argument, NOTHING))
 
     def _is_known(self, node: ast.Call) -> bool:
-        """Return whether a call is to a function of a library, or one of Python's own."""
+        """True if a call is to a function of a known library or of Python."""
         root: ast.AST = node.func
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -272,13 +272,13 @@ class ValueFlow:
         return found
 
     def _definition(self, name: str) -> ast.FunctionDef | None:
-        """The one function of this name in the same source."""
+        """Return the function with this name in the same source, if there is exactly one."""
         walk = ast.walk(self.module) if self.module is not None else ()
         found = [node for node in walk if isinstance(node, ast.FunctionDef) and node.name == name]
         return found[0] if len(found) == 1 else None
 
     def _followed(self, node: ast.Call, levels: Sequence[int]) -> int:
-        """Return the certainty with which a user's function returns what its arguments carry."""
+        """Return the certainty with which a user's function returns a value that its arguments carry."""
         definition = self._definition(_name(node))
         given = [*node.args, *(word.value for word in node.keywords)]
         if definition is None or self.depth >= DEPTH or any(isinstance(arg, ast.Starred) for arg in given):
@@ -302,7 +302,7 @@ def _name(node: ast.Call) -> str:
 
 
 def _path(node: ast.AST) -> str:
-    """`a`, `self.a`, `log['a']`; empty for what has no such name."""
+    """Return `a`, `self.a` or `log['a']`; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -1,7 +1,8 @@
-"""Launches that recompute an earlier result, by value numbers instead of versions.
+"""Find launches that recompute an earlier result, by value numbering.
 
-A version that is written anew with the same values is another version, yet nothing new. Each version gets a
-number for what was computed, of which launch from which numbers; the same numbers are the same values.
+A version that is rewritten with the same values is a new version without new content. Each version therefore
+gets a value number, determined by the launch that wrote it and the numbers it read; equal numbers mean equal
+values.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from tapedebug.diagnose.trace_analysis.dependencies import overlaps
 from tapedebug.trace import Launch, Trace
 
 Number = int
-"""Of what was computed. Numbers refer to numbers: a thousand steps nest no deeper than one."""
+"""Value numbers. Numbers refer to numbers, so a thousand steps nest no deeper than one."""
 
 
 @dataclass(slots=True)
 class Repeats:
-    """Launches that do the same, in order.
+    """Launches with the same effect, in order.
 
-    `array`: what they add to, through `param`; None where they write the same values again.
+    `array` is the array to which they add, through `param`; None if they write the same values again.
     """
 
     launches: list[Launch] = field(default_factory=list)
@@ -32,20 +33,20 @@ class Repeats:
 
 @dataclass(slots=True)
 class _Sum:
-    """The values added to an array since it was overwritten."""
+    """The values added to an array since it was last overwritten."""
 
     shares: dict[Number, Repeats] = field(default_factory=dict)
     state: bool = False
-    """Something read it and more was added: that is how a time loop advances its state."""
+    """True if it was read and then added to again, as when a time loop advances its state."""
 
 
 class ValueNumbers:
     """One pass over the launches of a trace.
 
     Attributes:
-        sums: What was added more than once.
-        same: What was written more than once, the same values over the same.
-        again: Indices of the launches that are a repeat in one way or the other.
+        sums: Values that were added more than once.
+        same: Values that were written over the same values.
+        again: Indices of the launches that repeat an earlier one in either way.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -78,11 +79,11 @@ class ValueNumbers:
             self._enter(launch)
 
     def _of(self, *what: Hashable) -> Number:
-        """The number of what was computed."""
+        """Return the number of a computed value."""
         return self._numbers.setdefault(what, len(self._numbers))
 
     def _fresh(self) -> Number:
-        """The number of something that nothing else is the same as."""
+        """Return a number that differs from all others."""
         return self._of("fresh", len(self._numbers))
 
     def _number(self, array: int, version: int | None = None) -> Number:
@@ -99,7 +100,7 @@ class ValueNumbers:
         return known
 
     def _begin(self, array: int, number: Number) -> None:
-        """The array has other values from now on."""
+        """Record that an array has new values from now on."""
         self._current[array] = number
         self._adding[array] = _Sum()
         for other in self._over[array]:
@@ -145,7 +146,7 @@ class ValueNumbers:
         return False
 
     def _add(self, launch: Launch, param: int, share: Number) -> bool:
-        """Enter what a launch adds; whether it has been added before."""
+        """Record the values that a launch adds; return True if they have been added before."""
         array = launch.args[param].array
         assert array is not None
         total = self._sum(array)
@@ -172,12 +173,12 @@ class ValueNumbers:
         return known
 
     def _zero_before(self, array: int) -> bool:
-        """True if an array held zeros before the tape, as far as is known."""
+        """True unless an array is known to have held other values than zeros before the tape."""
         first = self._first[array].value
         return first is None or not (first.nan or first.inf or first.norm)
 
     def _adds(self, launch: Launch, param: int) -> bool:
-        """True if a kernel may only add to a parameter: it says `+=`, or `y[i] = y[i] + …`."""
+        """True if a launch may only add to a parameter, by `+=` or `y[i] = y[i] + …`."""
         kernel, arg = words.kernel_of(self.trace, launch), launch.args[param]
         if kernel is None or arg.needed:
             return False
@@ -186,7 +187,7 @@ class ValueNumbers:
 
 
 def _given(launch: Launch) -> tuple[Any, ...]:
-    """Return the inputs beside the values that are read; a kernel may ask for the shape of other arrays."""
+    """Return the inputs besides the values read, such as the shapes of arrays that a kernel queries."""
     return tuple(
         repr(arg.value) if arg.array is None else arg.array if not (arg.reads or arg.writes) else None
         for arg in launch.args
