@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 from tapedebug._blas import one_thread
 from tapedebug._errors import TapedebugError
@@ -22,6 +22,12 @@ PATIENCE = 0.5
 
 EVERY = 0.1
 """Seconds between two updates of the line."""
+
+GONE = (
+    "<style>.jp-OutputArea-child:has(> .jp-OutputArea-output .tapedebug-gone) { display: none }</style>"
+    '<span class="tapedebug-gone"></span>'
+)
+"""HTML that hides its own output: Jupyter cannot remove a single output, and an empty one leaves a gap."""
 
 
 class OutOfTime(TapedebugError):
@@ -140,14 +146,40 @@ def find_display() -> Show | None:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:
         with contextlib.suppress(ImportError):
-            from tapedebug._progress_line import line_below_cell
-
             return line_below_cell()
         return None
     stream = sys.stderr
     if stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb":
         return _Terminal(stream).show
     return None
+
+
+def line_below_cell() -> Callable[[str], None]:
+    """Return a function that shows a line in place of the previous one; an empty line removes it.
+
+    It is plain text and not a widget: a notebook saved with a closed widget shows "model not found" when it
+    is opened again.
+
+    Raises:
+        ImportError: IPython is not installed.
+    """
+    from IPython.display import display
+
+    handle: Any = None
+
+    def show(text: str) -> None:
+        nonlocal handle
+        if not text and handle is None:
+            return
+        line = {"text/plain": text} if text else {"text/html": GONE, "text/plain": ""}
+        if handle is not None:
+            handle.update(line, raw=True)
+        else:
+            handle = display(line, raw=True, display_id=True)
+        if not text:
+            handle = None
+
+    return show
 
 
 class _Terminal:

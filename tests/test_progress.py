@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import tapedebug as wp
 from tapedebug import _progress
-from tapedebug._progress import OutOfTime, Progress, find_display
-from tapedebug._progress_line import GONE
+from tapedebug._progress import GONE, OutOfTime, Progress, find_display
 from tests.diagnose.test_diagnosis import recorded
 
 

@@ -28,8 +28,7 @@ from tapedebug.diagnose.diagnosis import Diagnosis, severity
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.latest import keep_latest
 from tapedebug.diagnose.multi_tape import joined, losses_for
-from tapedebug.diagnose.optimizer_gradient import allow_for_optimizer_gradient
-from tapedebug.diagnose.registry import apply_cross_tape_rules, apply_rules
+from tapedebug.diagnose.registry import apply_cross_tape_rules, apply_rules, rule_of
 from tapedebug.diagnose.rule import inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.tape_loop import allow_for_start
@@ -186,7 +185,7 @@ def _context(
 def _concluded(context: RuleContext) -> Diagnosis:
     trace = context.trace
     _allow_for_detached(trace, context.experiment.wrong)
-    allow_for_optimizer_gradient(trace, [finding.rule for finding in context.elsewhere])
+    _allow_for_optimizer_gradient(trace, [finding.rule for finding in context.elsewhere])
     trace.findings += blame(context)
     trace.findings.sort(key=severity)
     for number, finding in enumerate(trace.findings):
@@ -205,6 +204,24 @@ def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
             f"{', '.join(sorted(detached))}: differences of the loss see through what was detached with "
             "requires_grad=False, so they can not confirm the gradient"
         )
+
+
+def _allow_for_optimizer_gradient(trace: Trace, elsewhere: Sequence[str] = ()) -> None:
+    """Set the verdict WRONG if the reverse pass is right but the consumed gradient is not.
+
+    Args:
+        trace: The tape, with its findings.
+        elsewhere: Rules whose errors are shown on another tape and also concern this one.
+    """
+    errors = [item for item in trace.findings if item.severity == "error"]
+    own = [item.rule for item in errors if rule_of(item).outside_pass]
+    rules = sorted({*own, *elsewhere})
+    if rules and trace.verdict != "WRONG":
+        trace.coverage.notes.append(
+            f"the reverse pass alone: {trace.verdict}; what was consumed is not what it gives: "
+            f"see {', '.join(rules)}"
+        )
+        trace.verdict = "WRONG"
 
 
 def _summarise(

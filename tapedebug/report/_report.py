@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from tapedebug.trace import Trace
 
     Reportable: TypeAlias = RecordedTape | Trace | Diagnosis | Json
+
+LONGEST_NAME = 60
+"""Largest number of characters of a tape's name in a file name."""
 
 
 def report(
@@ -107,3 +112,20 @@ def _items(obj: object) -> list[Any]:
     if not obj:
         raise TypeError("there is nothing to report: the sequence is empty")
     return list(obj)
+
+
+def unused_path(name: str, folder: Path | None = None) -> Path:
+    """Return an unused path for the report of a tape.
+
+    Args:
+        name: The tape's name, any text: ``"net"`` gives ``tapedebug-report-net.html``, then
+            ``tapedebug-report-net-2.html``.
+        folder: The folder; by default the working directory, and then the path is relative.
+    """
+    called = re.sub(r"[^\w.]+", "-", name[:LONGEST_NAME]).strip("-.") or "tape"
+    for number in count(1):
+        again = "" if number == 1 else f"-{number}"
+        path = (folder or Path()) / f"tapedebug-report-{called}{again}.html"
+        if not path.exists() and not path.is_symlink():
+            return path
+    raise AssertionError("unreachable")

@@ -6,10 +6,18 @@ from dataclasses import dataclass, field
 
 from tapedebug.trace import Argument, Launch, Sequence, Trace, without_numbers
 from tapedebug.visualize._fold import Folded, fold
-from tapedebug.visualize._legend import BOX, CUT, GREEN, GREY, ORANGE, RED, legend
 from tapedebug.visualize._marks import MOST, find_marks
 from tapedebug.visualize._options import Options
 from tapedebug.visualize._text import quoted, text
+
+GREEN = "#c8e6c9"
+GREY = "#e0e0e0"
+ORANGE = "#e65100"
+RED = "#c62828"
+BOX = "#d5d5d5"
+CUT = "✂"
+SENTENCE = 200
+"""Largest number of characters of an explanation."""
 
 
 @dataclass(slots=True)
@@ -259,7 +267,7 @@ class _Drawing:
                 f"{len(self.trace.launches):,} launches are too many to be drawn one by one: "
                 "a box stands for all of a line, ×n"
             )
-        return [legend(rows, notes)] if rows or notes else []
+        return [_legend_label(rows, notes)] if rows or notes else []
 
     def _cluster_lines(self, cluster: _Cluster, indent: str, counter: list[int]) -> list[str]:
         lines = [indent + node for node in cluster.nodes]
@@ -291,3 +299,15 @@ def _small(words: str, colour: str = "") -> str:
 def to_dot(trace: Trace, options: Options | None = None) -> str:
     """Return `trace` as DOT text."""
     return _Drawing(trace, options or Options()).dot()
+
+
+def _legend_label(rows: list[tuple[str, str, str]], notes: list[str]) -> str:
+    """Return the label of a graph: a table of swatches (fill, border) with words, and sentences below."""
+    lines = [
+        f'<TR><TD BGCOLOR="{fill}" BORDER="2" COLOR="{border}" WIDTH="22"></TD>'
+        f'<TD ALIGN="LEFT">{text(words, SENTENCE)}</TD></TR>'
+        for fill, border, words in rows
+    ]
+    lines += [f'<TR><TD COLSPAN="2" ALIGN="LEFT">{text(note, SENTENCE)}</TD></TR>' for note in notes]
+    table = f'<TABLE BORDER="0" CELLSPACING="3" CELLPADDING="2">{"".join(lines)}</TABLE>'
+    return f"  label=<{table}>; labelloc=b; labeljust=l; fontsize=10;"

@@ -56,7 +56,7 @@ test("what it prints about kernels can be read in both themes", async () => {
 const CHECK = `${KERNELS}
 x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
 wp.autograd.gradcheck(square, dim=3, inputs=[x], outputs=[wp.zeros_like(x)])`;
-const PROGRESS = `from tapedebug._progress_line import line_below_cell
+const PROGRESS = `from tapedebug._progress import line_below_cell
 line = line_below_cell()
 line("checking tape: launch 1 (2 s)")
 line("")`;

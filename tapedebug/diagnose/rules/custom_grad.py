@@ -26,13 +26,13 @@ from tapedebug.contract import (
 )
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line, own_name
-from tapedebug.diagnose.experiments.bypassed_gradients import bypassed
 from tapedebug.diagnose.experiments.launch_check import DirectionalSlope, launch_slopes, values_before
-from tapedebug.diagnose.experiments.partly_wrong_gradients import departed
 from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.experiments.zero_grad_paths import threads_of
 from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._bypassed_gradients import find_bypassed_gradients
+from tapedebug.diagnose.rules._partly_wrong_gradients import find_partly_wrong_gradients
 from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
@@ -90,8 +90,10 @@ class CustomGrad(TapeRule):
         if context.experiment.wrong and not found:
             found += _launches(context)
         reported = {name for finding in found for name in finding.functions or ()}
-        more = departed(context, lambda function: id(function) in known or function.name in reported)
-        return [*found, *more, *bypassed(context)]
+        more = find_partly_wrong_gradients(
+            context, lambda function: id(function) in known or function.name in reported
+        )
+        return [*found, *more, *find_bypassed_gradients(context)]
 
 
 def _checked(context: RuleContext) -> dict[int, Checked]:

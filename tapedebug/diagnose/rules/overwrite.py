@@ -13,14 +13,14 @@ from typing import Any
 
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.changed_structs import find_changed_structs
 from tapedebug.diagnose.experiments.overlap import SharedElements, shared_elements
 from tapedebug.diagnose.experiments.overwrite_effect import OverwriteEffects
 from tapedebug.diagnose.experiments.replay import Replay
-from tapedebug.diagnose.experiments.unrecorded_writes import find_unrecorded
 from tapedebug.diagnose.gradient_diff import off_by, worst_element
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._changed_structs import find_changed_structs
+from tapedebug.diagnose.rules._unrecorded_writes import find_unrecorded_writes
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
 from tapedebug.diagnose.trace_analysis.overwrites import OverwriteGroup, group_overwrites
@@ -54,7 +54,7 @@ class Overwrite(TapeRule):
         found: list[Finding] = []
         if context.as_warp:
             found = [
-                *find_unrecorded(context, self.code),
+                *find_unrecorded_writes(context, self.code),
                 *find_changed_structs(context, self.code),
             ]
         groups = group_overwrites(context.trace, in_memory=context.as_warp or in_memory(context.trace))

@@ -17,10 +17,10 @@ from tapedebug.contract import ReverseDivergence
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Semantics, Values, relative_errors
 from tapedebug.diagnose.experiments.places import location_at
-from tapedebug.diagnose.experiments.unrecorded_writes import find_commands
 from tapedebug.diagnose.gradient_diff import largest_difference, off_by, worst_element
 from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.rules._unrecorded_writes import find_unrecorded_commands
 from tapedebug.diagnose.rules.overwrite import OverwriteFinding
 from tapedebug.diagnose.trace_analysis import kernel_source
 from tapedebug.trace import Finding, Location
@@ -90,7 +90,7 @@ class WarpLimitation(TapeRule):
         """Return a finding for each kernel that Warp reverses wrongly, and `retain_grad` array affected."""
         if not context.as_warp:
             return []
-        return [*_constructs(context), *_retained(context), *find_commands(context, self.code)]
+        return [*_constructs(context), *_retained(context), *find_unrecorded_commands(context, self.code)]
 
     def explain(self, cause: Finding, finding: Finding) -> str:
         """Report what a launch overwrites of its own, with `*=` or an atomic, only once."""

@@ -1,4 +1,4 @@
-"""Finds custom gradients that never run, because kernels call another function of the same name."""
+"""Find custom gradients that never run, because kernels call another function of the same name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RULE = "custom-grad"
 
 
-def bypassed(case: RuleContext) -> list[Finding]:
+def find_bypassed_gradients(case: RuleContext) -> list[Finding]:
     """Return a finding for each custom gradient that the adjoint of a kernel on the tape does not run.
 
     Either its function was defined again after it, or the kernel calls an overload without a gradient.
@@ -54,7 +54,7 @@ def _finding(case: RuleContext, launch: Launch, item: BypassedGradient) -> Findi
         location=location_at(gradient.place),
         call_site=launch.call_site,
         inputs=[],
-        evidence={"kind": "bypassed", "function": function.name, "gradient": gradient.name},
+        evidence={"kind": "find_bypassed_gradients", "function": function.name, "gradient": gradient.name},
         fix=f"define {gradient.name} after the last definition of {function.name}"
         if item.redefined
         else f"write a gradient for {used.declaration}, too",

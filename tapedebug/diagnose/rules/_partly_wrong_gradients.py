@@ -1,4 +1,4 @@
-"""Reports custom gradients that the end-to-end check finds wrong for some entries of an input only.
+"""Find custom gradients that the end-to-end check finds wrong for some entries of an input only.
 
 The rule examines the calls of a few threads; the check compares every entry, and identifies the function.
 """
@@ -24,7 +24,9 @@ NAMED = 6
 """Largest number of entries that a finding lists."""
 
 
-def departed(case: RuleContext, known: Callable[[CustomFunction], bool]) -> Iterator[Finding]:
+def find_partly_wrong_gradients(
+    case: RuleContext, known: Callable[[CustomFunction], bool]
+) -> Iterator[Finding]:
     """Yield a finding for each function whose gradient is not its derivative, except the `known` ones."""
     functions: dict[int, tuple[CustomFunction, list[Departure]]] = {}
     for departure in case.departures:

@@ -1,4 +1,4 @@
-"""Finds structs that a program changed after a launch: Warp's reverse pass reads the changed fields."""
+"""Find structs that a program changed after a launch: Warp's reverse pass reads the changed fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds writes that Warp does not record on its tape, and the gradients that they break.
+"""Find writes that Warp does not record on its tape, and the gradients that they break.
 
 Those are `zero_`, `fill_`, and copies (and `assign`) from arrays without a gradient. The adjoint of the new
 values must be dropped; in Warp it stays in the array's gradient and is added to that of the old values.
@@ -20,7 +20,7 @@ from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Finding, Launch, Trace
 
 
-def find_unrecorded(case: RuleContext, rule: str) -> list[Finding]:
+def find_unrecorded_writes(case: RuleContext, rule: str) -> list[Finding]:
     """Return a finding for each line whose fills or copies pass a gradient through in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
@@ -43,7 +43,7 @@ def find_unrecorded(case: RuleContext, rule: str) -> list[Finding]:
     return findings
 
 
-def find_commands(case: RuleContext, rule: str) -> list[Finding]:
+def find_unrecorded_commands(case: RuleContext, rule: str) -> list[Finding]:
     """Return a finding for each line that launches a recorded command whose gradient is missing in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
