@@ -151,6 +151,17 @@ describe("the memory view", () => {
     expect(memoryLegend(trace({ steps: 1 })).filter(({ count }) => count === 0)).toHaveLength(3);
   });
 
+  it("draws the bytes in the legend as in the curve: solid copies, striped losses", () => {
+    const drawn = (model: TraceModel): (string | null)[] =>
+      (memoryLegend(model).at(-1)?.draw ?? []).map((shape) => shape.getAttribute("class"));
+    expect(drawn(trace({ steps: 5, mode: "preserve" }))).toEqual(["td-mem-copied"]);
+    expect(drawn(trace({ steps: 5 }))).toEqual(["td-mem-lost", "td-s-red"]);
+    const both = trace({ steps: 5, mode: "preserve" }, ({ versions }) => {
+      Object.assign(versions.find((version) => version.preserved) ?? {}, { preserved: false, status: "lost" });
+    });
+    expect(drawn(both)).toEqual(["td-mem-copied", "td-mem-lost", "td-s-red"]);
+  });
+
   it("is walked through with the keyboard: regions, and the overwritten versions of one", () => {
     mount(trace({ steps: 5, mode: "preserve" }));
     const heads = [...host.querySelectorAll<HTMLElement>(".td-mem-name")];

@@ -83,6 +83,27 @@ describe.each(VIEWS.map((spec) => [spec.key, spec] as const))("the view %s", (ke
     expect(meanings).toHaveLength(1);
   });
 
+  it("takes the focus of the tab that was open, and of what is in that view", () => {
+    if (spec.shortcut === null) return;
+    const first = tabs()[0] as HTMLElement;
+    first.click();
+    first.focus();
+    press(spec.shortcut);
+    expect(document.activeElement).toBe(tab());
+    press(spec.shortcut);
+    expect(document.activeElement).toBe(first);
+    const body = document.getElementById(first.getAttribute("aria-controls") ?? "");
+    const inside = body?.querySelector<HTMLElement>("button, [tabindex]");
+    inside?.focus();
+    expect(body?.contains(document.activeElement)).toBe(true);
+    press(spec.shortcut);
+    expect(document.activeElement).toBe(tab());
+    const search = host.querySelector<HTMLElement>("input[type=search]");
+    search?.focus();
+    tabs()[0]?.click();
+    expect(document.activeElement).toBe(search);
+  });
+
   it("has a legend of its own, and takes every key of the panel without an error", () => {
     tab().click();
     const shown = host.querySelectorAll(".td-legend ul:not([hidden])");

@@ -71,11 +71,18 @@ export class Stage {
       return tab;
     });
     const update = (): void => {
+      // the focus follows from a tab, or from a view that is hidden now, to the tab of the view that is shown
+      const focused = document.activeElement;
+      const moves = tabs.some((tab, i) => {
+        const body = (this.views.get(VIEWS[i]?.key as string) as View).element;
+        return tab === focused || (!body.hidden && body.contains(focused) && VIEWS[i]?.key !== view.get("main"));
+      });
       for (const [i, { key }] of VIEWS.entries()) {
         const chosen = view.get("main") === key;
         tabs[i]?.setAttribute("aria-selected", String(chosen));
         tabs[i]?.setAttribute("tabindex", chosen ? "0" : "-1");
         (this.views.get(key) as View).element.hidden = !chosen;
+        if (chosen && moves) tabs[i]?.focus({ preventScroll: true });
       }
     };
     update();

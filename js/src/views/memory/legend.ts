@@ -2,10 +2,19 @@
 import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";
 import type { Sign } from "../spec.js";
-import { type Recovery, readMemoryUse } from "./data.js";
+import { RECOVERIES, type Recovery, readMemoryUse } from "./data.js";
+
+/** The rectangles under a small staircase: left, right and height. */
+const STEPS = [
+  [10, 20, 4],
+  [20, 28, 8],
+  [28, 34, 12],
+] as const;
+const FLOOR = 15;
+const BETWEEN_STRIPES = 4;
 
 export function memoryLegend(model: TraceModel): Sign[] {
-  const { regions } = readMemoryUse(model);
+  const { regions, total } = readMemoryUse(model);
   const count = (recovery: Recovery): number =>
     regions.reduce((sum, { overwrites }) => sum + overwrites.filter((one) => one.recovery === recovery).length, 0);
   const box = (name: string): SVGElement => svg("rect", { x: 2, y: 3, width: 32, height: 12, rx: 2, class: name });
@@ -31,7 +40,39 @@ export function memoryLegend(model: TraceModel): Sign[] {
     },
     {
       text: "bytes of these versions, added up along the launches",
-      draw: [svg("path", { d: "M2 15 H10 V11 H20 V7 H28 V3 H34 V15 Z", class: "td-mem-growth" })],
+      draw: growthSign(RECOVERIES.filter((recovery) => total[recovery] > 0)),
     },
   ];
+}
+
+/** A staircase in the styles of the bytes that occur, stacked like the curve itself; lost bytes are striped. */
+function growthSign(occurring: readonly Recovery[]): SVGElement[] {
+  const parts: readonly Recovery[] = occurring.length > 0 ? occurring : ["copied"];
+  return parts.flatMap((recovery, i) => {
+    const rectangles = STEPS.map(([left, right, height]) => ({
+      left,
+      right,
+      top: FLOOR - (height * (i + 1)) / parts.length,
+      bottom: FLOOR - (height * i) / parts.length,
+    }));
+    const there = rectangles.map(({ right, top }) => `V${top} H${right}`).join(" ");
+    const back = [...rectangles].reverse().map(({ left, bottom }) => `V${bottom} H${left}`);
+    const [{ left, bottom }] = rectangles as [(typeof rectangles)[number]];
+    const outline = svg("path", { d: `M${left} ${bottom} ${there} ${back.join(" ")} Z`, class: `td-mem-${recovery}` });
+    if (recovery !== "lost") return [outline];
+    return [outline, svg("path", { d: rectangles.map(stripes).join(" "), class: "td-s-red" })];
+  });
+}
+
+/** Diagonal lines within a rectangle. */
+function stripes(box: { readonly left: number; readonly right: number; readonly top: number; readonly bottom: number }) {
+  const { left, right, top, bottom } = box;
+  const lines: string[] = [];
+  const first = Math.ceil((left + top) / BETWEEN_STRIPES) * BETWEEN_STRIPES;
+  for (let across = first; across < right + bottom; across += BETWEEN_STRIPES) {
+    const from = Math.max(left, across - bottom);
+    const to = Math.min(right, across - top);
+    if (to > from) lines.push(`M${from} ${across - from} L${to} ${across - to}`);
+  }
+  return lines.join(" ");
 }
