@@ -148,12 +148,12 @@ def plot_matrices(
 
 
 def plot_errors(
-    compared: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool
+    comparisons: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool
 ) -> list[Any]:
     """Plot the errors of the compared entries.
 
     Args:
-        compared: The comparisons of a check.
+        comparisons: The comparisons of a check.
         metadata: The labels.
         relative: Plot |AD - FD| / |FD|.
         absolute: Plot |AD - FD|.
@@ -166,7 +166,7 @@ def plot_errors(
         if not wanted:
             continue
         matrices: dict[Key, Any] = {}
-        for pair in compared:
+        for pair in comparisons:
             if pair.source.in_place:
                 continue
             compared = pair.compared()

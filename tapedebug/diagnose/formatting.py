@@ -113,8 +113,8 @@ def format_several(
     for note in coverage.notes:
         lines += _wrapped(f"- {note}", "    ")
     for number, trace in enumerate(traces):
-        verdict = paint(trace.verdict, _STYLES[level_of(trace.verdict, ())], colour)
-        lines += _wrapped(f"[{number}] {trace.name}: {verdict}, {trace.coverage.summary}", "  ", "      ")
+        result = paint(trace.verdict, _STYLES[level_of(trace.verdict, ())], colour)
+        lines += _wrapped(f"[{number}] {trace.name}: {result}, {trace.coverage.summary}", "  ", "      ")
     if not findings:
         lines.append("  no findings")
     for finding in findings:
