@@ -62,7 +62,7 @@ def test_any_number_of_threads_gives_the_same(name, monkeypatch):
     monkeypatch.setattr(
         parallel_entry.ParallelEntry, "__call__", lambda self, lo, hi, args: self.entry(lo, hi, args)
     )
-    monkeypatch.setattr(parallel_entry.ParallelEntry, "alone", lambda self, *_: self.entry.settled())
+    monkeypatch.setattr(parallel_entry.ParallelEntry, "whole_entry", lambda self, *_: self.entry.settled())
     for one, plain in zip(chunks, passes(kernel, dim, args), strict=True):
         if name in EXACT:
             np.testing.assert_array_equal(one, plain)
