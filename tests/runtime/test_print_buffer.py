@@ -226,7 +226,7 @@ def test_kernels_that_say_nothing_know_nothing_of_it():
     assert not isinstance(plan.run, Listener)
     assert plan.tail[:8] == bytes(8)  # one adjoint pointer; the address of the print buffer is for replays
     assert "print_buffer_at" not in quiet.source() + quiet.source("adjoint")
-    assert not quiet.checked
+    assert not quiet.checked_plans
     assert quiet.forward() is quiet.forward(diagnostics=SILENT)
 
 

@@ -54,7 +54,7 @@ def _finding(case: RuleContext, launch: Launch, item: BypassedGradient) -> Findi
         location=location_at(gradient.place),
         call_site=launch.call_site,
         inputs=[],
-        evidence={"kind": "find_bypassed_gradients", "function": function.name, "gradient": gradient.name},
+        evidence={"kind": "bypassed", "function": function.name, "gradient": gradient.name},
         fix=f"define {gradient.name} after the last definition of {function.name}"
         if item.redefined
         else f"write a gradient for {used.declaration}, too",
