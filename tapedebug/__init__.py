@@ -164,6 +164,8 @@ _LAZY = {
     "visualize": ("tapedebug.visualize", None),
     "notebook": ("tapedebug.notebook", None),
     "optim": ("tapedebug.optim", None),
+    "torch": ("tapedebug.torch", None),
+    "jax": ("tapedebug.jax", None),
     "diff": ("tapedebug.report", "diff"),
     "as_warp": ("tapedebug.aswarp", "as_warp"),
     "GradientError": ("tapedebug.diagnose", "GradientError"),

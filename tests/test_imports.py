@@ -27,6 +27,8 @@ HEAVY = {
     "psutil",
     "rich",
     "click",
+    "torch",
+    "jax",
 }
 
 NET = """
@@ -68,6 +70,8 @@ MAY_IMPORT = {
     "runtime": {"lang", "compiler"},
     "aswarp": ENGINE,
     "optim": ENGINE,
+    "torch": ENGINE,
+    "jax": ENGINE,
     "operations": set(),
     "watch": ENGINE | {"aswarp", "operations"},
     "trace": set(),

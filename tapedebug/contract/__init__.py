@@ -107,9 +107,11 @@ if TYPE_CHECKING:
     from tapedebug.contract.replay_variants import StaleReads as StaleReads
     from tapedebug.contract.replay_variants import TangentReplay as TangentReplay
     from tapedebug.contract.replay_variants import Tangents as Tangents
+    from tapedebug.contract.source import GradientStop as GradientStop
     from tapedebug.contract.source import HandWrittenAdjoint as HandWrittenAdjoint
     from tapedebug.contract.source import KernelOperations as KernelOperations
     from tapedebug.contract.source import KernelSource as KernelSource
+    from tapedebug.contract.source import LibraryAdjoint as LibraryAdjoint
     from tapedebug.contract.source import Parameter as Parameter
     from tapedebug.contract.source import SourceAccess as SourceAccess
     from tapedebug.contract.source import SourceOperation as SourceOperation

@@ -91,6 +91,30 @@ class KernelOperations(Protocol):
         """Return them in the order of the source; those of functions that it calls are among them."""
 
 
+@dataclass(frozen=True, slots=True)
+class GradientStop:
+    """A call in the user's source after which another library no longer differentiates a value.
+
+    Attributes:
+        call: The call, such as `.detach()`.
+        place: Its place.
+    """
+
+    call: str
+    place: Place
+
+
+class LibraryAdjoint(Protocol):
+    """An operation whose adjoint another library computes, such as PyTorch."""
+
+    @property
+    def library(self) -> str:
+        """The name of that library."""
+
+    def stops(self) -> Sequence[GradientStop]:
+        """Return the calls that end the gradient of a value on which the results depend."""
+
+
 class HandWrittenAdjoint(Protocol):
     """An operation whose whole adjoint is a function of the user."""
 

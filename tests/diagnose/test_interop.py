@@ -558,8 +558,8 @@ def test_parameters_of_a_model_that_get_no_gradient() -> None:
         f"shape (6, 3) and (6,). Their gradient ends in m.grad (norm {norm:.3g}): their own grad is None."
     )
     assert finding.fix == (
-        "call made.backward(wp.to_torch(m.grad)) after Tape.backward, or make the launches a "
-        "torch.autograd.Function (the page Arrays and other libraries has one)"
+        "call made.backward(wp.to_torch(m.grad)) after Tape.backward, or make the launches a function of "
+        "PyTorch with tapedebug.torch.from_tape"
     )
     assert diagnosis.verdict == "AGREE"
 

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._source import site_span
 from tapedebug.autograd import end_to_end, gradcheck, gradcheck_tape, hvp, jvp
+from tapedebug.contract import GradientStop, HandWrittenAdjoint
 from tapedebug.report import report
+from tapedebug.runtime.launch.launch_python import run_operation
+from tapedebug.runtime.launch.python_operation import PythonOperation
+from tapedebug.runtime.tape.record import call_site
 from tests.runtime.kernels import square, total
 
 MATRIX = np.array([[4.0, 1.0, 0.5], [0.2, 5.0, 1.0], [0.3, 0.4, 6.0]])
@@ -234,3 +239,46 @@ def test_rows_of_a_batch_run_one_by_one():
     reason = "record 1 (solve) is a Python operation, which runs row by row"
     assert BatchedReplay(replay).obstacle() == reason
     assert BatchedReplay(replay).obstacle(back=True) == reason
+
+
+class Library:
+    """A library whose adjoint of `solve` is wrong, and says where the gradient ends."""
+
+    library = "Lib"
+
+    def stops(self):
+        place = site_span((not_transposed.__code__, 0))
+        return [GradientStop(".constant()", place)]
+
+
+def test_calls_that_end_a_gradient_in_a_library_explain_a_wrong_one():
+    x, loss = wp.array([1, 2, 3], dtype=float, requires_grad=True), wp.zeros(1, requires_grad=True)
+    y = wp.zeros(3, requires_grad=True)
+    for backward, count in ((not_transposed, 1), (transposed, 0)):
+        operation = PythonOperation(
+            solve, backward, None, "solve", [x], [y], ["x", "y"], "lib.function", Library()
+        )
+        loss.zero_()
+        with wp.Tape() as tape:
+            for _ in range(2):
+                run_operation(operation, call_site(1))
+            wp.launch(total, 3, inputs=[y, loss])
+        tape.backward(loss)
+        findings = [f for f in wp.diagnose(tape).findings if f.severity == "error"]
+        assert len(findings) == count
+    tape.reset()
+    with wp.Tape() as tape:
+        run_operation(
+            PythonOperation(solve, not_transposed, None, "solve", [x], [y], library=Library()), call_site(1)
+        )
+        wp.launch(total, 3, inputs=[y, loss])
+    tape.backward(loss)
+    [finding] = wp.diagnose(tape).findings
+    line = line_of("def not_transposed")
+    assert (finding.rule, finding.location.line, finding.inputs) == ("disconnected", line, ["x"])
+    assert finding.message == (
+        f"The gradient ends in launch 0 (solve), at test_python_operations.py:{line}: .constant() returns "
+        "values that Lib does not differentiate, and the results depend on them. The loss depends on x "
+        "through that line, and its gradient lacks this part."
+    )
+    assert tape.operations[0].capability(HandWrittenAdjoint) is None

@@ -380,3 +380,13 @@ def test_record_func_is_irreplayable():
     reason = tape.operations[1].capability(contract.Irreplayable).reason()
     assert reason == "record 1 is a custom function (<lambda>), which is not replayed"
     assert tape.new_replay().uncovered == [reason]
+
+
+def test_one_array_may_be_several_arguments():
+    x, y = vector(1, 2, 3), wp.zeros(3, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch_python(lambda a, b: a * b, lambda v, a: (v[1] * a[0], v[0] * a[0]), [x, x], [y])
+    tape.backward(grads={y: wp.ones(3)})
+    assert y.numpy().tolist() == [1, 4, 9]
+    assert x.grad.numpy().tolist() == [2, 4, 6]
+    assert tape.replay().matches_live()

@@ -18,7 +18,8 @@ from tapedebug.diagnose.trace_analysis.python_flow import argument_text
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
 from tapedebug.trace import Launch
 
-FUNCTION = "a torch.autograd.Function (the page Arrays and other libraries has one)"
+RECORDED = "call the PyTorch function through tapedebug.torch.function, which the tape records"
+FUNCTION = "a function of PyTorch with tapedebug.torch.from_tape"
 
 
 def crossings(context: RuleContext, reach: Reachability) -> list[DisconnectedFinding]:
@@ -145,7 +146,7 @@ def _fix(crossing: InteropCrossing, source: str, target: str, reader: Launch, th
     if source == target:
         return f"change {source} in a kernel"
     fix = f"compute {target} from {source} in a kernel"
-    return f"{fix}, or make the launches before and after it {FUNCTION}" if through == "PyTorch" else fix
+    return f"{fix}, or {RECORDED}" if through == "PyTorch" else fix
 
 
 def _unserved(

@@ -19,6 +19,7 @@ from tapedebug.diagnose.rule import Repair, TapeRule, inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._disconnected_finding import CODE, CUTS, DisconnectedFinding
 from tapedebug.diagnose.rules._interop_findings import crossings
+from tapedebug.diagnose.rules._library_stops import library_stops
 from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
 from tapedebug.diagnose.rules._zero_gradient import zero_slopes
 from tapedebug.diagnose.rules.custom_grad import CustomGradFinding
@@ -79,6 +80,7 @@ class Disconnected(TapeRule):
             return []
         search = _Search(trace, experiment)
         findings = [search.finding(cut) for cut in search.cuts()]
+        findings += library_stops(context, search.reach)
         explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
         kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
         explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}

@@ -9,13 +9,16 @@ from typing import Any
 
 from tapedebug._errors import LaunchError
 from tapedebug.lang import types
-from tapedebug.runtime.launch.python_operation import PythonOperation, PythonPlan
+from tapedebug.runtime.launch.python_operation import PythonOperation, PythonPlan, Values
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.state import here, refuse_at_another_time
 from tapedebug.runtime.tape.buffer_versions import RangeState
 from tapedebug.runtime.tape.gradient_history import is_gradient, note_read
 from tapedebug.runtime.tape.record import Record, Site, call_site
 from tapedebug.runtime.tape.write_barrier import after_write, before_write
+
+Ran = tuple[Sequence[Values | None], float]
+"""The results of an operation that has run already, one for each array that it writes, and the seconds."""
 
 
 def launch_python(
@@ -54,25 +57,31 @@ def launch_python(
     except LaunchError as error:
         raise error.with_traceback(None) from None
     refuse_at_another_time(f"launch_python of {operation.key}")
-    for a in reads:
-        if is_gradient(a):
-            note_read(a, "launch")
     run_operation(operation, call_site())
 
 
-def run_operation(operation: PythonOperation, site: Site) -> None:
+def run_operation(operation: PythonOperation, site: Site, ran: Ran | None = None) -> None:
     """Run a Python operation, and record it on the active tape.
+
+    Args:
+        operation: The operation.
+        site: The place in the user's source.
+        ran: The results and seconds of the operation, if the caller has run it.
 
     Raises:
         LaunchError: The result does not fit. In this case, and if the operation raises, nothing has changed.
     """
     args = operation.args
-    start = perf_counter()
     into = [args[p] for p in operation.targets]
-    results = operation.run(
-        [args[p]._numpy_view() for p in operation.sources], [a.scalar_dtype for a in into]
-    )
-    elapsed = perf_counter() - start
+    for p in operation.sources:
+        if is_gradient(args[p]):
+            note_read(args[p], "launch")
+    if ran is None:
+        start = perf_counter()
+        results = operation.run([args[p]._numpy_view() for p in operation.sources], [a.scalar_dtype for a in into])
+        elapsed = perf_counter() - start
+    else:
+        results, elapsed = operation.fitting(ran[0]), ran[1]
     tape = here.thread.tape
     if tape is None:
         for a in into:

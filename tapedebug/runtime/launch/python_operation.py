@@ -20,6 +20,7 @@ from tapedebug.runtime.state import here
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tapedebug.contract import LibraryAdjoint
     from tapedebug.runtime.replay.shadow_space import ShadowSpace
     from tapedebug.runtime.reverse.argument_table import AddressSpace
     from tapedebug.runtime.tape.record import Record
@@ -35,6 +36,10 @@ class Parameter:
     name: str
 
 
+class Float32OnlyError(Exception):
+    """Raised by functions of a Python operation that cannot compute in float64; the message is the reason."""
+
+
 class PythonOperation:
     """Functions of NumPy arrays for values and adjoints, optionally also for tangents.
 
@@ -46,11 +51,15 @@ class PythonOperation:
         name: Name of the operation in messages.
         reads: The arrays that are read.
         writes: The arrays that are written; they may be among those that are read.
+        names: The names of `reads` and `writes`, in this order; by default those of the parameters of
+            `forward`, and `writes[0]`, `writes[1]`, …
+        caller: The function of the user's program that made the operation, for messages.
+        library: The library that computes the adjoint; None if the user wrote `backward`.
 
     Attributes:
         args: The arrays, each once: those that are read, then those that are only written.
         params: Their names.
-        sources: The numbers of the arrays that are read.
+        sources: The numbers of the arrays that are read, in the order of `reads`.
         targets: The numbers of the arrays that are written, in the order of `writes`.
         narrow: The reason why float64 arguments are not computed in float64; empty if they are, None if that
             is not known yet.
@@ -64,13 +73,18 @@ class PythonOperation:
         name: str,
         reads: Sequence[array],
         writes: Sequence[array],
+        names: Sequence[str] | None = None,
+        caller: str = "launch_python",
+        library: LibraryAdjoint | None = None,
     ) -> None:
         self.forward, self.backward, self.jvp = forward, backward, jvp
-        self.key = name
-        self.sources = range(len(reads))
+        self.key, self.caller, self.library = name, caller, library
         self.args: tuple[array, ...] = tuple(dict.fromkeys([*reads, *writes]))
-        self.targets = [self.args.index(a) for a in writes]
-        names = [*_names(forward, len(self.sources)), *(f"writes[{number}]" for number in range(len(writes)))]
+        number_of = {a: number for number, a in enumerate(self.args)}
+        self.sources = [number_of[a] for a in reads]
+        self.targets = [number_of[a] for a in writes]
+        if names is None:
+            names = [*_names(forward, len(reads)), *(f"writes[{number}]" for number in range(len(writes)))]
         places = {a: number for number, a in reversed([*enumerate((*reads, *writes))])}
         self.params = [Parameter(names[places[a]]) for a in self.args]
         self.narrow: str | None = None
@@ -96,22 +110,28 @@ class PythonOperation:
         """
         copies = [values.copy() for values in given]
         found = self._called("forward", (self.sources, copies))
-        for p, (values, seen) in enumerate(zip(given, copies, strict=True)):
+        for number, (values, seen) in enumerate(zip(given, copies, strict=True)):
+            p = self.sources[number]
             if p not in self.targets and not _same(values, seen):
                 raise self._error(
-                    f"forward changed its argument {self.params[p].name} (reads[{p}]) in place, which is not "
-                    "among writes",
+                    f"forward changed its argument {self.params[p].name} (reads[{number}]) in place, "
+                    "which is not among writes",
                     "let it copy the argument, or pass the array in writes too and return its new values",
                 )
-        several = self._listed(found, len(self.targets), "forward", "writes")
-        results = [
-            self._fitting(v, p, "forward returned") for v, p in zip(several, self.targets, strict=True)
-        ]
+        results = self.fitting(self._listed(found, len(self.targets), "forward", "writes"))
         for p, values, kind in zip(self.targets, results, kinds, strict=True):
             if kind != self.args[p].scalar_dtype and not self.narrow:
                 short = values.dtype.kind == "f" and values.dtype.itemsize < kind.itemsize
                 self.narrow = f"forward returns {values.dtype}, given float64" if short else ""
         return results
+
+    def fitting(self, found: Sequence[Values | None]) -> list[Values]:
+        """Return the results of `forward` as arrays.
+
+        Raises:
+            LaunchError: One of them does not fit the array that it is written to.
+        """
+        return [self._fitting(v, p, "forward returned") for v, p in zip(found, self.targets, strict=True)]
 
     def measured(self) -> str:
         """Return the reason why float64 arguments are not computed in float64; empty if they are.
@@ -132,7 +152,7 @@ class PythonOperation:
         several = self._listed(found, len(self.sources), "backward", "reads")
         return [
             None if v is None else self._fitting(v, p, "backward returned an adjoint of")
-            for p, v in enumerate(several)
+            for v, p in zip(several, self.sources, strict=True)
         ]
 
     def push(self, given: Group, tangents: Group) -> list[Values]:
@@ -155,7 +175,7 @@ class PythonOperation:
                 tuple(self._rounded(p, v) if rounded else v for p, v in zip(params, values, strict=True))
                 for params, values in groups
             ]
-            with _not_recording():
+            with not_recording():
                 return function(*given[0]) if spread else function(*given)
 
         wide = any(
@@ -169,7 +189,10 @@ class PythonOperation:
                     raise
                 found = call(rounded=True)  # raises the same error if float64 is not the reason
                 self._takes_float64 = False
-                self.narrow = f"{which} raises {type(error).__name__} if it is given float64"
+                own = isinstance(error, Float32OnlyError)
+                self.narrow = (
+                    str(error) if own else f"{which} raises {type(error).__name__} if it is given float64"
+                )
                 return found
         return call(rounded=True)
 
@@ -211,11 +234,11 @@ class PythonOperation:
         return values
 
     def _error(self, message: str, hint: str) -> LaunchError:
-        return LaunchError(f"launch_python of {self.key}: {message}", hint=hint)
+        return LaunchError(f"{self.caller} of {self.key}: {message}", hint=hint)
 
 
 @contextmanager
-def _not_recording() -> Iterator[None]:
+def not_recording() -> Iterator[None]:
     """Suspend recording: launches in the user's functions are part of the operation."""
     thread = here.thread
     tape, thread.tape = thread.tape, None
@@ -285,7 +308,7 @@ def forward_python(record: Record, view: Callable[[array], Values]) -> Runner:
     operation = operation_of(record)
 
     def run(lo: int, hi: int, where: int) -> None:
-        given = [view(a) for a in record.args[: len(operation.sources)]]
+        given = [view(record.args[p]) for p in operation.sources]
         into = [view(record.args[p]) for p in operation.targets]
         for dest, found in zip(into, operation.run(given, [dest.dtype for dest in into]), strict=True):
             dest[...] = found
@@ -303,7 +326,7 @@ def tangent_python(
         return types.is_float(a.dtype) and (not detached or p in record.active)
 
     def run(lo: int, hi: int, where: int) -> None:
-        sources = [*enumerate(record.args[: len(operation.sources)])]
+        sources = [(p, record.args[p]) for p in operation.sources]
         given = [space.value_view(a).copy() for _, a in sources]
         tangents = [
             space.dot_view(a).copy() if moves(a, p) else np.zeros_like(values)
@@ -339,7 +362,7 @@ def reverse_python(record: Record, space: AddressSpace) -> Runner:
         for p in operation.targets:
             if p in active:
                 space.adjoint_view(record.args[p])[...] = 0
-        for p, adjoint in enumerate(found):
+        for p, adjoint in zip(operation.sources, found, strict=True):
             if p in active and adjoint is not None:
                 space.adjoint_view(record.args[p])[...] += adjoint
 

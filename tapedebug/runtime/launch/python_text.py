@@ -9,7 +9,14 @@ from types import CodeType
 from typing import Any, Literal
 
 from tapedebug._source import Span
-from tapedebug.contract import HandWrittenAdjoint, KernelSource, Parameter, SourceAccess, SourceText
+from tapedebug.contract import (
+    HandWrittenAdjoint,
+    KernelSource,
+    LibraryAdjoint,
+    Parameter,
+    SourceAccess,
+    SourceText,
+)
 from tapedebug.runtime.capabilities import OPERATION
 from tapedebug.runtime.launch.kernel_text import KernelText
 from tapedebug.runtime.launch.python_operation import operation_of
@@ -27,7 +34,8 @@ class PythonText:
     def __init__(self, record: Record, text: SourceText) -> None:
         self._record = record
         self.text = text
-        self._adjoint = source_text(operation_of(record).backward)
+        operation = operation_of(record)
+        self._adjoint = None if operation.library is not None else source_text(operation.backward)
 
     @property
     def kernel(self) -> Hashable:
@@ -134,4 +142,12 @@ def _source_of(record: Record) -> KernelSource | None:
 
 
 OPERATION[KernelSource] = _source_of
-OPERATION[HandWrittenAdjoint] = lambda record: Backward(record) if record.kind == "python" else None
+
+
+def _hand_written(record: Record) -> HandWrittenAdjoint | None:
+    """Return the `backward` of a Python operation that the user wrote."""
+    return Backward(record) if record.kind == "python" and operation_of(record).library is None else None
+
+
+OPERATION[HandWrittenAdjoint] = _hand_written
+OPERATION[LibraryAdjoint] = lambda record: operation_of(record).library if record.kind == "python" else None

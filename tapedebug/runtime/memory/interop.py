@@ -154,7 +154,7 @@ def from_torch(
         )
     wanted = t.requires_grad if requires_grad is None else requires_grad
     shares = torch.is_grad_enabled() and t.is_leaf
-    made = _over_tensor(t, dtype, private=wanted and not shares)
+    made = over_tensor(t, dtype, private=wanted and not shares)
     made.retain_grad = retain_grad
     if grad is not None:
         made.grad = grad if isinstance(grad, array) else from_torch(grad, dtype, requires_grad=False)
@@ -166,7 +166,7 @@ def from_torch(
     return _came_in(made, "from_torch", t if recorded else None)
 
 
-def _over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
+def over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
     """Return an array over the memory of a tensor; its buffer spans the tensor's whole storage."""
     try:
         values = t.detach().numpy()
@@ -182,7 +182,7 @@ def _over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
 def _share_gradient(torch: Any, t: Any, made: array, dtype: Any) -> None:
     """Share one gradient: the tensor's memory if it matches the array's buffer, else the array's memory."""
     theirs = torch.zeros_like(t, requires_grad=False) if t.grad is None else t.grad
-    gradient = _over_tensor(theirs, dtype)
+    gradient = over_tensor(theirs, dtype)
     if made.buffer.adjoint is None or made.buffer.adjoint is gradient.buffer:
         made.grad = gradient
         gradient.buffer.handed_over = False  # it is the tensor's own gradient, as the array's is its own

@@ -47,6 +47,10 @@ class ArrayNames:
         with contextlib.suppress(Exception):
             self._sightings = look_for(array, key, wanted, frame, states, again=True)
 
+    def add(self, a: array, name: str) -> None:
+        """Give an array a name, beside those of variables."""
+        self._names.setdefault(range_key(a), []).append(name)
+
     def by_range(self) -> dict[Any, list[str]]:
         """Return all names, by `range_key`."""
         if self._sightings:

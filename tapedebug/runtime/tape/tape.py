@@ -53,6 +53,7 @@ class Tape(TapeQueries):
         records: The records, in order.
         scopes: The named groups of records.
         backward_calls: The calls of `backward`.
+        before_backward: Functions that `backward` calls first: they attach the gradients of another library.
         began: The time of the first recording, in events of the process.
         ended: The time when it last stopped recording.
 
@@ -93,6 +94,7 @@ class Tape(TapeQueries):
         self._leftovers: dict[array, int] = {}
         self._spare: SeedMap = {}
         self._prepared: backward_pass.Prepared | None = None
+        self.before_backward: list[Callable[[], None]] = []
         self._created_at = call_site()
         tape_observers.enrol(self)
 
@@ -148,6 +150,11 @@ class Tape(TapeQueries):
     def names(self, a: Array, /) -> list[str]:
         """Return the names of an array in the program, the best first; empty if none is known."""
         return self.array_names.get(range_key(a), []) if isinstance(a, array) else []
+
+    def name_array(self, a: array, name: str) -> None:
+        """Give an array a name that it has in no variable, such as that of a module's parameter."""
+        if name not in self.names(a):
+            self._names.add(a, name)
 
     @property
     def array_names(self) -> dict[Any, list[str]]:
@@ -258,6 +265,7 @@ class Tape(TapeQueries):
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
+        self.before_backward = []
         self.began = self.ended = 0 if state.tape is not self else clock.now
 
     # -- gradients --------------------------------------------------------------------------------------
@@ -299,6 +307,8 @@ class Tape(TapeQueries):
                 overwritten.
         """
         refuse_at_another_time("backward")
+        for attach in self.before_backward:
+            attach()
         self.tracker.catch_up_everywhere()
         try:
             if grads or self.tracker.activated:
