@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tapedebug"
 PICTURE = ROOT / "docs" / "_static" / "architecture.svg"
 
-ENGINE = ("lang", "compiler", "runtime", "aswarp", "optim")
+ENGINE = ("lang", "compiler", "runtime", "aswarp", "optim", "torch", "jax")
 CONTRACT = ("contract", "operations")
 
 KINDS = {"load": "when the module loads", "lazy": "inside functions", "types": "for type checkers"}
