@@ -78,7 +78,9 @@ def run_operation(operation: PythonOperation, site: Site, ran: Ran | None = None
             note_read(args[p], "launch")
     if ran is None:
         start = perf_counter()
-        results = operation.run([args[p]._numpy_view() for p in operation.sources], [a.scalar_dtype for a in into])
+        results = operation.run(
+            [args[p]._numpy_view() for p in operation.sources], [a.scalar_dtype for a in into]
+        )
         elapsed = perf_counter() - start
     else:
         results, elapsed = operation.fitting(ran[0]), ran[1]
