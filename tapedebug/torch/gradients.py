@@ -7,6 +7,7 @@ from types import ModuleType
 from tapedebug.runtime import array
 from tapedebug.runtime.memory.interop import over_tensor
 from tapedebug.runtime.reverse.backward_pass import zero_gradient
+from tapedebug.runtime.tape.gradient_history import catch_up
 from tapedebug.runtime.tape.record import call_site
 from tapedebug.runtime.tape.write_barrier import after_write, before_write
 from tapedebug.torch.state import State
@@ -50,9 +51,7 @@ class StateArray:
             return
         own, tensor = self.array.grad, self.state.tensor
         assert own is not None
-        history = self.array.buffer.history
-        if history is not None:  # an optimizer's update comes before what is noted from here on
-            history.catch_up(self.array.buffer)
+        catch_up(self.array)  # an optimizer's update comes before what is noted from here on
         theirs = tensor.grad
         if theirs is not None and theirs.data_ptr() == own.ptr and theirs.stride() == self._strides(own):
             return

@@ -223,6 +223,12 @@ def is_gradient(a: array) -> bool:
     return history is not None and history.of_gradient
 
 
+def catch_up(a: array) -> None:
+    """Add an event if the memory of `a` was written since the last pass without a notification."""
+    if a.buffer.history is not None:
+        a.buffer.history.catch_up(a.buffer)
+
+
 def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> None:
     """Add an event of the memory of `a` to its history, if it has one."""
     history, now = a.buffer.history, clock.tick()
