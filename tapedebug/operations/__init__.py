@@ -17,5 +17,6 @@ from tapedebug.operations.operation import ProgramReverse as ProgramReverse
 from tapedebug.operations.operation import RunsInFloat64 as RunsInFloat64
 from tapedebug.operations.operation import Step as Step
 from tapedebug.operations.operation import caller_place as caller_place
+from tapedebug.operations.recorded_memory import SnapshotBudget as SnapshotBudget
 from tapedebug.operations.replay import OperationReplay as OperationReplay
 from tapedebug.operations.tape import OperationTape as OperationTape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from tapedebug.contract import (
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
 from tapedebug.operations.pass_history import PassHistory
+from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget
 from tapedebug.operations.replay import OperationReplay
 
 if TYPE_CHECKING:
@@ -137,19 +139,6 @@ class ReversePass:
         return ()
 
 
-class _Seen:
-    """The bytes of a region when the tape first used it (`live_in`), and at the last comparison (`known`)."""
-
-    __slots__ = ("known", "live_in")
-
-    def __init__(self, content: Bytes) -> None:
-        self.live_in, self.known = content.copy(), content.copy()
-
-
-GRAIN = 8
-"""Injections begin and end at multiples of this number of bytes."""
-
-
 class OperationTape:
     """A `contract.RecordedTape` of operations that can be run again.
 
@@ -162,6 +151,7 @@ class OperationTape:
             even if an unrecorded write changes them before an operation uses them.
         preserves_values: The program's reverse pass reads the values that each operation had.
         listed: The tape belongs to the program and is in the list of live tapes.
+        budget: The number of bytes for copies of what the tape found; by default there is no limit.
     """
 
     def __init__(
@@ -171,6 +161,7 @@ class OperationTape:
         preserves_values: bool = False,
         *,
         listed: bool = True,
+        budget: SnapshotBudget | None = None,
     ) -> None:
         self.engine = engine
         self.preserves_values = preserves_values
@@ -186,7 +177,8 @@ class OperationTape:
         self.given_values: dict[int, When] | None = None
         self.history = PassHistory()
         self._names: dict[Hashable, list[str]] = {}
-        self._seen: dict[Region, _Seen] = {}
+        self._budget = SnapshotBudget() if budget is None else budget
+        self._seen: dict[Region, RecordedRegion] = {}
         self._injections: list[Injection] = []
         self._scope: int | None = None
         for array in arrays:
@@ -214,7 +206,13 @@ class OperationTape:
         """Store the current content of an array as the one that the tape found, for later operations."""
         region = _region(array)
         if region not in self._seen:
-            self._seen[region] = _Seen(region.values)
+            self._see(region)
+
+    def _see(self, region: Region) -> RecordedRegion:
+        found = self._seen[region] = RecordedRegion(region, self._budget)
+        if found.taken:
+            weakref.finalize(self, self._budget.release, found.taken)
+        return found
 
     def record(self, operation: ExecutableOperation, run: Callable[[], Any]) -> None:
         """Run an operation of the program, and record it.
@@ -224,7 +222,10 @@ class OperationTape:
             run: Runs it on the program's own memory.
         """
         for access in operation.accesses:
-            self._look(_region(access.array), access.array.start, access.array.stop)
+            array = access.array
+            seen = self._look(_region(array), array.start, array.stop)
+            if access.writes:
+                seen.preserve(array.start, array.stop)
         started = perf_counter()
         run()
         described: Any = operation
@@ -237,7 +238,7 @@ class OperationTape:
             region, start, stop = _region(access.array), access.array.start, access.array.stop
             self.regions.setdefault(region, {})[access.array] = None
             if access.writes and replayed:  # what others write is found as an outside write
-                self._seen[region].known[start:stop] = region.values[start:stop]
+                self._seen[region].note(start, stop)
 
     def note_names(
         self, kind: type, frame: FrameType, array_of: Callable[[Any], Array] = lambda found: found
@@ -259,6 +260,12 @@ class OperationTape:
         region = _region(array)
         if region in self._seen:
             self._look(region, array.start, array.stop, how, call_site)
+
+    def about_to_write(self, array: Array) -> None:
+        """Note that the program is about to write an array outside the tape."""
+        region = _region(array)
+        if region in self._seen:
+            self._look(region, array.start, array.stop).preserve(array.start, array.stop)
 
     def note_zeroed(self, call_site: Place | None = None) -> None:
         """Note that the program has set all gradients to zero."""
@@ -360,35 +367,44 @@ class OperationTape:
 
     def _look(
         self, region: Region, start: int, stop: int, how: str = "unseen", call_site: Place | None = None
-    ) -> None:
+    ) -> RecordedRegion:
+        """Find a write outside the tape to a range; return what is stored of its region."""
         seen = self._seen.get(region)
         if seen is None:
-            self._seen[region] = _Seen(region.values)
-            return
-        start, stop = start // GRAIN * GRAIN, min(-(-stop // GRAIN) * GRAIN, region.nbytes)
-        changed = region.values[start:stop] != seen.known[start:stop]
-        if not changed.any():
-            return
-        where = np.flatnonzero(changed)
-        low, high = int(where[0]) // GRAIN * GRAIN, -(-int(where[-1] + 1) // GRAIN) * GRAIN
-        content = region.values[start + low : min(start + high, stop)].copy()
+            return self._see(region)
+        found = seen.changed(start, stop)
+        if found is None:
+            return seen
+        first, changed = found
         write = Injection(
             len(self.operations),
             region,
-            start + low,
-            changed[low:high],
-            content,
+            first,
+            changed,
+            region.values[first : first + changed.size].copy(),
             bool(self.reverse_passes) and not self.is_recording,
             clock.tick(),
             call_site,
             how,
         )
-        seen.known[start:stop] = region.values[start:stop]
         self._injections.append(write)
+        return seen
 
     def live_in(self, region: Hashable, /) -> Bytes:
         """Return the bytes that the tape found in a region."""
-        return self._seen[cast("Region", region)].live_in
+        return self._seen[cast("Region", region)].live_in()
+
+    @property
+    def lost(self) -> bool:
+        """True if values that the tape found were overwritten outside before they were copied."""
+        return any(self._seen[region].lost for region in self.regions)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The number of bytes that are stored of the program's memory."""
+        return sum(seen.nbytes for seen in self._seen.values()) + sum(
+            w.content.size for w in self._injections
+        )
 
     def injections(self, at: int, /) -> list[Injection]:
         """Return the outside writes just before an operation, or after the last one."""
@@ -532,7 +548,8 @@ class _OneOperation(OperationTape):
         for array, content in values.items():
             if array.region in found.bytes:
                 found.view(array)[...] = content
-        self._seen = {region: _Seen(found.bytes[region]) for region in self.regions}
+        budget = SnapshotBudget()
+        self._seen = {r: RecordedRegion(Region(found.bytes[r]), budget) for r in self.regions}
 
     def look(self) -> None:
         """Do nothing: later writes of the program are not visible here."""

@@ -79,7 +79,7 @@ def missing(names: Iterable[str] = (*INTERCEPTED.values(), *USED)) -> list[str]:
     lacking = []
     for name in names:
         try:
-            found = look_up(name)
+            found = _search(name)
         except (ImportError, AttributeError):
             lacking.append(name)
             continue
@@ -89,12 +89,24 @@ def missing(names: Iterable[str] = (*INTERCEPTED.values(), *USED)) -> list[str]:
 
 
 def look_up(name: str) -> Any:
-    """Return the object with a name such as `warp._src.tape:Tape.backward`.
+    """Return the object with a name such as `warp._src.tape:Tape.backward`; found once, it is remembered.
 
     Raises:
         ImportError: There is no such module.
         AttributeError: It has no such attribute.
     """
+    found = _known.get(name)
+    if found is None:
+        found = _search(name)
+        if found is not None and name.startswith("warp"):
+            _known[name] = found
+    return found
+
+
+_known: dict[str, Any] = {}
+
+
+def _search(name: str) -> Any:
     module, _, path = name.partition(":")
     found: Any = importlib.import_module(module)
     for part in path.split("."):
@@ -211,7 +223,7 @@ def warp_functions(handlers: Mapping[str, Handler]) -> dict[FunctionType, Handle
     return {look_up(INTERCEPTED[name]): handler for name, handler in handlers.items()}
 
 
-def is_capturing(device: object) -> bool:
+def is_capturing(device: WarpObject) -> bool:
     """True if launches on a device are being captured in a graph and do not simply run."""
     runtime: Any = look_up("warp._src.context:runtime")
     if getattr(runtime, "_apic_capture", None) is not None or getattr(runtime, "captures", None):

@@ -64,6 +64,9 @@ class Arguments:
     def __init__(self, memory: MemoryMap, handles: Handles) -> None:
         self._memory, self._handles = memory, handles
         self._number: type = look_up("warp:uint64")
+        self._array: type = look_up("warp:array")
+        self._indexed: type = look_up("warp._src.types:indexedarray")
+        self._parameters: dict[WarpKernel, list[tuple[Path, object, bool]]] = {}
 
     def leaves(self, kernel: WarpKernel, values: Sequence[object]) -> list[Leaf]:
         """Return the arguments, with structs, indexed arrays and handles split into their parts.
@@ -71,9 +74,20 @@ class Arguments:
         Raises:
             NotWatchable: An argument cannot be watched.
         """
+        parameters = self._parameters.get(kernel)
+        if parameters is None:
+            parameters = self._parameters[kernel] = [
+                ((argument.label,), argument.type, argument.type is self._number)
+                for argument in kernel.adj.args
+            ]
         found: list[Leaf] = []
-        for param, (argument, value) in enumerate(zip(kernel.adj.args, values, strict=True)):
-            found.extend(self._leaves(param, (argument.label,), argument.type, value))
+        for param, ((path, kind, number), value) in enumerate(zip(parameters, values, strict=True)):
+            if type(value) is self._array:
+                found.append(Leaf(param, path, value, self._memory.array_of(value)))
+            elif type(value) in PLAIN and not number:
+                found.append(Leaf(param, path, value, None))
+            else:
+                found.extend(self._leaves(param, path, kind, value))
         return found
 
     def _leaves(self, param: int, path: Path, kind: object, value: WarpObject) -> Iterator[Leaf]:
@@ -83,9 +97,9 @@ class Arguments:
             yield Leaf(param, path, value, None, handle)
             for name, array in () if handle is None else handle.arrays.items():
                 yield Leaf(param, (*path, name), array, memory.array_of(array))
-        elif isinstance(value, look_up("warp:array")):
+        elif isinstance(value, self._array):
             yield Leaf(param, path, value, memory.array_of(value))
-        elif isinstance(value, look_up("warp._src.types:indexedarray")):
+        elif isinstance(value, self._indexed):
             yield Leaf(param, path, value.data, memory.array_of(value.data))
             for axis, indices in enumerate(value.indices):
                 if indices is not None:
@@ -97,6 +111,20 @@ class Arguments:
             raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
         else:
             yield Leaf(param, path, value, None)
+
+
+PLAIN = frozenset({int, float, bool})
+"""The types of most arguments that are no arrays."""
+
+
+def frozen(value: WarpObject) -> Any:
+    """Return an argument as it is now: a copy of a struct, as the program may give it other fields."""
+    if type(value) in PLAIN or not look_up("warp._src.types:is_struct")(value):
+        return value
+    found = value._cls()
+    for name in value._cls.vars:
+        setattr(found, name, frozen(getattr(value, name)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +145,40 @@ class LaunchOptions:
         return found
 
 
+class LaunchTemplate:
+    """What launches of one kernel on the same arrays have in common.
+
+    Args:
+        kernel: The kernel.
+        leaves: The arguments with structs split into fields.
+        uses: The use of each array.
+    """
+
+    def __init__(self, kernel: WarpKernel, leaves: Sequence[Leaf], uses: Mapping[Path, Use]) -> None:
+        self.accesses: list[Access] = []
+        for number, leaf in enumerate(leaves):
+            if leaf.array is not None:
+                use = uses.get(leaf.path, READ_ONLY if len(leaf.path) > 1 else ANYTHING)
+                self.accesses.append(
+                    Access(
+                        number,
+                        leaf.name,
+                        leaf.array,
+                        use.reads,
+                        use.writes,
+                        use.atomic,
+                        needs_before=use.reads,
+                        needs_after=use.left or (use.reads and use.writes),
+                        active=leaf.array.requires_grad,
+                    )
+                )
+        self.written = [access.array for access in self.accesses if access.writes]
+        self.params = [leaf.name for leaf in leaves]
+        self.name = str(kernel.key)
+        self.has_adjoint = is_reversible(kernel)
+        self.source = WarpKernelSource(kernel, leaves, uses)
+
+
 class WarpLaunch(HostOperation):
     """A launch of a kernel, run again by Warp: forward and, with its adjoint kernel, in reverse.
 
@@ -126,7 +188,7 @@ class WarpLaunch(HostOperation):
         values: The arguments as the program has them.
         options: Options of the launch.
         leaves: The arguments with structs split into fields.
-        uses: The use of each array.
+        template: The description that it shares with other launches.
         call_site: The place in the program.
         obstacle: The reason why it cannot be run again; empty if it can.
 
@@ -141,44 +203,28 @@ class WarpLaunch(HostOperation):
         values: Sequence[object],
         options: LaunchOptions,
         leaves: Sequence[Leaf],
-        uses: Mapping[Path, Use],
+        template: LaunchTemplate,
         call_site: Place,
         obstacle: str = "",
     ) -> None:
-        accesses = []
-        for number, leaf in enumerate(leaves):
-            if leaf.array is not None:
-                use = uses.get(leaf.path, READ_ONLY if len(leaf.path) > 1 else ANYTHING)
-                accesses.append(
-                    Access(
-                        number,
-                        leaf.name,
-                        leaf.array,
-                        use.reads,
-                        use.writes,
-                        use.atomic,
-                        needs_before=use.reads,
-                        needs_after=use.left or (use.reads and use.writes),
-                        active=leaf.array.requires_grad,
-                    )
-                )
         super().__init__(
-            name=str(kernel.key),
+            name=template.name,
             args=[leaf.value if leaf.array is None else leaf.array for leaf in leaves],
-            params=[leaf.name for leaf in leaves],
-            accesses=accesses,
+            params=template.params,
+            accesses=template.accesses,
             call_site=call_site,
             dim=dim,
             code=kernel,
         )
-        self.kernel, self.values, self.options, self.leaves = kernel, values, options, leaves
+        self.kernel, self.options, self.leaves = kernel, options, leaves
+        self.values = list(map(frozen, values))
         self.taped = True
-        self.has_adjoint = is_reversible(kernel)
+        self.has_adjoint = template.has_adjoint
         self.obstacle = obstacle
+        self.capabilities[KernelSource] = template.source
+        self.capabilities[ProgramReverse] = self
         if obstacle:
             self.capabilities[Irreplayable] = self
-        self.capabilities[KernelSource] = WarpKernelSource(kernel, leaves, uses)
-        self.capabilities[ProgramReverse] = self
 
     def arrays_changed(self, changed: Callable[[WatchedArray], WatchedArray]) -> None:
         """Use other arrays of the contract in place of those of the program."""

@@ -183,6 +183,8 @@ def _host_copy(array: WarpArray, element: ElementType) -> Values:
     return view_of(part, content).copy()
 
 
+REMEMBERED = 10_000
+"""Number of arrays that are found without a search."""
 NOWHERE = WatchedRegion(0, 0, None)
 """The memory of arrays that no operation uses."""
 
@@ -195,6 +197,7 @@ class MemoryMap:
         self._starts: list[int] = []  # in order; those of regions that are gone are removed when met
         self._gradients: weakref.WeakValueDictionary[int, WatchedArray] = weakref.WeakValueDictionary()
         self._elements: dict[Any, ElementType] = {}
+        self._by_id: dict[int, tuple[weakref.ref[WatchedArray], tuple[Any, ...]]] = {}
 
     def array_of(self, source: WarpArray) -> WatchedArray:
         """Return the array of the contract for an array of Warp.
@@ -202,8 +205,22 @@ class MemoryMap:
         Raises:
             NotWatchable: Its memory is not in this process, or overlaps memory that is known otherwise.
         """
-        region = self.region_of(source)
         gradient = source.grad
+        place = source.ptr, None if gradient is None else gradient.ptr
+        known = self._by_id.get(id(source))
+        if known is not None and known[1] == place:
+            found = known[0]()
+            if found is not None and found.source is source:
+                return found
+        found = self._array_of(source, gradient)
+        if found.source is source:
+            if len(self._by_id) > REMEMBERED:
+                self._by_id.clear()
+            self._by_id[id(source)] = weakref.ref(found), place
+        return found
+
+    def _array_of(self, source: WarpArray, gradient: WarpArray | None) -> WatchedArray:
+        region = self.region_of(source)
         key = (
             source.ptr,
             source.shape,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -15,12 +15,12 @@ from tapedebug._source import Span, display_file
 from tapedebug._tape_observers import notify
 from tapedebug._tape_retention import TapeRetention
 from tapedebug.contract import Array, Engine, Values
-from tapedebug.operations import ExecutableOperation
+from tapedebug.operations import ExecutableOperation, SnapshotBudget
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
 from tapedebug.watch.call_site import user_frame, user_place
 from tapedebug.watch.handles import Handles
 from tapedebug.watch.hooks import Handler, WarpObject, is_capturing, look_up
-from tapedebug.watch.launch import Arguments, KernelUses, LaunchOptions, Leaf, WarpLaunch
+from tapedebug.watch.launch import Arguments, KernelUses, LaunchOptions, LaunchTemplate, Leaf, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
 from tapedebug.watch.tape import WatchedTape
 
@@ -48,11 +48,17 @@ class NotCovered:
 class Recorder:
     """Records what Warp runs while a program is watched.
 
+    Args:
+        memory_budget: The number of bytes for copies of what tapes found; None for no limit.
+
     Attributes:
         not_covered: The parts of the program that were not recorded, with the number of times.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory_budget: int | None = None) -> None:
+        self.budget = SnapshotBudget(memory_budget)
+        self.runtime: WarpObject = look_up("warp._src.context:runtime")
+        self.array: type = look_up("warp:array")
         self.memory = MemoryMap()
         self.objects = Handles()
         self.arguments = Arguments(self.memory, self.objects)
@@ -60,6 +66,7 @@ class Recorder:
         self.retention = TapeRetention()
         self.not_covered: dict[NotCovered, int] = {}
         self.accumulates = "dest_retain_grad" in _parameters(look_up("warp._src.context:adj_copy"))
+        self._current: tuple[WarpObject, WatchedTape | None] = (None, None)
         self._tapes: weakref.WeakKeyDictionary[Any, WatchedTape] = weakref.WeakKeyDictionary()
         self._uncovered: weakref.WeakSet[Any] = weakref.WeakSet()
         self._live: weakref.WeakSet[WatchedTape] = weakref.WeakSet()
@@ -92,10 +99,13 @@ class Recorder:
 
     def recording(self) -> WatchedTape | None:
         """Return the tape that records; None if there is none, or it is not covered."""
-        tape = look_up("warp._src.context:runtime").tape
+        tape = self.runtime.tape
         if tape is None:
             return None
+        if tape is self._current[0]:
+            return self._current[1]
         found = self._tapes.get(tape)
+        self._current = tape, found
         if found is None and tape not in self._uncovered:
             self._uncovered.add(tape)
             self.skip(None, "a tape", "it began to record before watching began")
@@ -111,10 +121,11 @@ class Recorder:
                 return result
             device = str(look_up("warp:get_device")())
             engine = Engine("NVIDIA Warp", str(look_up("warp:config.version")), device)
-            found = self._tapes[tape] = WatchedTape(engine, self.memory, user_place())
+            found = self._tapes[tape] = WatchedTape(engine, self.memory, user_place(), self.budget)
             self._live.add(found)
             self.retention.tape_created(found)
         found.begin()
+        self._current = tape, found
         return result
 
     def tape_exit(self, original: FunctionType, tape: WarpObject, *error: object) -> Any:
@@ -123,6 +134,7 @@ class Recorder:
             return original(tape, *error)
         finally:
             found = self._tapes.get(tape)
+            self._current = None, None
             if found is not None and found.is_recording:
                 with self.guarded(found, "the end of a tape"):
                     found.find_names(user_frame())
@@ -178,6 +190,7 @@ class Recorder:
                 notify("tape_reset", found)
                 self.retention.tape_reset(found)
             del self._tapes[tape]
+            self._current = None, None
         return original(tape)
 
     def tape_function(
@@ -214,7 +227,8 @@ class Recorder:
 
     def launch(self, original: FunctionType, *args: object, **named: object) -> Any:
         """Record a launch."""
-        given: dict[str, Any] = {**dict(zip(_parameters(original), args, strict=False)), **named}
+        given: dict[str, Any] = dict(zip(_parameters(original), args, strict=False))
+        given.update(named)
         if given.get("record_cmd"):
             return original(*args, **named)
         tape = self.recording()
@@ -237,7 +251,7 @@ class Recorder:
             call = _Call(given["kernel"], given["dim"], values, options, user_place())
             return self._run(tape if taped else None, call, lambda: original(*args, **named))
         finally:
-            _correct_caller()
+            _correct_caller(self.runtime.tape)
 
     def command(self, original: FunctionType, command: WarpObject, *args: object, **named: object) -> Any:
         """Record the launch of a recorded command, which is not on Warp's tape."""
@@ -263,33 +277,39 @@ class Recorder:
     def _run(self, tape: WatchedTape | None, call: _Call, run: Callable[[], Any]) -> Any:
         """Run a launch, and record it on a tape or, without one, as a write outside the live tapes."""
         leaves: list[Leaf] = []
-        uses = {}
-        obstacle = ""
-        device = look_up("warp._src.context:runtime").get_device(call.options[0])
+        device = self.runtime.get_device(call.options[0])
         if is_capturing(device):
             self.skip(tape, call.what, "a graph is being captured")
             return run()
         with self.guarded(tape, call.what, call.place) as failed:
             if len(call.kernel.adj.args) == len(call.values):
                 leaves = self.arguments.leaves(call.kernel, call.values)
-                uses = self.uses.of(call.kernel, leaves)
-                obstacle = _obstacle(leaves)
+                template = self._template(tape, call.kernel, leaves)
         if failed or not leaves:
             return run()
+        if tape is None:
+            return self._outside(run, template.written, "launch", call.place, unrecorded=True)
+        obstacle = _obstacle(leaves)
         options = LaunchOptions(device, *call.options[1:])
         operation = WarpLaunch(
-            call.kernel, _dims(call.dim), call.values, options, leaves, uses, call.place, obstacle
+            call.kernel, _dims(call.dim), call.values, options, leaves, template, call.place, obstacle
         )
         operation.taped = call.taped
-        if tape is None:
-            result = run()
-            self._outside(
-                [a.array for a in operation.accesses if a.writes], "launch", call.place, unrecorded=True
-            )
-            return result
         if obstacle:
             self.skip(tape, call.what, obstacle, call.place)
         return self._record(tape, operation, run)
+
+    def _template(
+        self, tape: WatchedTape | None, kernel: WarpObject, leaves: Sequence[Leaf]
+    ) -> LaunchTemplate:
+        """Return the description of a launch, which a tape keeps for later launches on the same arrays."""
+        if tape is None:
+            return LaunchTemplate(kernel, leaves, self.uses.of(kernel, leaves))
+        key = kernel, tuple([leaf.array for leaf in leaves])
+        found = tape.templates.get(key)
+        if found is None:
+            found = tape.templates[key] = LaunchTemplate(kernel, leaves, self.uses.of(kernel, leaves))
+        return found
 
     def _record(self, tape: WatchedTape, operation: ExecutableOperation, run: Callable[[], Any]) -> Any:
         result: list[Any] = []
@@ -303,8 +323,7 @@ class Recorder:
         given: dict[str, Any] = {**dict(zip(_parameters(original), args, strict=False)), **named}
         dest, src = given.get("dest"), given.get("src")
         tape = self.recording()
-        kind = look_up("warp:array")
-        if not isinstance(dest, kind) or not isinstance(src, kind):
+        if not isinstance(dest, self.array) or not isinstance(src, self.array):
             return self._written(getattr(dest, "data", dest), "copy", lambda: original(*args, **named))
         known = self.memory.is_known(dest), self.memory.is_known(src)
         if tape is None or not (any(known) or src.requires_grad) or is_capturing(dest.device):
@@ -325,7 +344,7 @@ class Recorder:
                     operation = CopyOperation(to, source, place, False, self.accumulates)
         if operation is None:
             return self._written(dest, "copy", lambda: original(*args, **named))
-        warp_tape = look_up("warp._src.context:runtime").tape
+        warp_tape = self.runtime.tape
         before = len(warp_tape.launches)
         result = self._record(tape, operation, lambda: original(*args, **named))
         operation.taped = len(warp_tape.launches) > before
@@ -402,19 +421,36 @@ class Recorder:
 
     def _written(self, array: WarpObject, how: str, run: Callable[[], Any]) -> Any:
         """Run something that writes an array, and note that for the tapes that use its memory."""
-        result = run()
-        if self._live and isinstance(array, look_up("warp:array")) and self.memory.is_known(array):
-            place = user_place()
+        known: list[WatchedArray] = []
+        place = user_place()
+        if self._live and isinstance(array, self.array) and self.memory.is_known(array):
             with self.guarded(None, "a write", place):
-                self._outside([self.memory.array_of(array)], how, place)
-        return result
+                known.append(self.memory.array_of(array))
+        return self._outside(run, known, how, place) if known else run()
 
-    def _outside(self, arrays: Iterable[Any], how: str, place: Span, *, unrecorded: bool = False) -> None:
-        for tape in list(self._live):
-            for array in arrays:
-                tape.note_outside(array, how, place)
-                if unrecorded and tape.is_recording and isinstance(array, WatchedArray):
-                    tape.unrecorded.append((array, place))
+    def _outside(
+        self,
+        run: Callable[[], Any],
+        arrays: Sequence[Array],
+        how: str,
+        place: Span,
+        *,
+        unrecorded: bool = False,
+    ) -> Any:
+        """Run something that writes arrays outside the live tapes, and note that."""
+        tapes = list(self._live)
+        for tape in tapes:
+            with self.guarded(tape, "a write outside of the tape", place):
+                for array in arrays:
+                    tape.about_to_write(array)
+        result = run()
+        for tape in tapes:
+            with self.guarded(tape, "a write outside of the tape", place):
+                for array in arrays:
+                    tape.note_outside(array, how, place)
+                    if unrecorded and tape.is_recording and isinstance(array, WatchedArray):
+                        tape.unrecorded.append((array, place))
+        return result
 
     # -- what is not covered ----------------------------------------------------------------------------
 
@@ -477,9 +513,8 @@ def _is_capturing_now() -> bool:
     return is_capturing(look_up("warp:get_device")())
 
 
-def _correct_caller() -> None:
+def _correct_caller(tape: WarpObject) -> None:
     """Correct the call site that Warp stores with the last launch: it has seen our frame there."""
-    tape = look_up("warp._src.context:runtime").tape
     last = tape.launches[-1] if tape is not None and tape.launches else None
     caller = last[-1].get("caller") if isinstance(last, list) and isinstance(last[-1], dict) else None
     if caller is not None and caller.get("file") == __file__:

@@ -13,6 +13,9 @@ from tapedebug.watch.tape import WatchedTape
 OLDEST, NEWEST = "1.10", "1.19"
 """The releases of Warp that are tested."""
 
+MEMORY_BUDGET = 1 << 30
+"""The default number of bytes for copies of arrays."""
+
 
 class Watched:
     """The tapes that Warp recorded while it was watched.
@@ -45,8 +48,8 @@ class Watched:
 class _Active:
     """The interception that is installed, and the number of contexts that use it."""
 
-    def __init__(self) -> None:
-        self.recorder = Recorder()
+    def __init__(self, memory_budget: int | None) -> None:
+        self.recorder = Recorder(memory_budget)
         self.interception = hooks.Interception(hooks.warp_functions(self.recorder.handlers()))
         self.users = 0
 
@@ -55,13 +58,17 @@ _active: _Active | None = None
 
 
 @contextmanager
-def watch_warp() -> Iterator[Watched]:
+def watch_warp(memory_budget: int | None = MEMORY_BUDGET) -> Iterator[Watched]:
     """Record what NVIDIA Warp runs inside the block, without a change of the program.
 
     Warp runs the program as always. Every launch, copy and fill that happens while a `wp.Tape` records is
     stored with the values that it found. Each tape of `watched.tapes` can be diagnosed:
     `tapedebug.diagnose(tape)`; `trace`, `report`, `TapeDebugger` and `gradcheck_tape` take it as well. When
     the block ends, Warp is as it was before. Blocks may be nested: the inner one shares what is recorded.
+
+    Args:
+        memory_budget: The number of bytes for copies of arrays as tapes found them; None for no limit. Beyond
+            it, only ranges that the program is about to overwrite are copied.
 
     Yields:
         A `Watched` with `tapes`, and `not_covered` for what could not be recorded.
@@ -73,7 +80,7 @@ def watch_warp() -> Iterator[Watched]:
     if _active is None:
         _check_installed()
         hooks.look_up("warp:init")()
-        _active = _Active()
+        _active = _Active(memory_budget)
     active = _active
     active.users += 1
     try:

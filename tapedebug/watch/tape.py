@@ -24,10 +24,14 @@ from tapedebug.contract import (
     Values,
     WarpReverse,
 )
-from tapedebug.operations import ExecutableOperation, OperationTape, Region
+from tapedebug.operations import ExecutableOperation, OperationTape, Region, SnapshotBudget
 from tapedebug.watch.hooks import look_up
-from tapedebug.watch.launch import WarpLaunch
+from tapedebug.watch.launch import LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
+
+LOST = (
+    "values that the tape found were overwritten outside of Warp before they were copied: raise memory_budget"
+)
 
 
 class WatchedTape(OperationTape):
@@ -37,18 +41,22 @@ class WatchedTape(OperationTape):
         engine: Warp, with its version and device.
         memory: The memory of the program's arrays.
         created_at: The place in the program that began to record.
+        budget: The number of bytes for copies of what tapes found.
 
     Attributes:
         consumed: The gradients of the inputs as the program's last reverse pass left them.
         gaps: The parts of the recording that are not covered, as sentences.
     """
 
-    def __init__(self, engine: Engine, memory: MemoryMap, created_at: Place) -> None:
-        super().__init__(engine)
+    def __init__(
+        self, engine: Engine, memory: MemoryMap, created_at: Place, budget: SnapshotBudget | None = None
+    ) -> None:
+        super().__init__(engine, budget=budget)
         self.created_at = created_at
         self.memory = memory
         self.consumed: dict[WatchedArray, Values] = {}
         self.gaps: dict[str, int] = {}
+        self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[tuple[WatchedArray, Place]] = []
         arrays = _Arrays(memory)
         self.capabilities |= {
@@ -121,7 +129,8 @@ class _Gaps:
 
     def notes(self) -> list[str]:
         """Return what is not covered, as sentences."""
-        return [text if count == 1 else f"{text} (×{count})" for text, count in self._tape.gaps.items()]
+        found = [text if count == 1 else f"{text} (×{count})" for text, count in self._tape.gaps.items()]
+        return [*found, LOST] if self._tape.lost else found
 
 
 class _Unrecorded:
