@@ -64,8 +64,8 @@ class Arguments:
     def __init__(self, memory: MemoryMap, handles: Handles) -> None:
         self._memory, self._handles = memory, handles
         self._number: type = look_up("warp:uint64")
-        self._array: type = look_up("warp:array")
-        self._indexed: type = look_up("warp._src.types:indexedarray")
+        self._array: type[WarpObject] = look_up("warp:array")
+        self._indexed: type[WarpObject] = look_up("warp._src.types:indexedarray")
         self._parameters: dict[WarpKernel, list[tuple[Path, object, bool]]] = {}
 
     def leaves(self, kernel: WarpKernel, values: Sequence[object]) -> list[Leaf]:

@@ -58,7 +58,7 @@ class Recorder:
     def __init__(self, memory_budget: int | None = None) -> None:
         self.budget = SnapshotBudget(memory_budget)
         self.runtime: WarpObject = look_up("warp._src.context:runtime")
-        self.array: type = look_up("warp:array")
+        self.array: type[WarpObject] = look_up("warp:array")
         self.memory = MemoryMap()
         self.objects = Handles()
         self.arguments = Arguments(self.memory, self.objects)
