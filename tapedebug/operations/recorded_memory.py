@@ -1,4 +1,4 @@
-"""What a tape stores of the program's memory: the bytes that it found, and what shows a write by others.
+"""Copies of the program's memory that a tape keeps: the bytes that it found, and those it compares with.
 
 The bytes that a tape finds in a region are copied when it first uses the region, while a budget lasts. Beyond
 the budget, a range is copied only when an operation is about to overwrite it. Writes outside the tape are
@@ -47,7 +47,7 @@ class SnapshotBudget:
 
 
 class RecordedRegion:
-    """What a tape stores of one region of the program.
+    """The copies that a tape keeps of one region of the program.
 
     Args:
         region: The region.
