@@ -53,6 +53,34 @@ class _Active:
         self.interception = hooks.Interception(hooks.warp_functions(self.recorder.handlers()))
         self.users = 0
 
+    def __enter__(self) -> None:
+        self.users += 1
+        try:
+            if self.users == 1:
+                self.interception.install()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """End the use by one context; an interrupt is raised only when Warp is as it was."""
+        global _active
+        interrupted = None
+        while True:
+            try:
+                if self.users == 1:
+                    _active = None
+                    self.interception.remove()
+                self.users -= 1
+                break
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+
 
 _active: _Active | None = None
 
@@ -82,16 +110,8 @@ def watch_warp(memory_budget: int | None = MEMORY_BUDGET) -> Iterator[Watched]:
         hooks.look_up("warp:init")()
         _active = _Active(memory_budget)
     active = _active
-    active.users += 1
-    try:
-        if active.users == 1:
-            active.interception.install()
+    with active:
         yield Watched(active.recorder)
-    finally:
-        active.users -= 1
-        if not active.users:
-            _active = None
-            active.interception.remove()
 
 
 def _check_installed() -> None:
