@@ -1,6 +1,7 @@
 """`import tapedebug` stays light, cached kernels need no Numba, rooms import one way: and tests can fail."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tapedebug import _tape_functions
 from tests.processes import PLAIN, ROOT, modules_after
 
 HEAVY = {
@@ -329,6 +331,54 @@ def lazy_lines(source: str) -> set[int]:
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         todo += ((child, inside) for child in ast.iter_child_nodes(node))
     return found
+
+
+BY_NAME = {
+    "aswarp/module_counterparts.py": "the modules of Warp's API, which a program may import under any name",
+    "autograd/subjects/pickling.py": "the modules of the user's objects",
+    "compiler/elementwise.py": "the package itself, as the name `wp` of generated kernels",
+    "contract/__init__.py": "its own modules, when one of their names is used",
+    "runtime/memory/interop.py": "torch, JAX and other libraries, if they are installed",
+}
+"""Modules of rooms that import a module whose name is a value, each with what they import."""
+
+
+def imports_by_name(source: str) -> list[int]:
+    """Return the lines that call `import_module` or `__import__`."""
+    calls = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call)]
+    return [
+        call.lineno
+        for call in calls
+        if ast.unparse(call.func).rpartition(".")[2] in {"import_module", "__import__"}
+    ]
+
+
+def test_rooms_import_none_by_its_name() -> None:
+    found = {
+        path.relative_to(ROOT / "tapedebug").as_posix()
+        for path in room_modules()
+        if imports_by_name(path.read_text("utf-8"))
+    }
+    assert found == set(BY_NAME)
+
+
+def test_an_import_by_name_is_seen() -> None:
+    assert imports_by_name('def f(n):\n    return importlib.import_module(f"tapedebug.{n}")') == [2]
+    assert imports_by_name('import_module("tapedebug.trace")\n__import__("json")') == [1, 2]
+
+
+def test_rooms_register_what_the_engine_calls() -> None:
+    assert set(_tape_functions.PROVIDERS.values()) == {"tapedebug.trace", "tapedebug.visualize"}
+    for name, module in _tape_functions.PROVIDERS.items():
+        function = _tape_functions.tape_function(name)
+        assert function is getattr(importlib.import_module(module), name)
+
+
+def test_an_unlisted_function_is_not_registered() -> None:
+    with pytest.raises(KeyError, match=r"draw is not in PROVIDERS, which lists record, record_with_arrays"):
+
+        @_tape_functions.register
+        def draw() -> None: ...
 
 
 def test_upward_imports_are_seen_however_they_are_written() -> None:

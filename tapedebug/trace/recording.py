@@ -13,6 +13,7 @@ from tapedebug._environment import environment
 from tapedebug._interval_index import IntervalIndex
 from tapedebug._names import find_names
 from tapedebug._source import display_file
+from tapedebug._tape_functions import register
 from tapedebug.contract import (
     Access,
     Array,
@@ -55,6 +56,7 @@ OWN_ENGINE = "tapedebug"
 """The engine that has all capabilities of traces and whose version is part of the environment anyway."""
 
 
+@register
 def record(
     tape: RecordedTape,
     *,
@@ -111,6 +113,7 @@ class TraceBinding:
         return next((number for number, own in enumerate(self.arrays) if memory_key(own) == wanted), None)
 
 
+@register
 def record_with_arrays(
     tape: RecordedTape, *, name: str | None = None, longest_names: bool = False
 ) -> TraceBinding:

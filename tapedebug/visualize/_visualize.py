@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._atomic import write_whole
+from tapedebug._tape_functions import register
 from tapedebug.contract import Array, RecordedTape
 from tapedebug.trace import Trace, record_with_arrays
 from tapedebug.visualize._dot import to_dot
@@ -22,6 +23,7 @@ Ids = Callable[[object], "int | None"]
 DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 
+@register
 def visualize(
     tape: RecordedTape | Trace | Diagnosis,
     filename: str | os.PathLike[str] | None = None,

@@ -6,12 +6,13 @@ arrays.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tapedebug import contract
+from tapedebug._display import renderer
 from tapedebug._errors import TapeError
+from tapedebug._tape_functions import tape_function
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import tape_capability
 from tapedebug.runtime.memory.array import array
@@ -123,7 +124,7 @@ class TapeQueries:
         Raises:
             TapeError: No array has that label.
         """
-        recorded = _room("trace.recording").record_with_arrays(self)
+        recorded = tape_function("record_with_arrays")(self)
         labels = [info.label for info in recorded.trace.arrays]
         if label not in labels:
             raise TapeError(
@@ -220,7 +221,7 @@ class TapeQueries:
         Returns:
             A `tapedebug.trace.Trace`.
         """
-        return _room("trace").record(self, **options)
+        return tape_function("record")(self, **options)
 
     def visualize(self, *args: Any, **options: Any) -> str:
         """Return the launches as a diagram in Graphviz's DOT language.
@@ -232,15 +233,10 @@ class TapeQueries:
         Returns:
             The DOT text.
         """
-        return str(_room("visualize").visualize(self, *args, **options))
+        return str(tape_function("visualize")(self, *args, **options))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return _room("notebook.display").tape_bundle(self, include, exclude)
+        return renderer().panel(self)
 
     def _display_(self) -> Any:
-        return _room("notebook.display").marimo_view(self)
-
-
-def _room(name: str) -> Any:
-    """Import a package that shows tapes on first use: the runtime depends on none of them."""
-    return importlib.import_module(f"tapedebug.{name}")
+        return renderer().marimo(self)
