@@ -315,8 +315,6 @@ def _trace(name: str) -> Trace:
         return load_trace(path)
     except IsADirectoryError:
         raise UsageError(f"{name} is a folder, not a trace file") from None
-    except FileNotFoundError:
-        raise UsageError(f"the trace file {name} does not exist") from None
     except (OSError, TapedebugError) as error:
         raise UsageError(str(error)) from None
 

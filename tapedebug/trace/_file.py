@@ -6,16 +6,20 @@ beyond `RATIO` times its size in the file, and arrays are not compressed.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import math
 import os
 import zipfile
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import numpy as np
 
 from tapedebug._atomic import written_whole
+from tapedebug._errors import TapedebugError
 from tapedebug.trace._decode import TraceError, describe, shortened
 from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.json_codec import trace_from_json
@@ -34,6 +38,25 @@ DTYPES = frozenset(
     {"|b1", "|i1", "|u1"} | {f"<{kind}{size}" for kind in "iu" for size in (2, 4, 8)} | {"<f2", "<f4", "<f8"}
 )
 """Data types of arrays in a file: always little-endian."""
+
+
+class MissingTraceError(TapedebugError, FileNotFoundError):
+    """There is no file at the path of a trace.
+
+    Args:
+        path: The path.
+    """
+
+    def __init__(self, path: Path) -> None:
+        parts = ["`trace.save(path)` and `tapedebug run --trace PATH` write such a file"]
+        with contextlib.suppress(OSError):
+            near = get_close_matches(path.name, os.listdir(path.parent), n=1)
+            if near:
+                parts.insert(0, f"did you mean {str(path.with_name(near[0]))!r}?")
+            elif not path.is_absolute():
+                parts.insert(0, f"a relative path starts at {Path.cwd()};")
+        super().__init__(f"the trace file {path} does not exist", hint=" ".join(parts))
+        self.errno, self.strerror, self.filename = errno.ENOENT, os.strerror(errno.ENOENT), str(path)
 
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
@@ -68,10 +91,15 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
     Raises:
         TraceError: The file is not a trace, is damaged, is too large, or is from a newer version; the
             message names the reason.
+        FileNotFoundError: There is no such file; the hint names a file with a similar name.
         OSError: The file cannot be read.
     """
     source = Path(path)
-    with source.open("rb") as stream:
+    try:
+        opened = source.open("rb")
+    except FileNotFoundError:
+        raise MissingTraceError(source) from None
+    with opened as stream:
         try:
             if stream.read(2) == b"PK":
                 return _from_zip(stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import io
 import json
 import linecache
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tapedebug._errors import TapedebugError
 from tapedebug._source import source_line
 from tapedebug.trace import (
     Argument,
@@ -261,6 +263,27 @@ def test_foreign_files_are_refused_with_the_reason(tmp_path: Path) -> None:
     )
     assert refused(path, b"PK\x03\x04 and no more") == "the zip is damaged (File is not a zip file)"
     assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_missing_file_is_named_with_one_that_is_like_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = "`trace.save(path)` and `tapedebug run --trace PATH` write such a file"
+    path = tmp_path / "ran.tapetrace"
+    with pytest.raises(FileNotFoundError) as caught:
+        load_trace(path)
+    assert isinstance(caught.value, TapedebugError)
+    assert str(caught.value) == f"the trace file {path} does not exist\n  = hint: {writes}"
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(path))
+    small_trace().save(tmp_path / "run.tapetrace")
+    with pytest.raises(FileNotFoundError) as caught:
+        load_trace(path)
+    like = str(tmp_path / "run.tapetrace")
+    assert str(caught.value).endswith(f"\n  = hint: did you mean {like!r}? {writes}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError) as caught:
+        load_trace("other")
+    assert str(caught.value).endswith(f"\n  = hint: a relative path starts at {tmp_path}; {writes}")
 
 
 def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
