@@ -20,6 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "enable_backward": True,
     "interpreted": False,
     "kernel_cache_dir": None,
+    "kernel_cache_size": None,
     "lanes": True,
     "log_level": logging.INFO,
     "max_unroll": 16,
@@ -59,6 +60,8 @@ class Config:
         enable_backward: Generate adjoints for kernels that do not set this themselves.
         interpreted: Run kernels, their adjoints and tangents as plain Python: slow, but open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
+        kernel_cache_size: The largest size of that folder on disk, in MiB: the least recently used files are
+            removed. 0 is no limit; None is `TAPEDEBUG_CACHE_SIZE`, or 1024.
         lanes: Run several threads of large launches at once, one in each vector lane, if that changes nothing
             but the order of summation.
         log_level: The level of the logger `"tapedebug"`: a number as in `logging`, or its name.
@@ -167,6 +170,8 @@ def checked(name: str, value: object, what: str, where: str) -> Any:
         fits, allowed = type(value) is int, "a level of `logging`, such as 'DEBUG' or 20"
     elif name == "kernel_cache_dir":
         fits, allowed = value is None or isinstance(value, str | os.PathLike), "a folder, or None"
+    elif name == "kernel_cache_size":
+        fits, allowed = value is None or (type(value) is int and value >= 0), "a number of MiB, or None"
     elif name == "num_threads":
         fits, allowed = value is None or (type(value) is int and value >= 1), "an integer from 1, or None"
     elif name in OPEN:

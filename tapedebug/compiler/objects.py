@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tapedebug._config import LOG, config
-from tapedebug.compiler import linker
+from tapedebug.compiler import cache_limit, linker
 from tapedebug.compiler.diagnostics import Diagnostic
 
 MAGIC = b"tapedebug-object-3\n"
@@ -144,8 +144,8 @@ def read(key: str, suffix: str = ".o") -> bytes | None:
     path = place / f"{key}{suffix}"
     try:
         with path.open("rb") as file:
-            private = is_private(os.fstat(file.fileno()))
-            content = file.read() if private else b""
+            status = os.fstat(file.fileno())
+            content = file.read() if is_private(status) else b""
     except OSError:
         return None
     head = len(MAGIC) + DIGEST
@@ -154,6 +154,7 @@ def read(key: str, suffix: str = ".o") -> bytes | None:
         with contextlib.suppress(OSError):
             path.unlink()
         return None
+    cache_limit.mark_used(path, status)
     return body
 
 
@@ -164,6 +165,7 @@ def write(key: str, code: bytes, suffix: str = ".o") -> None:
         place = private_folder()
         if place is not None:
             write_private(place / f"{key}{suffix}", content)
+            cache_limit.note_written(place, len(content))
 
 
 def private_folder(*within: str) -> Path | None:

@@ -40,6 +40,7 @@ def as_they_were():
         ("max_unroll", -1, ValueError, "config.max_unroll is an integer from 0; got -1"),
         ("print_lines", 2.5, ValueError, "config.print_lines is an integer from 0; got 2.5"),
         ("kernel_cache_dir", 3, ValueError, "config.kernel_cache_dir is a folder, or None; got 3"),
+        ("kernel_cache_size", -1, ValueError, "config.kernel_cache_size is a number of MiB, or None; got -1"),
         (
             "log_level",
             "LOUD",

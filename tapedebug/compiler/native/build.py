@@ -23,15 +23,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tapedebug.compiler import linker, objects
+from tapedebug.compiler import cache_limit, linker, objects
+from tapedebug.compiler.cache_limit import NATIVE
 from tapedebug.compiler.native.source import SYMBOL
 from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY
 
 OPTIONS = ("-O2", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-fvisibility=default", "-std=gnu17")
 STRICT = ("implicit-function-declaration", "int-conversion", "incompatible-pointer-types", "return-type")
 CONSTANT = ("cast-qual",)
-NATIVE = "native"
-"""The folder of shared objects, inside the cache."""
 ERROR = re.compile(r"^(\w+) of \w+:(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
 ELSEWHERE = re.compile(r"^.*?error: (.*)$", re.MULTILINE)
 
@@ -202,10 +201,14 @@ def _whole(path: Path) -> bool:
     """True if a shared object is in the cache, undamaged, and owned by this user."""
     beside = path.with_suffix(".sha256")
     try:
-        private = objects.is_private(path.stat()) and objects.is_private(beside.stat())
-        return private and beside.read_text(encoding="utf-8") == _digest(path)
+        states = path.stat(), beside.stat()
+        if not all(map(objects.is_private, states)) or beside.read_text(encoding="utf-8") != _digest(path):
+            return False
     except (OSError, UnicodeDecodeError):
         return False
+    for each, status in zip((path, beside), states, strict=True):
+        cache_limit.mark_used(each, status)
+    return True
 
 
 def _load(stem: str, path: Path) -> None:
