@@ -244,9 +244,11 @@ class Buffer:
         return self.data[start:stop].copy()
 
     def zero_range(self, start: int, stop: int) -> None:
-        """Set bytes to zero; set `fill` if they are the whole buffer and it has no windows."""
+        """Set bytes to zero; set `fill` if they are the whole buffer and it has no windows.
+
+        The caller announces the write (`before_write`).
+        """
         parallel_memcpy.clear(self.data[start:stop])
-        self.writes += 1
         if start == 0 and stop == self.nbytes and not self.windows:
             self.fill = ZERO
 

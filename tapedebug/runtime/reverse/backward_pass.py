@@ -39,7 +39,7 @@ from tapedebug.runtime.reverse.seeds import SeedMap
 from tapedebug.runtime.tape.gradient_history import input_grads_of, note
 from tapedebug.runtime.tape.record import Record, Site
 from tapedebug.runtime.tape.tracker import Tracker
-from tapedebug.runtime.tape.write_barrier import before_write
+from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 Values = np.ndarray[Any, Any]
 
@@ -92,13 +92,12 @@ def zero_gradient(a: array, site: Site | None = None) -> None:
     gradient = a.grad
     assert gradient is not None
     note("zero", gradient, "zero", site)
-    if memory.watch:
-        before_write(gradient, None, "zero")
+    before_write(gradient, None, "zero")
     if a.is_contiguous:
         memory.zero_range(a.start, a.stop)
     else:
         gradient._numpy_view().fill(0)
-        memory.writes += 1
+    after_write(gradient)
 
 
 class Ran(NamedTuple):
@@ -258,7 +257,7 @@ class Prepared:
         """Mark, after the first pass, the gradient memory that is zero after each pass."""
         for memory in [] if self.known_empty else self.emptied:
             if not memory.windows:
-                memory.fill = ZERO
+                memory.fill = ZERO  # no write: the pass, which `run` has announced, consumed every element
         self.known_empty = True
 
     def view(self, a: array) -> Values:
@@ -331,10 +330,11 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
     """
     others = [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
     memories = [*prepared.memories.values(), *others]
-    uncertain = []
+    uncertain: list[Buffer] = []
+    announced: list[array] = []
     for memory in memories:
         if memory.watch:
-            _announce_all(memory)
+            announced += _announce(memory)
         if memory.fill is not ZERO:
             uncertain.append(memory)
     tracker = prepared.tracker()
@@ -345,7 +345,7 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
         if not is_nothing(prepared.outputs, uncertain, seeds, leftovers):
             found = PresetSeeds(prepared.outputs, uncertain, seeds, leftovers, tracker)
         for memory in [*prepared.filled, *others]:
-            memory.fill = None
+            memory.fill = None  # the part of `before_write` that memory needs which no tape uses
         try:
             for a, seed in prepared.lend(seeds).items():
                 parallel_memcpy.copy(prepared.view(a), values_of(seed))
@@ -356,6 +356,8 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
         if found is not NOTHING:
             found.add_back()
     prepared.leave_empty()
+    for a in announced:
+        after_write(a)
     held: list[Any] = [*seeds.values(), *others]
     nbytes = prepared.nbytes + sum([each.nbytes for each in held]) + (0 if undo is None else undo.nbytes)
     nbytes += 0 if found is NOTHING else found.nbytes
@@ -415,7 +417,9 @@ def _warn_of_missing_adjoints(records: list[Record], plans: list[LaunchPlan]) ->
         )
 
 
-def _announce_all(memory: Buffer) -> None:
-    for ledger, _ in memory.watchers():
-        for state in list(ledger.states):
-            before_write(state.array, None, "backward")
+def _announce(memory: Buffer) -> list[array]:
+    """Announce that a pass writes gradient memory to the tapes that use it; return their arrays."""
+    arrays = [state.array for ledger, _ in memory.watchers() for state in ledger.states]
+    for a in arrays:
+        before_write(a, None, "backward")
+    return arrays

@@ -30,6 +30,7 @@ from tapedebug.runtime.tape.buffer_versions import (
 from tapedebug.runtime.tape.gradient_history import Event, History, is_gradient, note, note_read
 from tapedebug.runtime.tape.memory_budget import Budget
 from tapedebug.runtime.tape.record_hook import opening
+from tapedebug.runtime.tape.write_barrier import after_write
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import KernelPlan
@@ -459,11 +460,9 @@ class Tracker:
             self.early_reads.append((weakref.ref(a.buffer), event))
 
     def after(self, record: Record) -> None:
-        """Note what a launch has written to memory that is open to NumPy."""
-        for p in record.plan.written:
-            a = record.args[p]
-            if a.buffer.windows:
-                self.written(self._ledgers[a.buffer], a)
+        """Note, for all tapes, what a launch has written to memory that is open to NumPy."""
+        for p in record.plan.written if not self.dry else ():
+            after_write(record.args[p])
 
     def written(self, ledger: BufferVersions, a: array) -> None:
         """Note the content after an announced write, while a NumPy window is open."""
