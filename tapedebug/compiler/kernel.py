@@ -56,7 +56,6 @@ class Kernel(AnalyzedKernel):
         instances: Of a generic kernel, its versions by their types.
         plans: How to launch for each kind of arguments, as settings are; the runtime fills it.
         latest: The plan of them that was used last.
-        kinds: What arguments are looked up by there; the runtime's, too.
         checked_plans: The same of launches that may say something.
     """
 
@@ -77,7 +76,6 @@ class Kernel(AnalyzedKernel):
         self.instances: dict[tuple[Any, ...], Kernel] = {}
         self.plans: dict[Any, Any] = {}
         self.latest: Any = None
-        self.kinds: Callable[..., Any] | None = None
         self.checked_plans: dict[Any, Any] = {}
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._entries: dict[Variant, Entry] = {}

@@ -1,24 +1,19 @@
-"""Pack launch arguments into slots, with small functions that are generated once per kernel.
+"""Pack launch arguments into slots, with functions that are generated for each kernel.
 
-A loop over the arguments with a type test for each costs more than the packing itself. Therefore a kernel of
-three arrays and a number gets generated functions of four arguments, like those of `dataclasses` and
-`namedtuple`.
+With loops in place of them, launches take 1.2 times as long (`runtime.generated_functions`).
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from struct import Struct
-from types import CodeType
 from typing import Any
+
+from tapedebug.runtime.generated_functions import function_from_text
 
 Packer = Callable[[Any], bytes]
 """A function that checks a number or vector and returns its slots."""
-
-WRITTEN = f"{__file__} (written)"
-"""File name of the generated functions: their frames count as tapedebug's, and the file does not exist."""
 
 _PROBE = b"tapedebug"
 HEADER = bytes.__basicsize__ - 1
@@ -41,27 +36,6 @@ _MOST = 4096
 _REMEMBERED = 256
 """Maximum number of cached values of one parameter."""
 _WHOLE = {count: (int,) * count for count in range(1, 5)}
-
-
-def kinds_of(params: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """Return a function that maps the arguments of a kernel to the key of its plan.
-
-    It may raise AttributeError or TypeError if arguments do not fit the kernel, but does not detect all
-    misfits.
-
-    Args:
-        params: The kernel's flat parameters.
-    """
-    names = _names(params)
-    kinds = [f"{a}._kind" if p.is_array else f"{a}.__class__" for a, p in zip(names, params, strict=True)]
-    return _function(f"{', '.join(names)}: ({''.join(kind + ',' for kind in kinds)})")
-
-
-@cache
-def _function(text: str) -> Callable[..., tuple[Any, ...]]:
-    code = compile(f"lambda {text}", WRITTEN, "eval")
-    made: Callable[..., tuple[Any, ...]] = eval(code, {"__name__": __name__})
-    return made
 
 
 class Remembering:
@@ -104,8 +78,8 @@ def packing(
         args: Arguments of the kinds that the first function is called with.
         tail: The bytes after the arguments.
     """
-    names = _names(packers)
-    given: dict[str, Any] = {"__name__": __name__, "join": b"".join, "tail": tail}
+    names = [f"a{number}" for number in range(len(packers))]
+    given: dict[str, Any] = {"join": b"".join, "tail": tail}
     parts, tests = [], []
     for name, packer, a in zip(names, packers, args, strict=True):
         given |= {f"pack_{name}": packer, f"kind_{name}": a._kind if packer is None else a.__class__}
@@ -120,18 +94,12 @@ def packing(
         else:
             parts.append(f"pack_{name}({name})")
     slots = f"join(({', '.join(['sizes', *parts, 'tail'])}))"
+    head = ", ".join(["sizes", *names])
     either = f"{slots} if {' and '.join(tests) or 'True'} else None"
-    head = f"lambda {', '.join(['sizes', *names])}"
-    return eval(_code(f"({head}: {slots}, {head}: {either})"), given)  # type: ignore[no-any-return]
-
-
-@cache
-def _code(text: str) -> CodeType:
-    return compile(text, WRITTEN, "eval")
-
-
-def _names(params: Sequence[Any]) -> list[str]:
-    return [f"a{number}" for number in range(len(params))]
+    return (
+        function_from_text("packed", f"def packed({head}):\n    return {slots}\n", given),
+        function_from_text("fitted", f"def fitted({head}):\n    return {either}\n", given),
+    )
 
 
 def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:

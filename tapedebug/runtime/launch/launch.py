@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime.launch import argument_checks, argument_flattening
 from tapedebug.runtime.launch.argument_packing import HEADER as _HEADER
-from tapedebug.runtime.launch.argument_packing import KNOWN, dims, kinds_of, known_dims
+from tapedebug.runtime.launch.argument_packing import KNOWN, dims, known_dims
 from tapedebug.runtime.launch.argument_packing import address_of as address_of
 from tapedebug.runtime.launch.checked_launch import launch as launch_checked
 from tapedebug.runtime.launch.overloads import concrete
@@ -175,8 +175,8 @@ def _is_users(frame: FrameType) -> bool:
 def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
     """Return the plan of a launch and the flat arguments; the next launch tries this plan first."""
     try:
-        plan = kernel.plans.get(kernel.kinds(*args))
-    except (AttributeError, TypeError):  # an argument does not fit, or only after conversion
+        plan = kernel.plans.get(_kinds_of(args))
+    except (AttributeError, TypeError):  # not a kernel
         plan = None
     if plan is not None:
         kernel.latest = plan
@@ -222,7 +222,7 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
         The plan, and the flat arguments, with NumPy arrays wrapped.
     """
     try:
-        known = kernel.plans.get(kernel.kinds(*args))
+        known = kernel.plans.get(_kinds_of(args))
     except (AttributeError, TypeError):
         known = None
     if known is not None:
@@ -231,30 +231,17 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
         raise argument_checks.not_a_kernel(kernel)
     settled(args)
     generic, kernel = kernel, concrete(kernel, args)
-    if generic.kinds is None:
-        generic.kinds = _kinds_function(kernel, generic)
     if kernel.flat or flat:
         plan, found = _plan_of(kernel, args)
         if generic is not kernel and not plan.checked:  # a fast path for the next launch
-            generic.plans[_any_kinds(*found)] = plan
+            generic.plans[_kinds_of(found)] = plan
         return plan, found
     return _plan_of(kernel, argument_flattening.check_and_flatten(kernel, args))
 
 
-def _kinds_function(kernel: Any, generic: Any) -> Callable[..., Any]:
-    """Return the function that computes the keys of a kernel's plans, or of a generic kernel's plans."""
-    if generic is not kernel:
-        return _any_kinds
-    return kinds_of(kernel.params) if kernel.flat else _no_kinds
-
-
-def _any_kinds(*args: Any) -> tuple[Any, ...]:
-    """Return the key of a plan from the kinds of its arguments, for any parameters."""
+def _kinds_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the key of a plan for flat arguments: the kinds of arrays, and the classes of numbers."""
     return tuple([a._kind if isinstance(a, array) else a.__class__ for a in args])
-
-
-def _no_kinds(*args: Any) -> None:
-    """Return None: the arguments of this kernel must be flattened first."""
 
 
 def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
@@ -263,12 +250,12 @@ def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any,
     If the kernel's own parameters are not flat, the key begins with None, which is no kind of an argument.
     """
     lead = () if kernel.flat else (None,)
-    key = (*lead, *_any_kinds(*args))
+    key = (*lead, *_kinds_of(args))
     plan = kernel.plans.get(key) or kernel.checked_plans.get(key)
     if plan is not None:
         return plan, args
     args = argument_checks.checked(kernel, args)
-    key = (*lead, *_any_kinds(*args))
+    key = (*lead, *_kinds_of(args))
     plan = kernel.plans.get(key) or kernel.checked_plans.get(key)
     if plan is None:
         argument_checks.check_pointers(kernel, args)

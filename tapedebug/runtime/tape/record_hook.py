@@ -1,6 +1,7 @@
-"""The code that a tape runs before a launch, generated per plan: a loop would cost twice as much.
+"""The code that a tape runs before a launch, generated for each plan.
 
 The generated text contains the checks of every launch; work that few launches need is a call of the tracker.
+With loops in its place, taped launches take 1.3 to 1.5 times as long (`runtime.generated_functions`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.runtime.launch.argument_packing import WRITTEN
+from tapedebug.runtime.generated_functions import function_from_text
 from tapedebug.runtime.tape.write_barrier import before_write
 
 if TYPE_CHECKING:
@@ -22,16 +23,12 @@ def opening(plan: LaunchPlan) -> Callable[[Any, Any], bool]:
     It opens the values that the launch reads and needs, closes those that it overwrites, and returns True if
     `Tracker.after` must be called after the launch.
     """
-    return _made("\n    ".join(_text(plan)))
+    return _function("\n    ".join(_text(plan)) + "\n")
 
 
 @cache
-def _made(text: str) -> Callable[[Any, Any], bool]:
-    # The name makes it a frame of this package, so that warnings point to the frame behind it.
-    names: dict[str, Any] = {"__name__": __name__, "before_write": before_write}
-    exec(compile(text, WRITTEN, "exec"), names)
-    made: Callable[[Any, Any], bool] = names["before"]
-    return made
+def _function(text: str) -> Callable[[Any, Any], bool]:
+    return function_from_text("before", text, {"before_write": before_write})
 
 
 def _text(plan: LaunchPlan) -> list[str]:
