@@ -97,6 +97,7 @@ from tapedebug.runtime import array1d as array1d
 from tapedebug.runtime import array2d as array2d
 from tapedebug.runtime import array3d as array3d
 from tapedebug.runtime import array4d as array4d
+from tapedebug.runtime import capabilities as _capabilities
 from tapedebug.runtime import clear_kernel_cache as clear_kernel_cache
 from tapedebug.runtime import clone as clone
 from tapedebug.runtime import config as config
@@ -174,6 +175,14 @@ _LAZY = {
     "watch_warp": ("tapedebug.watch", "watch_warp"),
 }
 """Names that are imported on first use: (module, attribute, or None for the module itself)."""
+
+
+def _load_capabilities_for_warp() -> None:
+    """Register what tapes can tell about programs that were written for Warp."""
+    from tapedebug.aswarp import capability_providers as capability_providers
+
+
+_capabilities.LOADERS.append(_load_capabilities_for_warp)
 
 
 def _version() -> str:

@@ -88,7 +88,7 @@ MAY_IMPORT = {
 MAY_IMPORT = {room: others | {"contract"} for room, others in MAY_IMPORT.items()} | {"contract": set()}
 
 LAZY = {
-    ("runtime", "compiler"): 12,  # `import tapedebug` loads a third of the compiler; kernels load the rest
+    ("runtime", "compiler"): 9,  # `import tapedebug` loads a third of the compiler; kernels load the rest
     ("runtime", "lang"): 1,  # `wp.map` looks at built-in functions only when it gets one
     ("notebook", "autograd"): 1,  # the options of magics name the module itself
 }

@@ -9,12 +9,16 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import DEFAULTS, config
 from tapedebug.aswarp._errors import no_module
 from tapedebug.aswarp.module_counterparts import World, exists
+from tapedebug.aswarp.warp_programs import WARP
 from tapedebug.runtime.state import state
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.foreign_engine import ForeignEngine
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -48,6 +52,7 @@ class as_warp:
 
     def __init__(self) -> None:
         self._finders: list[_Finder] = []
+        self._foreign: list[ForeignEngine | None] = []
         self._before: list[tuple[dict[str, ModuleType], dict[str, Any]]] = []
 
     def __enter__(self) -> as_warp:
@@ -56,7 +61,8 @@ class as_warp:
         for name in _bound_to_warp():
             del sys.modules[name]
         sys.meta_path.insert(0, finder)
-        state.as_warp += 1
+        self._foreign.append(state.foreign)
+        state.foreign = WARP
         self._finders.append(finder)
         return self
 
@@ -65,7 +71,7 @@ class as_warp:
         for name, value in settings.items():
             if getattr(config, name) != value:
                 setattr(config, name, value)
-        state.as_warp -= 1
+        state.foreign = self._foreign.pop()
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
         for name in _bound_to_warp(before):

@@ -19,6 +19,10 @@ OPERATION: dict[type, Callable[[Any], Any]] = {}
 """By capability protocol, the factory of its implementation for a record."""
 
 
+LOADERS: list[Callable[[], object]] = []
+"""Functions that import further modules which register capabilities, of rooms that this one does not know."""
+
+
 def tape_capability(tape: Any, kind: type[T]) -> T | None:
     """Return the implementation of a capability for a tape, or None."""
     make = _provided(TAPE).get(kind)
@@ -42,3 +46,6 @@ def _provided(table: dict[type, Callable[[Any], Any]]) -> dict[type, Callable[[A
 def _load() -> None:
     """Import the modules that register capabilities, once: an import statement in each call is slow."""
     from tapedebug.runtime import capability_providers as capability_providers
+
+    for load in LOADERS:
+        load()

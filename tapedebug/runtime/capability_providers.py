@@ -10,10 +10,8 @@ from tapedebug.runtime.replay import replay_capabilities as replay_capabilities
 from tapedebug.runtime.replay import resequenced as resequenced
 from tapedebug.runtime.replay import single_replay as single_replay
 from tapedebug.runtime.replay import stale_reads as stale_reads
-from tapedebug.runtime.replay import struct_replay as struct_replay
 from tapedebug.runtime.replay import thread_scheduling as thread_scheduling
 from tapedebug.runtime.replay import tracked_elements as tracked_elements
-from tapedebug.runtime.replay import warp_reverse as warp_reverse
 from tapedebug.runtime.tape import array_origins as array_origins
 from tapedebug.runtime.tape import arrivals as arrivals
 from tapedebug.runtime.tape import earlier_recordings as earlier_recordings

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from tapedebug._errors import TapeError
 
 if TYPE_CHECKING:
+    from tapedebug.runtime.foreign_engine import ForeignEngine
     from tapedebug.runtime.replay.tape_snapshot import TapeSnapshot
     from tapedebug.runtime.tape.tape import Tape
 
@@ -44,15 +45,15 @@ class _State:
 
     Attributes:
         moment: The moment of a tape that the arrays show now (`Tape.at`), or None.
-        as_warp: The number of open blocks in which programs for Warp run.
+        foreign: The hooks of another engine, while a program runs that was written for it; else None.
         caller: The last user code that launched something on a tape.
     """
 
-    __slots__ = ("as_warp", "caller", "moment")
+    __slots__ = ("caller", "foreign", "moment")
 
     def __init__(self) -> None:
         self.moment: TapeSnapshot | None = None
-        self.as_warp = 0
+        self.foreign: ForeignEngine | None = None
         self.caller: CodeType | None = None
 
     @property

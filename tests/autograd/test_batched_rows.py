@@ -14,7 +14,6 @@ from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, rows_of, stacked, tape_replay
 from tapedebug.autograd.subjects.subject import subject_of
 from tapedebug.runtime.replay import batch
-from tapedebug.runtime.state import state
 from tests.autograd.test_random_tapes import record
 
 Matrices = dict[Port, np.ndarray[Any, Any]]
@@ -317,10 +316,9 @@ def test_tangents_of_custom_functions_run_row_by_row() -> None:
     assert program.one_by_one == {"push": told}
 
 
-def test_the_reverse_pass_of_warp_runs_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reverse_pass_of_warp_runs_row_by_row() -> None:
     x, y = array(3), array(3, seed=1)
-    monkeypatch.setattr(state, "as_warp", 1)
-    with wp.Tape(on_overwrite="ignore") as tape:
+    with wp.as_warp(), wp.Tape(on_overwrite="ignore") as tape:
         wp.launch(powers, 3, [x])
         wp.launch(wave_into, 3, [x, y])
     program = of_tape(tape, [x], [y], "current")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime.replay import warp_reverse
+from tapedebug.aswarp import warp_reverse
 from tapedebug.trace import Finding
 
 HERE = Path(__file__)

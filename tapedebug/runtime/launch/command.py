@@ -115,6 +115,5 @@ class Launch:
             tape = here.thread.tape
             before = 0 if tape is None else len(tape.records)
             launch(self.kernel, self.dim, self.params, record_tape=self.record_tape)
-            if state.as_warp and tape is not None:
-                for record in tape.records[before:]:
-                    record.command = True
+            if state.foreign is not None and tape is not None:
+                state.foreign.note_command(tape.records[before:])

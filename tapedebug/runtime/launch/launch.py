@@ -140,8 +140,8 @@ def launch(
         return None
     records = tape.records
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
-    if state.as_warp and not plan.kernel.flat:
-        record.given = (*inputs, *outputs)
+    if state.foreign is not None:
+        state.foreign.note_arguments(record, (*inputs, *outputs))
     tracker, before = tape.tracker, plan.opening
     if before is None or tracker.budget is not None:
         watched = tracker.before(record)
@@ -157,9 +157,12 @@ def launch(
 
 
 def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
-    """Return the uncleared buffers that a launch overwrites completely; none with `as_warp` or tracking."""
+    """Return the uncleared buffers that a launch overwrites completely; none if more may be read.
+
+    Element tracking, and the reverse pass of another engine, may read what the launch found.
+    """
     tape = here.thread.tape
-    if state.as_warp or (tape is not None and tape.tracking is not None):
+    if state.foreign is not None or (tape is not None and tape.tracking is not None):
         return []
     return covered(plan, args, sizes)
 

@@ -7,7 +7,6 @@ treats all its records alike.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -202,10 +201,6 @@ class LaunchPlan:
         """Return the adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
-    def warp_run(self, retained: frozenset[int]) -> Runner | None:
-        """Return the adjoint as Warp computes it; only kernels have one."""
-        raise NotImplementedError(self.kind)
-
     def dotted(self, detached: bool) -> Slots:
         """Return the slots of the pointers of tangents; only kernels have them."""
         raise NotImplementedError(self.kind)
@@ -228,6 +223,7 @@ class KernelPlan(LaunchPlan):
         large: The runner for many threads.
         least: Number of threads from which `large` is used.
         floats: Array parameters of floats, which can have adjoints.
+        notes: What other rooms compute once for a plan, by a key of theirs.
         packers: For each parameter its packer, or None for an array.
         packed: Returns the slots of a launch, from its packed sizes and its arguments.
         tested: Like `packed`, but raises if bounds are checked and an index of the launch would be outside.
@@ -246,6 +242,7 @@ class KernelPlan(LaunchPlan):
         "floats",
         "large",
         "least",
+        "notes",
         "packed",
         "packers",
         "plain",
@@ -254,7 +251,6 @@ class KernelPlan(LaunchPlan):
         "tangents",
         "tested",
         "twins",
-        "warps",
     )
 
     def __init__(
@@ -323,7 +319,7 @@ class KernelPlan(LaunchPlan):
         )  # compiled on the first call
         self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
-        self.warps: dict[tuple[Any, ...], Runner | None] = {}
+        self.notes: dict[Any, Any] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
@@ -407,23 +403,6 @@ class KernelPlan(LaunchPlan):
             )
             found = self.adjoints[key] = runner(entry, self.kernel, diagnostics, "adjoint", holds=holds)
         return found
-
-    def warp_run(self, retained: frozenset[int]) -> Runner | None:
-        """Return the adjoint as Warp computes it, if it may differ and can be emulated; else None.
-
-        The arrays of `retained` keep the adjoints of overwritten values.
-        """
-        from tapedebug.compiler.kernel_queries import warp_adjoint, warp_divergences_of
-        from tapedebug.compiler.passes.warp_forward import NotEmulated
-
-        key = (retained, config.interpreted)
-        if key not in self.warps:
-            self.warps[key] = None
-            if retained or warp_divergences_of(self.kernel, self.active):
-                with contextlib.suppress(NotEmulated):
-                    entry = warp_adjoint(self.kernel, self.active, strided=self.strided, retained=retained)
-                    self.warps[key] = runner(entry, self.kernel)
-        return self.warps[key]
 
     def dotted(self, detached: bool) -> Slots:
         """Return the slots of the pointers of tangents: of active arrays, or of all that can have one.

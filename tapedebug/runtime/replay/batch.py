@@ -74,8 +74,9 @@ class BatchedReplay:
                 return f"record {record.index} ({record.name}) is a Python operation, which runs row by row"
             if record.kind == "func" and moving:
                 return f"record {record.index} is a custom function, in which tangents may be lost"
-        if back and consume == "current" and shadow.space.like_warp:
-            return "the reverse pass is that of Warp"
+        foreign = shadow.space.foreign_reverse
+        if back and consume == "current" and foreign is not None:
+            return f"the reverse pass is that of {foreign.engine}"
         if not back and shadow._injections:
             return "something outside the tape wrote between its records"
         return ""

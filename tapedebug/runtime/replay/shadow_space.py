@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tapedebug.runtime.launch.plan import NOTHING
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
@@ -10,6 +12,9 @@ from tapedebug.runtime.state import refuse_at_another_time
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.foreign_engine import ForeignReverse
 
 
 class ShadowSpace:
@@ -51,7 +56,7 @@ class ShadowSpace:
         self.copies: dict[SavedValue, Bytes] = {}
         self.scratches: dict[InplaceSave, Bytes] = {}
         self.current = False
-        self.like_warp = tracker.like_warp
+        self.foreign_reverse = tracker.foreign_reverse
         self.position = 0
 
     @property
@@ -106,9 +111,9 @@ class ShadowSpace:
         return record.replay if self.current else NOTHING
 
     @property
-    def as_warp(self) -> bool:
-        """True if adjoints see what memory holds now, and the user's reverse pass was that of Warp."""
-        return self.current and self.like_warp
+    def foreign(self) -> ForeignReverse | None:
+        """The reverse of another engine that the user's own pass had, if adjoints see what memory holds."""
+        return self.foreign_reverse if self.current else None
 
     def offset(self, a: array, start: int) -> int:
         """Return the bytes from `start` to the first element."""

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from tapedebug.runtime.parallel.parallel_entry import sized
 from tapedebug.runtime.reverse.inplace_saves import shares_views
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.foreign_engine import ForeignReverse
 
 Values = np.ndarray[Any, Any]
 Columns = tuple[tuple[Any, ...], ...]
@@ -116,8 +119,8 @@ class AddressSpace(Protocol):
         """Return the parameters that a launch wrote in place and its adjoint reads from memory."""
 
     @property
-    def as_warp(self) -> bool:
-        """Records are reversed as Warp reverses them, right or wrong."""
+    def foreign(self) -> ForeignReverse | None:
+        """The reverse of another engine, which takes precedence where it differs; usually None."""
 
     def offset(self, a: array, start: int) -> int:
         """Return the bytes from `start` of the array's buffer to the first element, in this space."""
@@ -225,17 +228,18 @@ class ArgumentTable:
             records: All or some of those of the table.
             groups: The same by plan, if known.
         """
+        foreign = self.space.foreign
         usual: dict[LaunchPlan, Runner] = {}
         own: dict[int, tuple[Runner, int, int]] = {}
         for plan, members, columns in grouped(records) if groups is None else groups:
             if not plan.active:
                 continue
             if plan.kernel is None:
-                wanted = [r for r in members if not (self.space.as_warp and r.is_off_warps_tape)]
+                wanted = members if foreign is None else [r for r in members if not foreign.omits(r)]
                 own.update({r.index: self._call_of_special(r) for r in wanted})
             elif plan.info is not None:
                 self._fill(plan, members, columns)
-                others = self.in_place or self.space.as_warp
+                others = self.in_place or foreign is not None
                 special = {r.index: found for r in members if (found := self._own(r))} if others else {}
                 own.update(special)
                 if len(special) < len(members):
@@ -285,20 +289,17 @@ class ArgumentTable:
     def _own(self, record: Record) -> tuple[Runner, int, int] | None:
         """Return the function, threads and arguments that reverse a launch, if not the usual ones."""
         base = self.base[record.index]
-        if self.space.as_warp and record.is_off_warps_tape:
-            return _nothing, 0, 0
-        run = self._as_warp(record) if self.space.as_warp and not self.space.f64 else None
-        if run is not None:
-            return run, record.threads, self.start + 8 * base
+        foreign = self.space.foreign
+        if foreign is not None:
+            if foreign.omits(record):
+                return _nothing, 0, 0
+            run = None if self.space.f64 else foreign.adjoint_of(record)
+            if run is not None:
+                return run, record.threads, self.start + 8 * base
         if not record.scratch:
             return None
         run, address = self._replaying(record, base)
         return run, record.threads, address
-
-    def _as_warp(self, record: Record) -> Runner | None:
-        """Return Warp's version of a launch's adjoint, if it differs."""
-        retained = frozenset(p for p in record.plan.active if record.args[p].retain_grad)
-        return record.plan.warp_run(retained)
 
     def _address_of_copy(self, copy: Bytes) -> int:
         """Return the address of a copy, which is kept alive."""
@@ -400,7 +401,7 @@ def reversing(
 
 
 def _nothing(lo: int, hi: int, where: int) -> None:
-    """Do nothing: the reverse of a record that is not on Warp's tape."""
+    """Do nothing: the reverse of an operation that another engine does not record."""
 
 
 def _aligned(nbytes: int) -> int:

@@ -169,7 +169,7 @@ class Prepared:
         records = tracker.records
         groups = grouped(records)
         _warn_of_missing_adjoints(records, [group[0] for group in groups])
-        self.space = LiveSpace(tracker.mode, tracker.like_warp)
+        self.space = LiveSpace(tracker.mode, tracker.foreign_reverse)
         touched = {a.buffer: None for plan, _, columns in groups for p in plan.active for a in {*columns[p]}}
         self.memories = {buffer: buffer.gradient() for buffer in touched}
         if tracker.budget is not None and self.space.preserves:
@@ -183,7 +183,7 @@ class Prepared:
         self.fixed += tracker.preserved_bytes if tracker.kept else 0
         written = written_arrays(groups)
         self.leaves = input_grads_of(_leaves(tracker, written))
-        emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
+        emptied = set() if self.retained.at or self.space.foreign is not None else _emptied(tracker, groups)
         self.outputs = outputs_of(written)
         self.written = [a for a in written if a.buffer not in emptied]
         self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]

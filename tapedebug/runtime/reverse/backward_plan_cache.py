@@ -43,7 +43,7 @@ def settings() -> tuple[Any, ...]:
 def key_of(tracker: Tracker) -> Key | None:
     """Return the key that tapes with a common outline share; None if the tape can have none."""
     records = tracker.records
-    if tracker.kept or tracker.like_warp or tracker.budget is not None:
+    if tracker.kept or tracker.foreign_reverse is not None or tracker.budget is not None:
         return None
     if tracker.outside_meanwhile or (tracker.outside and tracker.outside[0].at < len(records)):
         return None  # other writes came after the last record: no adjoint reads them

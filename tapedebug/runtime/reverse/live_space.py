@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Bytes
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue, elements_of
 from tapedebug.runtime.tape.record import Record
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.foreign_engine import ForeignReverse
 
 Values = np.ndarray[Any, Any]
 
@@ -23,8 +26,8 @@ class LiveSpace:
     live = True
     rounded = False
 
-    def __init__(self, mode: str, like_warp: bool = False) -> None:
-        self.as_warp = like_warp
+    def __init__(self, mode: str, foreign: ForeignReverse | None = None) -> None:
+        self.foreign = foreign
         self.preserves = mode in {"preserve", "error"}
         self.guarded = not self.preserves
 

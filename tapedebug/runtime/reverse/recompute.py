@@ -88,7 +88,7 @@ class _Work(LiveSpace):
     moved = True
 
     def __init__(self, tracker: Tracker, extent: Extent) -> None:
-        super().__init__(tracker.mode, tracker.like_warp)
+        super().__init__(tracker.mode, tracker.foreign_reverse)
         self.blocks = {b: _Block(ledger, b in extent) for b, ledger in tracker.ledgers.items()}
         self.injections: dict[int, list[tuple[_Block, ExternalInput]]] = {}
         self.saved: dict[SavedValue, Bytes] = {}

@@ -79,19 +79,17 @@ class Record:
         times: The durations of the last reverse run, or None.
         value: The bytes of a fill.
         func: The reverse function of `record_func`.
-        given: In a program for Warp, the arguments as they were given, if there are structs among them.
-        command: In a program for Warp, True if a command launched it (`launch(…, record_cmd=True)`).
+        notes: What the hooks of another engine noted (`runtime.foreign_engine`), or None.
     """
 
     __slots__ = (
         "args",
-        "command",
         "dim",
         "elapsed",
         "func",
-        "given",
         "index",
         "needs",
+        "notes",
         "packed",
         "plan",
         "scope",
@@ -127,8 +125,7 @@ class Record:
         self.times: Times | None = None
         self.value: bytes = b""
         self.func: Callable[[], Any] | None = None
-        self.given: tuple[Any, ...] = ()
-        self.command = False
+        self.notes: Any = None
 
     @property
     def backward_elapsed(self) -> float | None:
@@ -230,11 +227,6 @@ class Record:
     def replay(self) -> frozenset[int]:
         """Parameters whose stores the adjoint re-executes, because it needs what they overwrite."""
         return frozenset(p for s in self.scratch for p in s.params)
-
-    @property
-    def is_off_warps_tape(self) -> bool:
-        """True if Warp does not record it: a fill, a copy without a gradient, or a command's launch."""
-        return self.command or self.kind == "fill" or (self.kind == "copy" and 1 not in self.active)
 
     @property
     def call_site(self) -> Span:

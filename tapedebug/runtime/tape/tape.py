@@ -17,7 +17,6 @@ from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.reverse import backward_pass, late_grad
 from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, same_seed
 from tapedebug.runtime.reverse.seeds import SeedMap, checked_seeds
-from tapedebug.runtime.reverse.struct_mutation import changed_structs
 from tapedebug.runtime.state import close, here, is_recording, refuse_at_another_time, state
 from tapedebug.runtime.tape.array_names import ArrayNames
 from tapedebug.runtime.tape.builtin_plans import func_plan
@@ -318,8 +317,8 @@ class Tape(TapeQueries):
                 seeds = checked_seeds(self.tracker, loss, None, self._spare, self.loss)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
-        if state.as_warp:
-            self.tracker.structs = changed_structs(self.records)
+        if state.foreign is not None:
+            state.foreign.before_backward(self.records)
         call = BackwardCall(loss, seeds, len(self.records))
         site = call_site()
         thread = here.thread

@@ -70,9 +70,7 @@ class Tracker:
             At most `HOST_READS`.
         activated: Memory of the tape has got a gradient since it was used.
         budget: The memory budget for copies, or None.
-        structs: In a program for Warp, the arguments that records had when the last reverse pass began, if
-            structs had been changed since.
-        like_warp: The reverse pass gives the same result as Warp's, right or wrong.
+        foreign_reverse: The reverse of another engine that passes of the tape use where it differs, or None.
         watch: The `watch` of a buffer that refers to this tracker only.
         recording: The summary of its recording that later tapes may need; None until it has ended.
     """
@@ -97,8 +95,7 @@ class Tracker:
         self.early_reads: list[tuple[weakref.ref[Buffer], Event]] = []
         self.arrivals: list[Arrival] = []
         self.activated = False
-        self.like_warp = mode == "ignore" and process.as_warp > 0
-        self.structs: dict[int, tuple[Any, ...]] = {}
+        self.foreign_reverse = None if process.foreign is None else process.foreign.reverse_of(mode)
         self.watch = (weakref.ref(self),)
         self.recording: EarlierRecording | None = None
         self._known: Watch = ()

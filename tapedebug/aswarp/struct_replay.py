@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 import numpy as np
 
+from tapedebug.aswarp.struct_mutation import changed_in
+from tapedebug.aswarp.warp_programs import notes_of
 from tapedebug.contract import Seeds, StructChanges
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.launch.launch import launch_dims
 from tapedebug.runtime.replay.shadow import Shadow
-from tapedebug.runtime.reverse.struct_mutation import changed_in
 from tapedebug.runtime.tape.tape import Tape
 
 
@@ -18,7 +19,12 @@ class TapeStructChanges:
     """The capability `contract.StructChanges` of a tape."""
 
     def __init__(self, tape: Tape) -> None:
-        self._records, self._structs = tape.records, tape.tracker.structs
+        self._records = tape.records
+        self._structs = {
+            record.index: notes.now
+            for record in tape.records
+            if (notes := notes_of(record)) is not None and notes.now is not None
+        }
 
     def changed(self) -> dict[int, list[int]]:
         """Return, by launch, the parameters that had changed when the reverse pass began."""

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug.aswarp.warp_adjoints import retained_params
+from tapedebug.aswarp.warp_programs import notes_of
 from tapedebug.compiler.kernel_queries import warp_adjoint, warp_divergences_of
 from tapedebug.compiler.passes.warp_forward import NotEmulated
 from tapedebug.compiler.warp_divergence import WarpDivergence
@@ -27,7 +29,7 @@ class TapeWarpReverse:
 
     def __init__(self, tape: Tape) -> None:
         self._records = tape.records
-        self.consumed: bool = tape.tracker.like_warp
+        self.consumed: bool = tape.tracker.foreign_reverse is not None
         self.is_own = False
 
     def divergences(self) -> dict[int, tuple[WarpDivergence, ...]]:
@@ -46,14 +48,14 @@ class TapeWarpReverse:
 
     def commands(self) -> list[int]:
         """Return the launches that a recorded command launched."""
-        return [record.index for record in self._records if record.command]
+        return [record.index for record in self._records if _is_command(record)]
 
     def rewritten(self, operation: int, /) -> frozenset[int]:
         """Return the parameters that a launch stores to, and whose arrays keep their gradients."""
         record = self._records[operation]
         if record.kernel is None or record.info is None:
             return frozenset()
-        return _retained(record) & (record.writes - record.atomic)
+        return retained_params(record) & (record.writes - record.atomic)
 
     def backward(
         self,
@@ -80,7 +82,7 @@ class TapeWarpReverse:
         try:
             for record in chosen:
                 _, threads, _ = steps[record.index]
-                kept = _retained(record) if retained else frozenset[int]()
+                kept = retained_params(record) if retained else frozenset[int]()
                 steps[record.index] = (_runner(record, replay, keeper, kept, options), threads, 0)
             replay.backward(seeds)
         except NotEmulated:
@@ -88,9 +90,9 @@ class TapeWarpReverse:
         return True
 
 
-def _retained(record: Record) -> frozenset[int]:
-    """Return the parameters of a launch whose arrays keep their gradients."""
-    return frozenset(p for p in record.active if record.args[p].retain_grad)
+def _is_command(record: Record) -> bool:
+    notes = notes_of(record)
+    return notes is not None and notes.command
 
 
 def _runner(

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tapedebug._errors import LaunchError
+from tapedebug.aswarp.warp_programs import notes_of
 from tapedebug.runtime.launch.argument_flattening import flattened
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.record import Record
 
 
-def changed_structs(records: Sequence[Record]) -> dict[int, tuple[Any, ...]]:
-    """Return, for each record whose structs have changed since, the present flat arguments."""
-    found = {}
+def note_changed_structs(records: Sequence[Record]) -> None:
+    """Note the present flat arguments of each record whose structs have changed since its launch."""
     for record in records:
-        if not record.given:
+        notes = notes_of(record)
+        if notes is None:
             continue
-        try:
-            now = flattened(record.kernel, record.given)
-        except LaunchError:  # it could not be launched any more
+        notes.now = None
+        if not notes.given:
             continue
-        if changed_in(record, now):
-            found[record.index] = now
-    return found
+        with contextlib.suppress(LaunchError):  # if it could not be launched any more
+            now = flattened(record.kernel, notes.given)
+            if changed_in(record, now):
+                notes.now = now
 
 
 def changed_in(record: Record, now: tuple[Any, ...]) -> list[int]:
