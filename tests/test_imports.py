@@ -89,6 +89,7 @@ MAY_IMPORT = {room: others | {"contract"} for room, others in MAY_IMPORT.items()
 
 LAZY = {
     ("runtime", "compiler"): 9,  # `import tapedebug` loads a third of the compiler; kernels load the rest
+    ("compiler", "contract"): 1,  # its data classes take milliseconds to make
     ("runtime", "lang"): 1,  # `wp.map` looks at built-in functions only when it gets one
     ("notebook", "autograd"): 1,  # the options of magics name the module itself
 }

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._files import ChangedSource, keep
 from tapedebug._source import Origin, Span
-from tapedebug.contract.custom_gradients import AdjointWrite
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
 if TYPE_CHECKING:
     from tapedebug.compiler.native.function import Native
+    from tapedebug.contract import AdjointWrite
 
 DIFFERING: weakref.WeakSet[Any] = weakref.WeakSet()
 """Gradients that differ from the derivative on purpose. It is mostly empty, so that checks are cheap."""
@@ -136,6 +136,8 @@ class Function:
     @property
     def adjoint_writes(self) -> list[AdjointWrite]:
         """The statements of a gradient that change adjoints, in order."""
+        from tapedebug.contract import AdjointWrite
+
         found: list[AdjointWrite] = []
         for node in ast.walk(self.origin.tree):
             if isinstance(node, ast.Assign | ast.AugAssign):

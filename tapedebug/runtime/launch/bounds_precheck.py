@@ -22,8 +22,8 @@ from tapedebug.lang import types
 from tapedebug.runtime.launch.argument_packing import address_of
 from tapedebug.runtime.launch.print_buffer import FAILED, PRINT_BUFFER
 from tapedebug.runtime.memory.alias_spans import alias_span, contiguous
+from tapedebug.runtime.memory.block_allocator import MARGIN
 from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
-from tapedebug.runtime.replay.shadow_memory import MARGIN
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import Runner

@@ -8,8 +8,9 @@ import numpy as np
 
 from tapedebug.runtime.launch.plan import LaunchPlan, Runner
 from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.block_allocator import MARGIN
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
-from tapedebug.runtime.replay.shadow_memory import MARGIN, ShadowBuffer, Values, aligned
+from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, Values, aligned
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
 from tapedebug.runtime.reverse.argument_table import ArgumentTable, Columns
 from tapedebug.runtime.reverse.inplace_saves import shares_views

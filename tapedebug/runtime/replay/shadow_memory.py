@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.block_allocator import MARGIN
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.memory.convert import contiguous_strides
 from tapedebug.runtime.parallel import parallel_memcpy
@@ -16,11 +17,6 @@ from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput
 from tapedebug.runtime.tape.tracker import Tracker
 
 Values = np.ndarray[Any, Any]
-MARGIN = 4096
-"""Unused bytes on both sides of private memory.
-
-A replayed index that is a little outside its array accesses these, and not memory of other objects.
-"""
 NARROW = (np.dtype(np.float16), np.dtype(np.float32))
 """The types that float64 twins hold as float64."""
 

@@ -32,7 +32,6 @@ from tapedebug.runtime.reverse.preset_seeds import (
     outputs_of,
     written_arrays,
 )
-from tapedebug.runtime.reverse.recompute import Recomputation
 from tapedebug.runtime.reverse.retained_grad import RetainedGrad
 from tapedebug.runtime.reverse.seed_forwarding import SeedForwarding
 from tapedebug.runtime.reverse.seeds import SeedMap
@@ -307,6 +306,8 @@ class Prepared:
         self.retained.begin()
         self.calls.run_timed(self.times)
         if self.first:
+            from tapedebug.runtime.reverse.recompute import Recomputation
+
             again = Recomputation(tracker)
             for steps in again.batches():
                 calls, times = self._calls(steps)

@@ -20,7 +20,6 @@ from tapedebug.runtime.reverse.seeds import SeedMap, checked_seeds
 from tapedebug.runtime.state import close, here, is_recording, refuse_at_another_time, state
 from tapedebug.runtime.tape.array_names import ArrayNames
 from tapedebug.runtime.tape.builtin_plans import func_plan
-from tapedebug.runtime.tape.element_tracking import Tracking
 from tapedebug.runtime.tape.gradient_history import BackwardSpan, Event
 from tapedebug.runtime.tape.memory_budget import Budget, parse_budget
 from tapedebug.runtime.tape.record import Record, call_site
@@ -32,6 +31,7 @@ from tapedebug.runtime.tape.tracker import Tracker
 
 if TYPE_CHECKING:
     from tapedebug.contract import Array
+    from tapedebug.runtime.tape.element_tracking import Tracking
 
 
 class Tape(TapeQueries):
@@ -83,7 +83,7 @@ class Tape(TapeQueries):
         self.on_overwrite = mode
         self.memory_budget = parse_budget(memory_budget)
         self.tracker = self._tracker()
-        self.tracking = Tracking(self.tracker) if self.track else None
+        self.tracking = _tracking(self.tracker) if self.track else None
         self.records: list[Record] = self.tracker.records
         self.scopes: list[Scope] = []
         self.scope: int | None = None
@@ -254,7 +254,7 @@ class Tape(TapeQueries):
         self.tracker = self._tracker()
         self.tracker.is_open = was_open
         self.tracker.log.add(forgotten)
-        self.tracking = Tracking(self.tracker) if self.track else None
+        self.tracking = _tracking(self.tracker) if self.track else None
         self.records = self.tracker.records
         self.scopes = []
         self.scope = None
@@ -358,3 +358,10 @@ class Tape(TapeQueries):
         if last.keys() != now.keys():
             return False
         return all([a is call.loss or same_seed(last[a], now[a]) for a in now])
+
+
+def _tracking(tracker: Tracker) -> Tracking:
+    """Return the element tracking of a tape; its modules are loaded for the first one."""
+    from tapedebug.runtime.tape.element_tracking import Tracking
+
+    return Tracking(tracker)

@@ -1,7 +1,7 @@
 """Queries on a recorded tape: versions, replays, past states, last writers, drawings.
 
 They read the records and the copies kept for them; none of them records, or runs backward on the user's
-arrays.
+arrays. Modules of replays are loaded when a query needs them: training loops need none.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tapedebug._tape_functions import tape_function
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import tape_capability
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.replay.shadow import Shadow
-from tapedebug.runtime.replay.tape_snapshot import TapeSnapshot
 from tapedebug.runtime.reverse.preset_seeds import pending_seeds
 from tapedebug.runtime.tape.buffer_versions import BufferVersions, UntrackedWrite
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.scopes import BackwardCall
-from tapedebug.runtime.tape.timeline import Version, list_versions
-from tapedebug.runtime.tape.touched import Touched, touched
 from tapedebug.runtime.tape.tracker import Tracker
 
 if TYPE_CHECKING:
     from tapedebug.contract import Array, Engine, Seeds
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.replay.tape_snapshot import TapeSnapshot
+    from tapedebug.runtime.tape.timeline import Version
+    from tapedebug.runtime.tape.touched import Touched
 
 T = TypeVar("T")
 
@@ -82,6 +82,8 @@ class TapeQueries:
 
     def new_replay(self, *, float64: bool = False) -> Shadow:
         """Return a private replay that stands before the first record."""
+        from tapedebug.runtime.replay.shadow import Shadow
+
         self.tracker.catch_up_everywhere()
         return Shadow(self.tracker, types.float64 if float64 else None)
 
@@ -150,6 +152,8 @@ class TapeQueries:
         Raises:
             TapeError: An input is not on the tape or its values have another shape.
         """
+        from tapedebug.runtime.replay.shadow import Shadow
+
         self.tracker.catch_up_everywhere()
         shadow = Shadow(self.tracker, dtype)
         for a, values in (inputs or {}).items():
@@ -184,11 +188,15 @@ class TapeQueries:
             TapeError: There is no such launch, or no loss is known. Also if blocks of this kind are nested,
                 or if one is combined with a recording tape.
         """
+        from tapedebug.runtime.replay.tape_snapshot import TapeSnapshot
+
         tape: Any = self
         return TapeSnapshot(tape, launch, when, backward, loss, grads)
 
     def versions(self) -> list[Version]:
         """Return every version of every range of memory that the tape used, in the order of writing."""
+        from tapedebug.runtime.tape.timeline import list_versions
+
         return list_versions(self.tracker)
 
     def writers(self, a: array) -> Touched:
@@ -200,10 +208,14 @@ class TapeQueries:
         Raises:
             TapeError: The tape does not use the array's memory.
         """
+        from tapedebug.runtime.tape.touched import touched
+
         return touched(self, a, "write")
 
     def readers(self, a: array) -> Touched:
         """Return the last reader of each element of an array; see `writers`."""
+        from tapedebug.runtime.tape.touched import touched
+
         return touched(self, a, "read")
 
     def ledgers(self) -> list[BufferVersions]:
