@@ -339,6 +339,7 @@ BY_NAME = {
     "autograd/subjects/pickling.py": "the modules of the user's objects",
     "compiler/elementwise.py": "the package itself, as the name `wp` of generated kernels",
     "contract/__init__.py": "its own modules, when one of their names is used",
+    "watch/hooks.py": "the modules of Warp, if it is installed",
     "runtime/memory/interop.py": "torch, JAX and other libraries, if they are installed",
 }
 """Modules of rooms that import a module whose name is a value, each with what they import."""
