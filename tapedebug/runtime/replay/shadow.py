@@ -111,8 +111,10 @@ class Shadow(ShadowState):
         Raises:
             TapeError: There are such values, and `discard` is False.
         """
-        if not discard:
-            self._refuse_unused("reset() drops them", f"to use these, go on with forward({self.position})")
+        if self._unused is not None and not discard:
+            raise self._unused_error(
+                "reset() drops them", f"to use these, go on with forward({self.position})"
+            )
         for a, values in reversed(self._found.items()):  # latest first: they may overlap
             self._buffer(a).view(a)[...] = values
         self._found.clear()
@@ -214,7 +216,8 @@ class Shadow(ShadowState):
                 f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
                 hint=f"start at {self.position}, or at 0",
             )
-        on_operation = self._hooked(self.after_operation, on_operation)
+        if self.after_operation is not None:
+            on_operation = self._hooked(self.after_operation, on_operation)
         busy = self._busy
         if start < last:
             self._unused = None
@@ -237,10 +240,8 @@ class Shadow(ShadowState):
             start = stop
         return self
 
-    def _hooked(self, hook: OnReplay | None, on_operation: OnLaunch | None) -> OnLaunch | None:
+    def _hooked(self, hook: OnReplay, on_operation: OnLaunch | None) -> OnLaunch:
         """Return the function that is called after each record: the hook first, then `on_operation`."""
-        if hook is None:
-            return on_operation
 
         def then(record: Record) -> None:
             hook(self, record)
@@ -302,7 +303,8 @@ class Shadow(ShadowState):
         self._unused = None
         if seeds is not None:
             self._seed(seeds)
-        on_operation = self._hooked(self.after_adjoint, on_operation)
+        if self.after_adjoint is not None:
+            on_operation = self._hooked(self.after_adjoint, on_operation)
         steps = self._steps(consume)
         with self._late_writes(consume):
             if on_operation is None and not skip:

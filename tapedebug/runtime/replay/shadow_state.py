@@ -163,7 +163,8 @@ class ShadowState:
         return found
 
     def _restart(self) -> None:
-        self._refuse_unused("forward(0) starts over", f"else go on with forward({self.position})")
+        if self._unused is not None:
+            raise self._unused_error("forward(0) starts over", f"else go on with forward({self.position})")
         if self.position:
             for buffer in self._buffers.values():
                 buffer.restart()
@@ -171,18 +172,14 @@ class ShadowState:
         for a, values in self._inputs.items():
             parallel_memcpy.copy(self._buffer(a).view(a), values)
 
-    def _refuse_unused(self, what: str, otherwise: str) -> None:
-        """Raise an error if values were set after the first record and would be lost unused.
-
-        Raises:
-            TapeError: There are some.
-        """
-        if self._unused is not None:
-            raise TapeError(
-                f"replay: the values that were set for the array{self._unused._facts()} before record "
-                f"{self.position} would be lost: {what}",
-                hint=f"for an input, call reset(discard=True) before set(); {otherwise}",
-            )
+    def _unused_error(self, what: str, otherwise: str) -> TapeError:
+        """Return the error for values that were set after the first record and would be lost unused."""
+        assert self._unused is not None
+        return TapeError(
+            f"replay: the values that were set for the array{self._unused._facts()} before record "
+            f"{self.position} would be lost: {what}",
+            hint=f"for an input, call reset(discard=True) before set(); {otherwise}",
+        )
 
     def _seed(self, seeds: Mapping[A, Any]) -> None:
         for buffer in self._buffers.values():
