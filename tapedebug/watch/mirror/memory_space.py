@@ -31,7 +31,7 @@ class MemorySpace:
     moved = True
     live = False
     rounded = False
-    as_warp = False
+    foreign = None
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class MemorySpace:
             return 1
         return 2 * types.numpy_dtype(a.dtype).itemsize // 8
 
-    def kept(self, record: Record, need: SavedValue) -> Bytes | None:
+    def preserved(self, record: Record, need: SavedValue) -> Bytes | None:
         """Return None: the memory of this space holds the values that the record saw."""
         return None
 
