@@ -1,4 +1,4 @@
-"""What Warp's tape records and reverses in another way than this engine's: the hooks of `as_warp` blocks."""
+"""Hooks of `as_warp` blocks: differences between Warp's tape and this engine's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WarpNotes:
-    """What a record of a program for Warp needs besides (`Record.notes`).
+    """Facts about a record that only Warp's reverse needs (`Record.notes`).
 
     Attributes:
         given: The arguments as the user gave them, if there are structs among them: Warp reads these again
