@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.frames import Length as Length
     from tapedebug.contract.history import Arrivals as Arrivals
     from tapedebug.contract.history import ArrivedArray as ArrivedArray
+    from tapedebug.contract.history import ConsumedGradients as ConsumedGradients
     from tapedebug.contract.history import EarlierRecording as EarlierRecording
     from tapedebug.contract.history import EarlierRecordings as EarlierRecordings
     from tapedebug.contract.history import EventKind as EventKind

@@ -162,6 +162,13 @@ class UnrecordedLaunches(Protocol):
         """Return the arrays of the tape that such launches wrote, each with the call site."""
 
 
+class ConsumedGradients(Protocol):
+    """The gradients that the program's last reverse pass computed, as its memory held them afterwards."""
+
+    def consumed(self, array: Array, /) -> Values | None:
+        """Return what the pass added to the gradient of an input; None if that is not known."""
+
+
 class RecordingGaps(Protocol):
     """Parts of the program that ran while the tape recorded and that are not on it."""
 

@@ -7,14 +7,18 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd import end_to_end
+from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.contract import (
     Array,
     Confinement,
+    ConsumedGradients,
     LiveArrays,
     RecordedTape,
     RecordingGaps,
@@ -22,6 +26,7 @@ from tapedebug.contract import (
     from_program,
     is_recorded_tape,
 )
+from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.blame import blame
 from tapedebug.diagnose.diagnosis import Diagnosis, severity
@@ -171,6 +176,7 @@ def _context(
     wrong = {number for number in found if number is not None}
     gaps = tape.capability(RecordingGaps)
     notes += [] if gaps is None else gaps.notes()
+    notes += _other_gradients(tape, measured) if loss is None else []
     trace.coverage.notes += [note for note in notes if note not in trace.coverage.notes]
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
@@ -180,6 +186,24 @@ def _context(
     )
     _summarise(context, recorded, seeds, pace)
     return context
+
+
+def _other_gradients(tape: RecordedTape, measured: Sequence[InputCheck]) -> list[str]:
+    """Return notes on inputs whose gradient in the program is not the one that a replay of the pass gives."""
+    gradients, notes = tape.capability(ConsumedGradients), []
+    for item in measured:
+        given = None if gradients is None else gradients.consumed(item.array)
+        if given is None:
+            continue
+        with np.errstate(all="ignore"):
+            error = np.linalg.norm(given.ravel().astype(np.float64) - item.consumed.ravel())
+            size = np.linalg.norm(item.consumed) or np.linalg.norm(given)
+        if error > GRADIENT_WRONG * size:
+            notes.append(
+                f"{item.name}: backward left another gradient than its replay gives, off by "
+                f"{words.percent(float(error / size))}: what changed it is not on the tape"
+            )
+    return notes
 
 
 def _concluded(context: RuleContext) -> Diagnosis:

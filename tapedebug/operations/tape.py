@@ -316,7 +316,8 @@ class OperationTape:
         self.look()
         preset = self._preset(seeds)
         found = {**preset, **{a: np.array(values, a.scalar_dtype) for a, values in seeds.items()}}
-        began = self.history.begin(self._inputs())
+        self._before_pass(inputs := self._inputs())
+        began = self.history.begin(inputs)
         noted = ReversePass(found, list(preset), len(self.operations), loss)
         started = perf_counter()
         yield
@@ -329,6 +330,9 @@ class OperationTape:
             earlier.seeds = {}
         self.reverse_passes.append(noted)
         notify("backward_done", self)
+
+    def _before_pass(self, inputs: Sequence[Array]) -> None:
+        """Do nothing; for engines that compare gradients before and after a reverse pass."""
 
     def _inputs(self) -> list[Array]:
         """Return the arrays with a gradient that operations only read, each range of memory once."""

@@ -281,11 +281,14 @@ class Recorder:
         if is_capturing(device):
             self.skip(tape, call.what, "a graph is being captured")
             return run()
-        with self.guarded(tape, call.what, call.place) as failed:
+        try:
             if len(call.kernel.adj.args) == len(call.values):
                 leaves = self.arguments.leaves(call.kernel, call.values)
                 template = self._template(tape, call.kernel, leaves)
-        if failed or not leaves:
+        except Exception as error:
+            self.skip(tape, call.what, _reason(error), call.place)
+            return run()
+        if not leaves:
             return run()
         if tape is None:
             return self._outside(run, template.written, "launch", call.place, unrecorded=True)
@@ -467,10 +470,8 @@ class Recorder:
         failed: list[str] = []
         try:
             yield failed
-        except NotWatchable as error:
-            failed.append(error.message)
         except Exception as error:
-            failed.append(f"{type(error).__name__}: {error}")
+            failed.append(_reason(error))
         if failed:
             self.skip(tape, what, failed[0], place or user_place(4))
 
@@ -489,6 +490,10 @@ class _Call:
     @property
     def what(self) -> str:
         return f"the launch of {_name(self.kernel)}"
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, NotWatchable) else f"{type(error).__name__}: {error}"
 
 
 def _obstacle(leaves: Sequence[Leaf]) -> str:

@@ -8,8 +8,10 @@ from types import FrameType
 from typing import Any, cast
 
 from tapedebug.contract import (
+    Array,
     ArrayMemory,
     ArrayOrigins,
+    ConsumedGradients,
     Engine,
     Operation,
     Place,
@@ -23,6 +25,7 @@ from tapedebug.contract import (
     UnrecordedLaunches,
     Values,
     WarpReverse,
+    memory_key,
 )
 from tapedebug.operations import ExecutableOperation, OperationTape, Region, SnapshotBudget
 from tapedebug.watch.hooks import look_up
@@ -44,7 +47,7 @@ class WatchedTape(OperationTape):
         budget: The number of bytes for copies of what tapes found.
 
     Attributes:
-        consumed: The gradients of the inputs as the program's last reverse pass left them.
+        consumed: What the program's last reverse pass added to the gradients of the inputs, by their memory.
         gaps: The parts of the recording that are not covered, as sentences.
     """
 
@@ -54,7 +57,8 @@ class WatchedTape(OperationTape):
         super().__init__(engine, budget=budget)
         self.created_at = created_at
         self.memory = memory
-        self.consumed: dict[WatchedArray, Values] = {}
+        self.consumed: dict[Hashable, Values] = {}
+        self._gradients: dict[Array, Values | None] = {}
         self.gaps: dict[str, int] = {}
         self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[tuple[WatchedArray, Place]] = []
@@ -63,6 +67,7 @@ class WatchedTape(OperationTape):
             ProgramArrays: arrays,
             ArrayMemory: arrays,
             ArrayOrigins: arrays,
+            ConsumedGradients: _Consumed(self),
             RecordingGaps: _Gaps(self),
             Rerecording: _Rerecording(self),
             UnrecordedLaunches: _Unrecorded(self),
@@ -81,13 +86,17 @@ class WatchedTape(OperationTape):
         """Note that a part of the program is not covered; equal notes are counted."""
         self.gaps[text] = self.gaps.get(text, 0) + 1
 
+    def _before_pass(self, inputs: Sequence[Array]) -> None:
+        """Store the gradients of the inputs before a reverse pass of the program."""
+        self._gradients = {array: array.current_gradient() for array in inputs}
+
     def note_consumed(self) -> None:
-        """Store the gradients of the inputs, which a reverse pass of the program has just computed."""
+        """Store what a reverse pass of the program has just added to the gradients of the inputs."""
         self.consumed = {}
-        for array in self._inputs():
+        for array, before in self._gradients.items():
             gradient = array.current_gradient()
-            if gradient is not None and isinstance(array, WatchedArray):
-                self.consumed[array] = gradient
+            if gradient is not None and before is not None:
+                self.consumed[memory_key(array)] = gradient - before
 
 
 class _Arrays:
@@ -119,6 +128,17 @@ class _Arrays:
     def retains_gradient(self, array: WatchedArray, /) -> bool:
         """True if the program set `retain_grad`."""
         return bool(getattr(array.source, "retain_grad", False))
+
+
+class _Consumed:
+    """The capability `ConsumedGradients`."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def consumed(self, array: Array, /) -> Values | None:
+        """Return what the last reverse pass added to the gradient of an input; None if it is not known."""
+        return self._tape.consumed.get(memory_key(array))
 
 
 class _Gaps:

@@ -353,3 +353,18 @@ def test_arrays_of_torch_are_watched():
     (recorded,) = session.tapes
     assert recorded.array(x).offset == 4
     assert told(td.diagnose(recorded)) == ("AGREE", [])
+
+
+def test_a_gradient_that_something_else_has_changed_is_said_in_the_coverage():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x], [y])
+            wp.launch(programs.total, 2, [y], [loss])
+        x.grad.fill_(3.0)
+        tape.backward(loss)
+        assert "another gradient" not in " ".join(td.diagnose(session.tapes[0]).coverage.notes)
+        tape.launches.append(lambda: x.grad.assign(np.float32([100.0, 0.0])))
+        tape.backward(loss)
+    notes = " ".join(td.diagnose(session.tapes[0]).coverage.notes)
+    assert "x: backward left another gradient than its replay gives, off by" in notes
