@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,25 @@ ALIGNMENT = 64
 """Alignment of the regions of replays, in bytes, as required by vector instructions."""
 
 
+class DeviceCopy(Protocol):
+    """A copy of a range of memory that is not on the host."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+
+    def fetched(self) -> Bytes:
+        """Return the bytes on the host."""
+
+
+Copied: TypeAlias = "Bytes | DeviceCopy"
+
+
+def fetched(content: Copied) -> Bytes:
+    """Return the bytes of a copy on the host."""
+    return content if isinstance(content, np.ndarray) else content.fetched()
+
+
 class Region:
     """One allocation of the program: the bytes of its values and, if there are any, of its gradients.
 
@@ -24,6 +43,9 @@ class Region:
     """
 
     __slots__ = ("__weakref__", "gradients", "values")
+
+    on_host = True
+    """False if `values` cannot be read, but only copied: memory of a device."""
 
     def __init__(self, values: np.ndarray[Any, Any], gradients: np.ndarray[Any, Any] | None = None) -> None:
         self.values: Bytes = bytes_of(values)
@@ -38,6 +60,15 @@ class Region:
     def nbytes(self) -> int:
         """The number of bytes."""
         return int(self.values.nbytes)
+
+    def copied(self, start: int, stop: int) -> Copied:
+        """Return a copy of a range, where the memory is."""
+        found: Bytes = self.values[start:stop].copy()
+        return found
+
+    def fetched(self, start: int, stop: int) -> Bytes:
+        """Return a copy of a range on the host."""
+        return fetched(self.copied(start, stop))
 
 
 class Memory:

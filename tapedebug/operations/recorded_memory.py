@@ -11,7 +11,7 @@ from bisect import bisect_right
 
 import numpy as np
 
-from tapedebug.operations.memory import Bytes, Region
+from tapedebug.operations.memory import Bytes, Copied, Region, fetched
 
 GRAIN = 8
 """Ranges of changed bytes begin and end at multiples of this number."""
@@ -62,15 +62,17 @@ class RecordedRegion:
 
     def __init__(self, region: Region, budget: SnapshotBudget) -> None:
         self.region, self.lost = region, False
-        content = region.values
-        whole = budget.take(content.size)
-        self.taken = content.size if whole else 0
-        self._live_in = content.copy() if whole else None
-        self._saved: list[tuple[int, Bytes]] = []  # ranges by their first byte, which do not overlap
-        self._known = content.copy() if content.size <= SMALL else None
+        whole = budget.take(region.nbytes)
+        self.taken = region.nbytes if whole else 0
+        self._live_in = region.copied(0, region.nbytes) if whole else None
+        self._saved: list[tuple[int, Copied]] = []  # ranges by their first byte, which do not overlap
+        self._known = region.values.copy() if region.on_host and region.nbytes <= SMALL else None
         self._sample = b"" if self._known is not None else self._sampled()
 
     def _sampled(self) -> bytes:
+        """Return some bytes of a large region; none of memory of a device, which would have to wait."""
+        if not self.region.on_host:
+            return b""
         values = self.region.values
         return values[:: max(1, values.size // SAMPLES) | 1].tobytes()  # odd: of each byte of a number some
 
@@ -87,7 +89,6 @@ class RecordedRegion:
         """Copy a range that is about to be overwritten for the first time."""
         if self._live_in is not None:
             return
-        values = self.region.values
         position = bisect_right(self._saved, start, key=lambda item: item[0])
         if position and self._saved[position - 1][0] + self._saved[position - 1][1].size > start:
             position -= 1
@@ -98,17 +99,17 @@ class RecordedRegion:
                 at = max(at, begin + content.size)
             else:
                 end = min(stop, self._saved[position][0]) if position < len(self._saved) else stop
-                self._saved.insert(position, (at, values[at:end].copy()))
+                self._saved.insert(position, (at, self.region.copied(at, end)))
                 at = end
             position += 1
 
     def live_in(self) -> Bytes:
         """Return the bytes that the tape found; not to be modified."""
         if self._live_in is not None:
-            return self._live_in
-        found = self.region.values.copy()
+            return fetched(self._live_in)
+        found = self.region.fetched(0, self.region.nbytes)
         for start, content in self._saved:
-            found[start : start + content.size] = content
+            found[start : start + content.size] = fetched(content)
         return found
 
     def _is_saved(self, start: int, stop: int) -> bool:
@@ -131,14 +132,14 @@ class RecordedRegion:
             The first byte of the range and a mask of the changed bytes. Of a large region all bytes count as
             changed.
         """
-        values = self.region.values
         if self._known is None:
             sample = self._sampled()
             if sample == self._sample:
                 return None
             self._sample = sample
-            self.lost |= self._live_in is None and not self._is_saved(0, values.size)
-            return 0, np.ones(values.size, np.bool_)
+            self.lost |= self._live_in is None and not self._is_saved(0, self.region.nbytes)
+            return 0, np.ones(self.region.nbytes, np.bool_)
+        values = self.region.values
         start, stop = start // GRAIN * GRAIN, min(-(-stop // GRAIN) * GRAIN, values.size)
         now, known = values[start:stop], self._known[start:stop]
         if now.tobytes() == known.tobytes():

@@ -548,7 +548,7 @@ class _OneOperation(OperationTape):
         self.operations.append(operation)
         for access in operation.accesses:
             self.regions.setdefault(_region(access.array), {})[access.array] = None
-        found = Memory({region: region.values.copy() for region in self.regions})
+        found = Memory({region: region.fetched(0, region.nbytes) for region in self.regions})
         for array, content in values.items():
             if array.region in found.bytes:
                 found.view(array)[...] = content

@@ -104,9 +104,9 @@ class FillOperation(HostOperation):
 
     def note_value(self) -> None:
         """Store the value that the array holds now as the one that it was filled with."""
-        values = self.array.current()
-        if values.size:
-            self.value = values[(0,) * self.array.ndim].copy()
+        if self.array.size:
+            first = WatchedArray(self.array.region, self.array.offset, (1,), (0,), self.array.element)
+            self.value = np.asarray(first.current()[0])
             self.args = [self.array, self.value.tolist()]
 
     def arrays_changed(self, changed: Callable[[WatchedArray], WatchedArray]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from tapedebug.contract import (
     Access,
+    Array,
     Irreplayable,
     KernelSource,
     Parameter,
@@ -21,10 +22,11 @@ from tapedebug.contract import (
     SourceText,
 )
 from tapedebug.operations import HostOperation, Memory, ProgramReverse, Step
+from tapedebug.watch.device_staging import Staging
 from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
 from tapedebug.watch.kernel_accesses import ANYTHING, Definition, Path, Use, uses_of
-from tapedebug.watch.memory import MemoryMap, NotWatchable, WarpArray, WatchedArray
+from tapedebug.watch.memory import MemoryMap, NotWatchable, WarpArray, WatchedArray, is_on_host
 
 WarpKernel = WarpObject
 """An object of class `warp.Kernel`."""
@@ -263,6 +265,7 @@ class WarpLaunch(HostOperation):
 
     def _bind(self, values: Memory, adjoint: Memory | None, retains: bool) -> _Command:
         binding = _Binding(iter(self.leaves), values, adjoint, retains)
+        binding.written = {access.array for access in self.accesses if access.writes}
         both = [binding.argument(value) for value in self.values]
         given = [value for value, _ in both]
         options: dict[str, Any] = self.options.arguments()
@@ -272,7 +275,7 @@ class WarpLaunch(HostOperation):
             made = look_up("warp._src.context:launch")(
                 self.kernel, self.dim, given, record_cmd=True, record_tape=False, **options
             )
-        return _Command(made, binding.rebuilt, both)
+        return _Command(made, binding, both)
 
 
 READ_ONLY = Use(reads=True)
@@ -282,17 +285,35 @@ READ_ONLY = Use(reads=True)
 class _Command:
     """A launch that is bound to memory; `held` keeps what it points to alive."""
 
-    __slots__ = ("_command", "_held", "_rebuilt")
+    __slots__ = ("_command", "_held", "_rebuilt", "_staged")
 
-    def __init__(self, command: WarpObject, rebuilt: Sequence[Rebuilt], held: object) -> None:
-        self._command, self._rebuilt, self._held = command, rebuilt, held
+    def __init__(self, command: WarpObject, binding: _Binding, held: object) -> None:
+        self._command, self._rebuilt, self._staged = command, binding.rebuilt, binding.staged
+        self._held = held
 
     def run(self) -> None:
-        if self._command is not None:  # None for a launch without threads
-            with not_intercepted():
-                for each in self._rebuilt:
-                    each.refresh()
-                self._command.launch()
+        if self._command is None:  # a launch without threads
+            return
+        with not_intercepted():
+            for each in self._staged:
+                each.staging.upload(each.array, each.device)
+            for rebuilt in self._rebuilt:
+                rebuilt.refresh()
+            self._command.launch()
+            for each in self._staged:
+                if each.is_written:
+                    each.staging.download(each.array, each.device)
+            if self._staged:
+                look_up("warp:synchronize_device")(self._staged[0].device)
+
+
+class _Staged(NamedTuple):
+    """An array that a launch uses on a device, and the copies of the replay's memory there."""
+
+    staging: Staging
+    array: WatchedArray
+    device: WarpObject
+    is_written: bool
 
 
 class _Binding:
@@ -306,11 +327,15 @@ class _Binding:
 
     Attributes:
         rebuilt: The objects that are made anew.
+        staged: The arrays on a device.
+        written: The arrays that the launch writes.
     """
 
     def __init__(self, leaves: Iterator[Leaf], values: Memory, adjoint: Memory | None, retains: bool) -> None:
         self.leaves, self.values, self.adjoint, self.retains = leaves, values, adjoint, retains
         self.rebuilt: list[Rebuilt] = []
+        self.staged: list[_Staged] = []
+        self.written: Collection[Array] = ()
 
     def argument(self, value: WarpObject) -> tuple[Any, Any]:
         """Return an argument with its arrays in other memory, and its adjoint."""
@@ -343,26 +368,31 @@ class _Binding:
             return source, None
         gradient = None
         if self.adjoint is not None and leaf.array.requires_grad:
-            gradient = _array_in(source, leaf.array, self.adjoint, None)
-        found = _array_in(source, leaf.array, self.values, gradient)
+            gradient = self._array_in(source, leaf.array, self.adjoint, None)
+        found = self._array_in(source, leaf.array, self.values, gradient)
         if self.retains and gradient is not None and getattr(source, "retain_grad", False):
             found.retain_grad = True
         return found, gradient
 
-
-def _array_in(
-    source: WarpArray, array: WatchedArray, memory: Memory, gradient: WarpArray | None
-) -> WarpArray:
-    """Return an array of Warp over the memory of a replay."""
-    start = int(memory.bytes[array.region].ctypes.data)
-    return look_up("warp:array")(
-        ptr=start + array.offset,
-        dtype=source.dtype,
-        shape=source.shape,
-        strides=source.strides,
-        device=source.device,
-        grad=gradient,
-    )
+    def _array_in(
+        self, source: WarpArray, array: WatchedArray, memory: Memory, gradient: WarpArray | None
+    ) -> WarpArray:
+        """Return an array of Warp over the memory of the replay or, on a device, over a copy of it."""
+        if is_on_host(source.device):
+            start = int(memory.bytes[array.region].ctypes.data)
+        else:
+            staging, forward = Staging.of(memory), self.adjoint is None
+            start = staging.address(array, source.device)
+            written = memory is self.adjoint or (forward and array in self.written)
+            self.staged.append(_Staged(staging, array, source.device, written))
+        return look_up("warp:array")(
+            ptr=start + array.offset,
+            dtype=source.dtype,
+            shape=source.shape,
+            strides=source.strides,
+            device=source.device,
+            grad=gradient,
+        )
 
 
 def is_reversible(kernel: WarpKernel) -> bool:

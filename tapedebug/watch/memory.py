@@ -19,7 +19,8 @@ import numpy as np
 from tapedebug._errors import TapedebugError
 from tapedebug.contract import Values, view_of
 from tapedebug.operations import Region
-from tapedebug.watch.hooks import WarpObject, look_up
+from tapedebug.operations.memory import Bytes
+from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
 
 WarpArray = WarpObject
 """An object of class `warp.array`."""
@@ -49,6 +50,73 @@ class WatchedRegion(Region):
 
     def __repr__(self) -> str:
         return f"<memory of {self.nbytes} bytes at {self.address:#x}>"
+
+
+def is_on_host(device: WarpObject) -> bool:
+    """True if this process can read the memory of a device."""
+    return bool(device.is_cpu)
+
+
+class DeviceRegion(WatchedRegion):
+    """One allocation on a device, which is copied there, and to the host only where somebody looks.
+
+    Args:
+        start: The address of the first byte.
+        nbytes: The size in bytes.
+        owner: The object that owns the memory.
+        device: The device.
+    """
+
+    __slots__ = ("_address", "_nbytes", "device")
+
+    on_host = False
+
+    def __init__(self, start: int, nbytes: int, owner: object, device: WarpObject) -> None:
+        super().__init__(0, 0, owner)
+        self._address, self._nbytes, self.device = start, nbytes, device
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte."""
+        return self._address
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._nbytes
+
+    def copied(self, start: int, stop: int) -> BytesOnDevice:
+        """Return a copy of a range on the device, made on its current stream."""
+        array, byte = look_up("warp:array"), look_up("warp:uint8")
+        with not_intercepted():
+            source = array(ptr=self._address + start, dtype=byte, shape=(stop - start,), device=self.device)
+            found = look_up("warp:empty")(shape=(stop - start,), dtype=byte, device=self.device)
+            look_up("warp:copy")(found, source)
+        return BytesOnDevice(found)
+
+
+class BytesOnDevice:
+    """A copy of a range of memory on a device.
+
+    Args:
+        content: The bytes, as an array of Warp.
+    """
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: WarpArray) -> None:
+        self._content = content
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return int(self._content.size)
+
+    def fetched(self) -> Bytes:
+        """Return the bytes on the host."""
+        with not_intercepted():
+            found: Bytes = np.array(self._content.numpy(), np.uint8)
+        return found
 
 
 def _bytes_at(start: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -158,7 +226,11 @@ class WatchedArray:
 
     def current(self) -> Values:
         """Return a copy of the values that the program's memory holds now."""
-        return view_of(self, self.region.values).copy()
+        if self.region.on_host:
+            return view_of(self, self.region.values).copy()
+        content = np.zeros(self.stop, np.uint8)
+        content[self.start :] = self.region.fetched(self.start, self.stop)
+        return view_of(self, content).copy()
 
     def current_gradient(self) -> Values | None:
         """Return a copy of the gradient that Warp holds now; None if there is none."""
@@ -175,6 +247,9 @@ class WatchedArray:
 def _host_copy(array: WarpArray, element: ElementType) -> Values:
     """Return the values of an array of Warp."""
     shape = (*array.shape, *element.shape)
+    if not is_on_host(array.device):
+        with not_intercepted():
+            return np.array(array.numpy()).reshape(shape)
     if 0 in shape:
         return np.zeros(shape, element.scalar)
     part = WatchedArray(WatchedRegion(array.ptr, 0, None), 0, array.shape, array.strides, element)
@@ -279,12 +354,14 @@ class MemoryMap:
             return known
         if not source.ptr:
             return WatchedRegion(0, 0, source)
-        if not source.device.is_cpu:
-            raise NotWatchable(f"an array is on the device {source.device}")
         start, stop, owner = allocation_of(source)
         found = self._around(start, stop)
         if found is None:
-            found = self._regions[start] = WatchedRegion(start, stop - start, owner)
+            if is_on_host(source.device):
+                found = WatchedRegion(start, stop - start, owner)
+            else:
+                found = DeviceRegion(start, stop - start, owner, source.device)
+            self._regions[start] = found
             bisect.insort(self._starts, start)
         elif not (found.address <= start and stop <= found.address + found.nbytes):
             raise NotWatchable(

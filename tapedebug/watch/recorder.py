@@ -248,7 +248,7 @@ class Recorder:
             device = given.get("device") if stream is None else stream.device
             options = (device, given.get("max_blocks", 0), given.get("block_dim"))
             taped = bool(given.get("record_tape", True))
-            call = _Call(given["kernel"], given["dim"], values, options, user_place())
+            call = _Call(given["kernel"], given["dim"], values, options, user_place(), stream=stream)
             return self._run(tape if taped else None, call, lambda: original(*args, **named))
         finally:
             _correct_caller(self.runtime.tape)
@@ -278,7 +278,7 @@ class Recorder:
         """Run a launch, and record it on a tape or, without one, as a write outside the live tapes."""
         leaves: list[Leaf] = []
         device = self.runtime.get_device(call.options[0])
-        if is_capturing(device):
+        if is_capturing(device) or getattr(call.stream, "is_capturing", False):
             self.skip(tape, call.what, "a graph is being captured")
             return run()
         try:
@@ -486,6 +486,7 @@ class _Call:
     options: tuple[Any, int, int | None]
     place: Span
     taped: bool = True
+    stream: WarpObject = None
 
     @property
     def what(self) -> str:

@@ -36,6 +36,8 @@ LOST = (
     "values that the tape found were overwritten outside of Warp before they were copied: raise memory_budget"
 )
 
+DEVICE = "writes to arrays on a device are noticed only if a function of Warp makes them"
+
 
 class WatchedTape(OperationTape):
     """The operations that ran while a tape of Warp recorded, with their values.
@@ -150,7 +152,8 @@ class _Gaps:
     def notes(self) -> list[str]:
         """Return what is not covered, as sentences."""
         found = [text if count == 1 else f"{text} (×{count})" for text, count in self._tape.gaps.items()]
-        return [*found, LOST] if self._tape.lost else found
+        found += [LOST] if self._tape.lost else []
+        return found if all(region.on_host for region in self._tape.regions) else [*found, DEVICE]
 
 
 class _Unrecorded:
