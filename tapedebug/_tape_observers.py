@@ -53,6 +53,28 @@ def unlist(tape: RecordedTape) -> None:
     _live.discard(tape)
 
 
+_RECORDING = "_tapedebug_recording"
+_program_tapes: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+
+
+def link(program_tape: object, tape: RecordedTape) -> None:
+    """Note that `tape` is the recording of an object that the program uses as its tape."""
+    setattr(program_tape, _RECORDING, tape)
+    _program_tapes[tape] = weakref.ref(program_tape)
+
+
+def recorded_tape(found: Any) -> Any:
+    """Return the recording of a tape object of another engine; any other object as it is."""
+    return getattr(found, _RECORDING, found)
+
+
+def program_tape(tape: RecordedTape) -> Any:
+    """Return the object that the program uses as its tape: of tapedebug's engine the tape itself."""
+    linked = _program_tapes.get(tape)
+    found = None if linked is None else linked()
+    return tape if found is None else found
+
+
 def notify(event: str, *args: object) -> None:
     """Call the observers that have a method of this name."""
     if not observers or not _listed.get():

@@ -11,6 +11,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
+from tapedebug._tape_observers import recorded_tape
 from tapedebug.autograd.checks.adjoint_check import SMALL, CheckPlan, Comparison, check_pairs_of
 from tapedebug.autograd.finite_diff.compared_entries import MOST_ENTRIES
 from tapedebug.autograd.finite_diff.verdict import Tolerance
@@ -142,6 +143,7 @@ def check_pairs(
     Raises:
         GradcheckError: The mask names a launch or an array that there is not.
     """
+    tape = recorded_tape(tape)
     names = Names(tape, labels)
     keys = list(dict.fromkeys(_key(tape, names, entry) for entry in mask))
     state = _Progress(len(keys), progress, cancelled)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
+from tapedebug._tape_observers import recorded_tape
 from tapedebug.autograd.array_types import Loss
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.finite_diff.verdict import Tolerance, worst
@@ -148,6 +149,7 @@ def gradcheck_tape(
         GradcheckError: A mask or list names what there is not, a step or tolerance is not one, nothing is
             left after `skip_to_launch_index`, or the executor broke down.
     """
+    tape = recorded_tape(tape)
     _require_tape(tape)
     if plot_relative_error or plot_absolute_error:
         require_matplotlib()

@@ -18,6 +18,7 @@ lacks; the coverage then lists what was not examined.
 | `frames` | numbers in the functions of the program |
 | `history` | reverse passes, reads and writes around a tape |
 | `program_arrays` | arrays as the program has them |
+| `engine_coverage` | the ways in which operations run again |
 | `warp_semantics` | reverse passes as NVIDIA Warp would run them |
 
 All names can be imported from this package. A module loads when one of its names is first used: a program
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.element_tracking import OutOfBoundsAccess as OutOfBoundsAccess
     from tapedebug.contract.element_tracking import SuspectLaunches as SuspectLaunches
     from tapedebug.contract.element_tracking import ThreadAccess as ThreadAccess
+    from tapedebug.contract.engine_coverage import EngineCoverage as EngineCoverage
     from tapedebug.contract.frames import FrameValues as FrameValues
     from tapedebug.contract.frames import Length as Length
     from tapedebug.contract.history import Arrivals as Arrivals
@@ -146,6 +148,7 @@ else:
         "value_storage",
         "history",
         "program_arrays",
+        "engine_coverage",
         "warp_semantics",
     )
 

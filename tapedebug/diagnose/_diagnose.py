@@ -13,6 +13,7 @@ from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
+from tapedebug._tape_observers import recorded_tape
 from tapedebug.autograd import end_to_end
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.contract import (
@@ -94,7 +95,7 @@ def diagnose(
             match the tapes, `progress` is not a function, or `max_seconds` is not a number.
         ValueError: `max_seconds` is not positive.
     """
-    tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
+    tapes: list[Any] = [recorded_tape(t) for t in (tape if isinstance(tape, (list, tuple)) else [tape])]
     _check_tapes(tapes)
     with _checked(tapes), Progress(progress, max_seconds, len(tapes)) as pace:
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
@@ -267,7 +268,8 @@ def _end_to_end(
     """Set verdict, coverage and checks of the trace; return the result for each input."""
     trace, total = recorded.trace, len(recorded.trace.launches)
     if target is None:
-        trace.coverage = Coverage(summary=f"0 of {total} launches checked end to end", launches=total)
+        trace.coverage.summary = f"0 of {total} launches checked end to end"
+        trace.coverage.launches = total
         return ()
     labels = {array: info.label for array, info in zip(recorded.arrays, trace.arrays, strict=True)}
     inputs = [recorded.arrays[leaf] for leaf in leaves] if named else None
@@ -279,13 +281,18 @@ def _end_to_end(
             )
     except TapedebugError as error:
         trace.coverage = Coverage(
-            summary=f"0 of {total} launches checked end to end: {error.message}", launches=total
+            summary=f"0 of {total} launches checked end to end: {error.message}",
+            launches=total,
+            notes=trace.coverage.notes,
         )
         return ()
     trace.verdict = result.verdict if result.inputs else "NOT CHECKED"
     done = result.coverage
     trace.coverage = Coverage(
-        summary=done.summary, launches=done.launches, checked=done.checked, notes=list(done.notes)
+        summary=done.summary,
+        launches=done.launches,
+        checked=done.checked,
+        notes=[*trace.coverage.notes, *done.notes],
     )
     label = "loss" if trace.backward.loss is None else trace.arrays[trace.backward.loss].label
     trace.checks = [

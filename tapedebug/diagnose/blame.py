@@ -44,7 +44,7 @@ CAUSES = {
 FIXES = {
     "adjoint": "look at what {name} computes at that line, and report it with a program that shows it",
     "not finite": "guard the operation at that line, so that its derivative is finite",
-    "overwritten": 'write to an array of its own, or record with on_overwrite="preserve"',
+    "overwritten": "write to an array of its own{preserve}",
     "detached": "give {array} requires_grad=True",
     "no adjoint": "leave out enable_backward=False for {name}",
 }
@@ -113,7 +113,9 @@ def _at_launch(context: RuleContext, replay: Replay, wrong: list[Argument]) -> F
         at = f"at {entry_name(label, entry.index, record.args[worst.param].dtype)}"
     count = f", in {entry.count} of {worst.size} entries" if entry.index is not None else ""
     cause = CAUSES.get(worst.cause, CAUSES["adjoint"])
-    fix = FIXES.get(worst.cause, FIXES["adjoint"]).format(name=launch.name, array=label)
+    fix = FIXES.get(worst.cause, FIXES["adjoint"]).format(
+        name=launch.name, array=label, preserve=words.or_preserve(context.trace)
+    )
     repeated = repeated_values(context, worst.launch) if cause == CAUSES["adjoint"] else None
     if repeated is not None:
         cause, fix = f"{repeated[0][0].lower()}{repeated[0][1:]}", repeated[1]

@@ -51,7 +51,8 @@ def format_diagnosis(trace: Trace, *, colour: bool = False, printed: dict[str, s
             New ones are added.
     """
     launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
-    head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
+    ran_by = trace.tape.engine or f"on_overwrite={trace.tape.on_overwrite!r}"
+    head = f"{trace.name} · {launches} · {ran_by}"
     verdict = _gradient(trace.verdict, trace.findings, trace.coverage, colour)
     lines = [f"{paint(head, 'bold', colour)} · {verdict}"]
     lines += _wrapped(f"coverage: {trace.coverage.summary}", "  ")

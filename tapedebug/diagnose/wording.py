@@ -22,6 +22,11 @@ def place(location: Location | None) -> str:
     return f"{name}:{location.line}"
 
 
+def or_preserve(trace: Trace, as_warp: bool = False) -> str:
+    """Return the second half of a fix for an overwrite; empty if the engine cannot preserve values."""
+    return "" if as_warp or trace.tape.engine else ', or record with on_overwrite="preserve"'
+
+
 def percent(relative: float) -> str:
     """Return a relative error in words."""
     if not math.isfinite(relative):

@@ -26,6 +26,7 @@ class Run:
         failed: The program itself failed.
         reason: The reason of that failure, in a few words.
         message: The traceback of the program.
+        engines: A line for each engine other than tapedebug's own, with the launches that it ran.
         notes: Sentences on the parts that were not diagnosed, and why.
         status: The exit status.
         seconds: The duration of the whole run.
@@ -39,6 +40,7 @@ class Run:
     failed: bool = False
     reason: str = ""
     message: str = ""
+    engines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     status: int = 0
     seconds: float = 0.0

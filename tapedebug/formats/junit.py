@@ -32,8 +32,9 @@ def junit(run: Run, texts: list[str]) -> str:
     if run.failed:
         error = ElementTree.SubElement(own, "error", message=_clean(run.reason), type="program")
         error.text = _clean(run.message)
-    if run.notes:
-        ElementTree.SubElement(own, "system-out").text = _clean("\n".join(run.notes))
+    notes = [*run.engines, *run.notes]
+    if notes:
+        ElementTree.SubElement(own, "system-out").text = _clean("\n".join(notes))
     for trace, failed, text in zip(run.traces, failures, texts, strict=True):
         case = _case(suite, run, trace.name.rpartition(" · ")[2])
         if failed:

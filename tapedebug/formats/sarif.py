@@ -67,7 +67,7 @@ def _driver(rules: list[str], titles: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _invocation(run: Run) -> dict[str, Any]:
-    notifications = [{"level": "note", "message": {"text": note}} for note in run.notes]
+    notifications = [{"level": "note", "message": {"text": note}} for note in (*run.engines, *run.notes)]
     if run.failed:
         text = f"the program failed ({run.reason})" + (f"\n{run.message}" if run.message else "")
         notifications.append({"level": "error", "message": {"text": text}})
@@ -96,9 +96,15 @@ def _result(run: Run, trace: Trace, finding: Finding) -> dict[str, Any]:
         "locations": [_location(run, place)],
         "relatedLocations": _related(run, finding, place),
         "occurrenceCount": 1,
-        "properties": {"tape": trace.name, "launches": finding.launches, "arrays": finding.arrays},
+        "properties": {**_tape(trace), "launches": finding.launches, "arrays": finding.arrays},
     }
     return _recognisable(result, place, finding.arrays)
+
+
+def _tape(trace: Trace) -> dict[str, Any]:
+    """Return the name of a tape, and the engine if it is not that of tapedebug."""
+    engine = {"engine": trace.tape.engine} if trace.tape.engine else {}
+    return {"tape": trace.name, **engine}
 
 
 def _related(run: Run, finding: Finding, shown: Location | None) -> list[dict[str, Any]]:
@@ -129,7 +135,7 @@ def _wrong(run: Run, trace: Trace) -> dict[str, Any]:
         "locations": [_location(run, None)],
         "relatedLocations": [],
         "occurrenceCount": 1,
-        "properties": {"tape": trace.name},
+        "properties": _tape(trace),
     }
     return _recognisable(result, None, [])
 

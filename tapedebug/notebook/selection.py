@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError, TapedebugError
+from tapedebug.contract import from_program, is_array, memory_key
 from tapedebug.panel.pair_mask import check_mask
-from tapedebug.runtime import array
 
 if TYPE_CHECKING:
     from tapedebug.panel.panel_source import PanelSource
@@ -87,8 +87,11 @@ def _whole(value: object) -> int | None:
 def _array(value: object, subject: PanelSource) -> int | str:
     """Return the id or label of an array that is given as an id, a label, or itself."""
     labels = [info.label for info in subject.source.arrays]
-    if isinstance(value, array):
-        label = subject.labels().get(value)
+    if subject.tape is not None:
+        value = from_program(subject.tape, value)
+    if is_array(value):
+        known = {memory_key(each): label for each, label in subject.labels().items()}
+        label = known.get(memory_key(value))
         if label is None:
             raise SelectionError(f"{value!r} is not on this tape, which has {_named(labels)}")
         return label

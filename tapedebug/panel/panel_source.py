@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug import _shell
 from tapedebug._errors import TapedebugError
 from tapedebug._source import display_file
-from tapedebug._tape_observers import live_tapes
+from tapedebug._tape_observers import live_tapes, program_tape, recorded_tape
 from tapedebug.contract import (
     Array,
     RecordedTape,
@@ -25,6 +25,7 @@ from tapedebug.diagnose import Diagnosis
 from tapedebug.diagnose.formatting import format_diagnosis
 from tapedebug.diagnose.latest import keep_latest, latest_diagnosis
 from tapedebug.trace import Trace
+from tapedebug.trace.engine_notes import engine_title
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.packing import Packed, pack, seal_columns
 from tapedebug.trace.recording import is_of, record_with_arrays
@@ -123,6 +124,7 @@ def subject_of(obj: object) -> PanelSource:
     """
     __tracebackhide__ = True
 
+    obj = recorded_tape(obj)
     if is_recorded_tape(obj):
         subject = PanelSource(_trace_of(obj), obj)
     elif isinstance(obj, Diagnosis):
@@ -178,6 +180,7 @@ def tape_row(tape: RecordedTape) -> dict[str, Any]:
         "launches": len(tape.operations),
         "arrays": len({memory_key(array) for array in arrays}),
         "onOverwrite": overwrite_mode(tape),
+        "engine": engine_title(tape),
         "backwardRuns": len(tape.reverse_passes),
         "preservedBytes": 0 if retention is None else retention.preserved_bytes,
         "recording": tape.is_recording,
@@ -190,9 +193,10 @@ def tape_row(tape: RecordedTape) -> dict[str, Any]:
 def _name_now(tape: RecordedTape) -> str:
     """Return the variable that holds a tape, else its former name, unless another tape has that name."""
     variables: dict[str, Any] = getattr(_shell.current(), "user_ns", {})
-    own = (name for name, value in list(variables.items()) if value is tape and not name.startswith("_"))
+    held = program_tape(tape)
+    own = (name for name, value in list(variables.items()) if value is held and not name.startswith("_"))
     before = _NAMES.get(tape, "")
-    return next(own, "" if isinstance(variables.get(before), type(tape)) else before)
+    return next(own, "" if isinstance(variables.get(before), type(held)) else before)
 
 
 def count_findings(diagnosis: Diagnosis) -> dict[str, int]:

@@ -146,6 +146,8 @@ def _summary(payload: Json) -> Iterator[str]:
         yield from _findings(trace["findings"])
         yield from _checks([check for check in trace["checks"] if check["verdict"] is not None])
         yield from _events(trace)
+        if trace["tape"].get("engine"):
+            yield f"<p>Engine: {escape(trace['tape']['engine'])}</p>"
         facts = ", ".join(f"{key} {value}" for key, value in trace["environment"].items())
         yield f"<p>{escape(facts)}</p>"
     yield from (f"<p>{escape(note)}</p>" for note in payload["notes"])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from tapedebug._tape_observers import recorded_tape
 from tapedebug.contract import RecordedTape, is_recorded_tape
 from tapedebug.diagnose import Diagnosis
 from tapedebug.diagnose import diagnose as diagnosed
@@ -70,6 +71,7 @@ def trace_of(obj: object, *, diagnose: bool = True) -> tuple[Trace, RecordedTape
     """
     if isinstance(obj, dict):
         return trace_from_json(obj), None  # so that damaged data is reported here, not in the browser
+    obj = recorded_tape(obj)
     if is_recorded_tape(obj):
         return _trace_of_tape(obj, diagnose=diagnose), obj
     if isinstance(obj, Diagnosis):

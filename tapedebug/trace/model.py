@@ -395,7 +395,8 @@ class TapeInfo:
     """Statistics of the tape as a whole.
 
     `preserved_bytes`: size of the copies for adjoints. `livein_bytes`: size of the copies for replays.
-    `began` and `ended`: start and end of recording, on the clock of `Event`.
+    `began` and `ended`: start and end of recording, on the clock of `Event`. `engine`: the engine that ran
+    the launches, if it is not that of tapedebug, such as ``"NVIDIA Warp 1.19.0, cpu"``.
     """
 
     id: int
@@ -406,6 +407,7 @@ class TapeInfo:
     livein_bytes: int = 0
     began: int = 0
     ended: int = 0
+    engine: str = field(default="", metadata={"sparse": True})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from tapedebug._interval_index import IntervalIndex
 from tapedebug._names import find_names
 from tapedebug._source import display_file
 from tapedebug._tape_functions import register
+from tapedebug._tape_observers import program_tape, recorded_tape
 from tapedebug.contract import (
     Access,
     Array,
@@ -31,6 +32,7 @@ from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names
 from tapedebug.trace._versions import VersionBook, set_fates
+from tapedebug.trace.engine_notes import OWN_ENGINE, engine_notes, engine_title
 from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.missing_capabilities import missing_capabilities
 from tapedebug.trace.model import (
@@ -52,8 +54,6 @@ MAX_BYTES = 1 << 28
 MAX_SECONDS = 60.0
 PLAIN = frozenset({bool, int, float, str, type(None)})
 """The types of arguments that a trace holds unchanged."""
-OWN_ENGINE = "tapedebug"
-"""The engine that has all capabilities of traces and whose version is part of the environment anyway."""
 
 
 @register
@@ -86,7 +86,7 @@ def record(
         number = isinstance(limit, (int, float)) and not isinstance(limit, bool) and limit >= 0
         if not number and not (limit is None and parameter == "max_seconds"):
             raise ValueError(f"trace: {parameter} is a number of 0 or more; got {limit!r}")
-    recorded = record_with_arrays(tape, name=name)
+    recorded = record_with_arrays(recorded_tape(tape), name=name)
     if values:
         from tapedebug.trace.replayed_values import add_summaries
 
@@ -146,7 +146,8 @@ def location_of(place: Place) -> Location:
 
 
 def _tape_name(tape: RecordedTape) -> str:
-    names = find_names(type(tape), id, [id(tape)]).get(id(tape))
+    own = program_tape(tape)
+    names = find_names(type(own), id, [id(own)]).get(id(own))
     return names[0] if names else f"tape {tape.id}"
 
 
@@ -199,6 +200,7 @@ class _Builder:
                 livein_bytes=0 if retention is None else retention.livein_bytes,
                 began=tape.began,
                 ended=tape.ended,
+                engine=engine_title(tape),
             ),
             kernels=list(self.kernels.values()),
             arrays=arrays,
@@ -212,7 +214,7 @@ class _Builder:
             recording=recording_of(tape),
         )
         if tape.engine.name != OWN_ENGINE:
-            trace.coverage.notes += missing_capabilities(tape)
+            trace.coverage.notes += [*engine_notes(tape), *missing_capabilities(tape)]
         _set_roles(trace)
         trace.sequences = sequences_of(trace)
         return trace

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._atomic import write_whole
 from tapedebug._tape_functions import register
-from tapedebug.contract import Array, RecordedTape
+from tapedebug._tape_observers import recorded_tape
+from tapedebug.contract import Array, RecordedTape, from_program
 from tapedebug.trace import Trace, record_with_arrays
 from tapedebug.visualize._dot import to_dot
 from tapedebug.visualize._options import MOST_LAUNCHES, Options
@@ -112,9 +113,11 @@ def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[
 
         return trace, id_of
 
-    recorded = record_with_arrays(cast("RecordedTape", tape), longest_names=longest)
+    own = cast("RecordedTape", recorded_tape(tape))
+    recorded = record_with_arrays(own, longest_names=longest)
 
     def of_array(key: object) -> int | None:
+        key = from_program(own, key)
         if not isinstance(key, Array):
             raise TypeError(f"visualize: arrays to label or to track are arrays; got {_shown(key)}")
         return recorded.id_of(key)

@@ -21,6 +21,8 @@ export interface TapeRow {
   readonly launches: number;
   readonly arrays: number;
   readonly onOverwrite: string;
+  /** The engine that ran the launches, if it is not that of tapedebug. */
+  readonly engine?: string;
   readonly backwardRuns: number;
   readonly preservedBytes: number;
   readonly recording: boolean;

@@ -38,7 +38,8 @@ export function title(row: Pick<TapeRow, "tape" | "name"> & Partial<TapeRow>): s
 export function facts(row: TapeRow): string {
   const parts = [amount(row.launches, "launch", "launches"), amount(row.arrays, "array", "arrays")];
   parts.push(row.backwardRuns === 0 ? "no backward yet" : `backward ×${row.backwardRuns}`);
-  if (row.onOverwrite !== "preserve") parts.push(`on_overwrite=${row.onOverwrite}`);
+  if (row.engine) parts.push(row.engine);
+  else if (row.onOverwrite !== "preserve") parts.push(`on_overwrite=${row.onOverwrite}`);
   else if (row.preservedBytes > 0) parts.push(`kept ${bytes(row.preservedBytes)}`);
   return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
 }

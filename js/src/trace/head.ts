@@ -75,6 +75,7 @@ function readTape(r: Reader, raw: Raw): T.TapeInfo {
     liveinBytes: r.count(raw, "livein_bytes", "trace.tape"),
     began: r.count(raw, "began", "trace.tape"),
     ended: r.count(raw, "ended", "trace.tape"),
+    engine: r.text(raw, "engine", "trace.tape"),
   };
 }
 

@@ -185,6 +185,8 @@ export interface TapeInfo {
   readonly liveinBytes: number;
   readonly began: number;
   readonly ended: number;
+  /** The engine that ran the launches, if it is not that of tapedebug: "NVIDIA Warp 1.19.0, cpu". */
+  readonly engine: string;
 }
 
 export type EventKind = "backward" | "zero" | "read" | "write" | "reset";

@@ -6,6 +6,7 @@ import { bytes, plural, short, tapeTitle, whole } from "./format.js";
 import { countOf, levelBadge } from "./level.js";
 import { judgement } from "./pairs.js";
 import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./phrases.js";
+import type { TapeInfo } from "../trace/types.js";
 import { NEEDS_KERNEL, runButton } from "./runButton.js";
 import { searchBox } from "./search.js";
 import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
@@ -51,9 +52,16 @@ function title(panel: Panel): HTMLElement {
     { class: "td-title" },
     h("h1", { class: "td-name", title: short(trace.name, 300) }, short(tapeTitle(trace.name, trace.tape.id), 80)),
     badge,
+    ...engine(trace.tape.engine),
     coverage,
     checkAccount(panel),
   );
+}
+
+/** The engine that ran the launches, if it is not that of tapedebug. */
+function engine(name: string): HTMLElement[] {
+  const title = "The engine that ran the launches: see what was checked";
+  return name === "" ? [] : [h("span", { class: "td-engine", title }, short(name, 80))];
 }
 
 /** The meaning and the coverage of the verdict, in full. */
@@ -75,8 +83,7 @@ function checkAccount(panel: Panel): HTMLElement {
       facts(
         ["launches", `${whole(coverage.checked)} of ${whole(coverage.launches)} checked`],
         ["reverse passes", whole(tape.backwardRuns)],
-        ["overwrites", `on_overwrite="${short(tape.onOverwrite, 40)}"`],
-        ["copies", `${bytes(tape.preservedBytes)} for adjoints, ${bytes(tape.liveinBytes)} for replays`],
+        ...tapeFacts(tape),
         ...Object.entries(environment)
           .slice(0, MOST_NOTES)
           .map(([name, value]) => [short(name, 40), short(value, 200)] as const),
@@ -90,6 +97,15 @@ function checkAccount(panel: Panel): HTMLElement {
   });
   lifetime.add(store.subscribe((changed) => changed.has("checks") && element.open && fill()));
   return element;
+}
+
+/** What the engine did with overwritten values; for another engine, its name. */
+function tapeFacts(tape: TapeInfo): (readonly [string, string])[] {
+  if (tape.engine !== "") return [["engine", short(tape.engine, 200)]];
+  return [
+    ["overwrites", `on_overwrite="${short(tape.onOverwrite, 40)}"`],
+    ["copies", `${bytes(tape.preservedBytes)} for adjoints, ${bytes(tape.liveinBytes)} for replays`],
+  ];
 }
 
 function severities({ model }: Panel): string[] {

@@ -34,6 +34,12 @@ describe("a row", () => {
   it("names the mode where it is not the usual one", () => {
     expect(facts({ ...ROW, onOverwrite: "ignore" })).toContain("on_overwrite=ignore");
   });
+
+  it("names another engine, which has no such mode", () => {
+    const text = facts({ ...ROW, onOverwrite: "ignore", engine: "NVIDIA Warp 1.19.0, cpu" });
+    expect(text).toContain("NVIDIA\u00a0Warp\u00a01.19.0,\u00a0cpu");
+    expect(text).not.toContain("on_overwrite");
+  });
 });
 
 describe("the diagnosis after recording", () => {

@@ -18,6 +18,7 @@ import numpy as np
 
 from tapedebug._display import renderer
 from tapedebug._process_state import preserve_process_state
+from tapedebug._tape_observers import recorded_tape
 from tapedebug.autograd.array_types import Checkpoint, Loss
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
@@ -114,7 +115,7 @@ def end_to_end(
         GradcheckError: No loss is known, or it is not on the tape.
     """
     began = time.perf_counter()
-    program = whole_tape(tape, loss, inputs, labels)
+    program = whole_tape(recorded_tape(tape), loss, inputs, labels)
     program.pulse = checkpoint
     with np.errstate(all="ignore"):
         dot = dot_test(program, checkpoint)

@@ -298,7 +298,7 @@ class _Teller:
         if len(group.pairs) > 1:
             own += " in each round instead of using the same ones again"
         if self.consumes_new:
-            return own if self.as_warp else f'{own}, or record with on_overwrite="preserve"'
+            return own + words.or_preserve(trace, self.as_warp)
         if self.as_warp and max(self.study.errors.get(id(group), {"": 0.0}).values()) > GRADIENT_CHANGED:
             return own
         return f"nothing has to change; to save the copies, {own}"

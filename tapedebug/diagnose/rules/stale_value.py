@@ -174,8 +174,7 @@ def _outcome(
 
 def _fix(context: RuleContext, label: str, severity: Severity, errors: Mapping[str, float]) -> str:
     if severity != "info":
-        kept = "" if context.as_warp else ', or record with on_overwrite="preserve"'
-        return f"write to {label} after backward{kept}"
+        return f"write to {label} after backward{words.or_preserve(context.trace, context.as_warp)}"
     if max(errors.values(), default=1.0) <= GRADIENT_CHANGED:
         return ""
     return f"nothing has to change; to save the copy, write to {label} after backward"

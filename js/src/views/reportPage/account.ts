@@ -1,6 +1,6 @@
 /** The report in prose, for readers who did not run the program: what was recorded, checked, found, and left out. */
 import type { TraceModel } from "../../trace/model.js";
-import type { Check, Finding } from "../../trace/types.js";
+import type { Check, Finding, TapeInfo } from "../../trace/types.js";
 import { type Child, h } from "../dom.js";
 import { bytes, fileName, listed, number, place, plural, seconds, short, whole } from "../format.js";
 import { eventPlace, eventText } from "../lanes/events.js";
@@ -239,15 +239,21 @@ function tape(model: TraceModel): HTMLElement {
       ["number", String(info.id)],
       ["launches", whole(model.launchCount)],
       ["arrays", whole(trace.arrays.length)],
-      [
-        "overwritten values",
-        `${OVERWRITES[info.onOverwrite] ?? "recorded"} (on_overwrite="${short(info.onOverwrite, 40)}")`,
-      ],
+      ...ownOrOther(info),
       ["reverse passes", `${whole(info.backwardRuns)}${loss ? `, from ${short(loss.label, 60)}` : ""}`],
-      ["copies for adjoints", bytes(info.preservedBytes)],
       ["kernels", listed(kernels, MOST_KERNELS)],
     ]),
   );
+}
+
+/** The treatment of overwritten values; for another engine, its name. */
+function ownOrOther(info: TapeInfo): [string, Child][] {
+  if (info.engine !== "") return [["engine", short(info.engine, 200)]];
+  const mode = `on_overwrite="${short(info.onOverwrite, 40)}"`;
+  return [
+    ["overwritten values", `${OVERWRITES[info.onOverwrite] ?? "recorded"} (${mode})`],
+    ["copies for adjoints", bytes(info.preservedBytes)],
+  ];
 }
 
 function environment({ trace }: TraceModel): HTMLElement {
