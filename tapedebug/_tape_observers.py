@@ -63,7 +63,7 @@ def link(program_tape: object, tape: RecordedTape) -> None:
     _program_tapes[tape] = weakref.ref(program_tape)
 
 
-def recorded_tape(found: Any) -> Any:
+def recorded_tape(found: object) -> Any:
     """Return the recording of a tape object of another engine; any other object as it is."""
     return getattr(found, _RECORDING, found)
 

@@ -53,6 +53,23 @@ describe("the header", () => {
     press("Escape", find(".td-checked summary"));
     expect(details.open).toBe(false);
   });
+
+  it("names an engine other than that of tapedebug, which has no mode for overwrites", () => {
+    const title = "NVIDIA Warp 1.19.0, cpu";
+    mount((trace) => {
+      Object.assign(trace.tape as object, { engine: title });
+    });
+    expect(find(".td-engine").textContent).toBe(title);
+    find(".td-checked summary").click();
+    const text = find(".td-checked-body").textContent;
+    expect(text).toContain(`engine${title}`);
+    expect(text).not.toContain("on_overwrite");
+  });
+
+  it("does not name the engine of tapedebug", () => {
+    mount();
+    expect(host.querySelector(".td-engine")).toBeNull();
+  });
 });
 
 describe("the help", () => {

@@ -1,12 +1,12 @@
 /** The bar at the top: tape, verdict and coverage, search, colours, export, run. */
 
+import type { TapeInfo } from "../trace/types.js";
 import { button, h, replace } from "./dom.js";
 import { facts } from "./facts.js";
 import { bytes, plural, short, tapeTitle, whole } from "./format.js";
 import { countOf, levelBadge } from "./level.js";
 import { judgement } from "./pairs.js";
 import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./phrases.js";
-import type { TapeInfo } from "../trace/types.js";
 import { NEEDS_KERNEL, runButton } from "./runButton.js";
 import { searchBox } from "./search.js";
 import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
