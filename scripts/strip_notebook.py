@@ -17,7 +17,7 @@ def stripped(text: str) -> str:
             cell["outputs"] = []
             cell["execution_count"] = None
         cell["metadata"] = {k: v for k, v in cell["metadata"].items() if k in {"tags"}}
-    book["metadata"] = {k: v for k, v in book["metadata"].items() if k == "kernelspec"}
+    book["metadata"] = {k: v for k, v in book["metadata"].items() if k in {"kernelspec", "tapedebug"}}
     return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -9,6 +9,7 @@ import builtins
 import importlib.util
 import linecache
 import select
+import shlex
 import sys
 import tokenize
 import traceback
@@ -20,11 +21,30 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import IO, Any
 
-from tapedebug._errors import TapedebugError
+from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError, TapedebugError
 
 STANDARD_INPUT = "<stdin>"
 BUILT_IN = "built-in"
 """The origin of modules that are built into the Python executable."""
+
+
+_command = ""
+
+
+def running_command() -> str:
+    """Return the arguments that name the running program after `tapedebug run`; empty outside of it."""
+    return _command
+
+
+@contextmanager
+def named_command(words: Sequence[str]) -> Iterator[None]:
+    """Context in which `running_command` returns these words, quoted for a shell."""
+    global _command
+    before, _command = _command, shlex.join(words)
+    try:
+        yield
+    finally:
+        _command = before
 
 
 @dataclass(slots=True)
@@ -38,6 +58,7 @@ class ScriptOutcome:
         missing: The module whose import failed, if that was the reason.
         exited: The program called `sys.exit`.
         unread: The program has not read its arguments.
+        lacking: It ended because a kernel uses something that this engine does not have.
     """
 
     failed: bool = False
@@ -46,6 +67,7 @@ class ScriptOutcome:
     missing: str = ""
     exited: bool = False
     unread: bool = False
+    lacking: bool = False
 
 
 class Arguments(list[str]):
@@ -213,7 +235,10 @@ def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = 
     own = [frame for frame in shown.stack if not frame.filename.startswith(tuple(hidden))]
     shown.stack = traceback.StackSummary.from_list(own)
     missing = str(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
-    return ScriptOutcome(True, type(error).__name__, "".join(shown.format()).rstrip("\n"), missing)
+    text = "".join(shown.format()).rstrip("\n")
+    lacking = isinstance(error, (KernelNameError, KernelSyntaxError, KernelTypeError))
+    lacking = lacking and "`tapedebug run " not in text
+    return ScriptOutcome(True, type(error).__name__, text, missing, lacking=lacking)
 
 
 def _is_closed(stream: IO[str]) -> bool:

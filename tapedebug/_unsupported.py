@@ -1,9 +1,12 @@
-"""Names of Warp's API that this version does not have, for the message of an AttributeError."""
+"""Names of Warp's API that this version does not have, for error messages, and where programs find them."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+from tapedebug._script import running_command
 
 PLANNED: frozenset[str] = frozenset()
 """Names that programs use and that a later version will add."""
@@ -30,6 +33,22 @@ ELSEWHERE = {
 """Names of older or other versions of the language, and their replacements."""
 
 
+_OF_KERNELS = re.compile(r"(tile|mesh|bvh|hash_grid|volume|texture|simplex|marching_cubes|fem)_\w+")
+"""Functions of kernels that Warp has for objects that this engine does not have."""
+
+
+def run_on_warp() -> str:
+    """Return the hint that the running program can run on NVIDIA Warp itself, and how."""
+    command = running_command()
+    how = f"tapedebug run {command}" if command else "with tapedebug.watch_warp():"
+    return f"NVIDIA Warp itself can run the program and be watched: `{how}`"
+
+
+def kernel_name_hint(name: str) -> str | None:
+    """Return the hint for a function of kernels that only Warp has; None for any other name."""
+    return run_on_warp() if _OF_KERNELS.fullmatch(name) else None
+
+
 def missing(name: str, known: Iterable[str]) -> str:
     """Return the message for a name that `tapedebug` does not have."""
     if name in PLANNED:
@@ -37,7 +56,10 @@ def missing(name: str, known: Iterable[str]) -> str:
     if name in ELSEWHERE:
         return f"tapedebug has no name {name!r}: {ELSEWHERE[name]}"
     if name in NEVER:
-        return f"tapedebug.{name} is not planned: it is not part of recording and debugging gradients"
+        return (
+            f"tapedebug.{name} is not planned: it is not part of recording and debugging gradients. "
+            "A program that says `import warp as wp` can use it, and `tapedebug run` watches it"
+        )
     known = [n for n in known if not n.startswith("_")]
     near = difflib.get_close_matches(name, [*known, *PLANNED], n=1, cutoff=0.7)
     if not near:

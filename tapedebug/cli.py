@@ -10,8 +10,10 @@ import contextlib
 import difflib
 import faulthandler
 import json
+import math
 import os
 import re
+import shlex
 import sys
 import time
 from collections import Counter
@@ -30,14 +32,17 @@ from tapedebug._script import (
     STANDARD_INPUT,
     NoProgram,
     ScriptOutcome,
+    named_command,
     run_input,
     run_module,
     run_script,
 )
+from tapedebug._warp_watch import WarpWatch
 from tapedebug.formats import LEVELS, Run, fails, junit, one_line, sarif
 
 if TYPE_CHECKING:
     from tapedebug._tape_retention import TapeRetention
+    from tapedebug.contract import RecordedTape
     from tapedebug.diagnose import Diagnosis
     from tapedebug.trace import Trace
 
@@ -126,7 +131,7 @@ def parser() -> argparse.ArgumentParser:
         "--as-warp",
         action="store_true",
         help="run a program that says `import warp as wp` on this engine, unedited, and report as errors "
-        "what would be wrong in Warp",
+        "what would be wrong in Warp; without it the program runs on Warp itself, which is watched",
     )
     run.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
     run.add_argument(
@@ -174,6 +179,12 @@ def parser() -> argparse.ArgumentParser:
         "unless the script sets config.check_bounds)",
     )
     run.add_argument(
+        "--max-seconds",
+        metavar="SECONDS",
+        type=_seconds,
+        help="limit the time of the diagnosis; steps that do not fit in are listed in the coverage",
+    )
+    run.add_argument(
         "--cuda-on-cpu",
         action="store_true",
         help='use the CPU wherever the script asks for device "cuda"',
@@ -193,6 +204,21 @@ def parser() -> argparse.ArgumentParser:
     _add_report(commands)
     _add_diff(commands)
     return top
+
+
+def _seconds(text: str) -> float:
+    """Return a positive number of seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is not one.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"a positive number of seconds; got {text!r}")
+    return seconds
 
 
 def _add_report(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -341,21 +367,26 @@ def _run(options: argparse.Namespace) -> int:
 
     try:
         # Settings, engine, and names and lines of cells are the same for the diagnosis and its output.
+        watch = WarpWatch(off=options.as_warp)
+        # Settings, engine, and names and lines of cells are the same for the diagnosis and its output.
         with _settings(options), _engine(as_warp=options.as_warp), program as run:
-            with TapeRetention() as recorder:
+            with named_command(_command(options)), TapeRetention() as recorder, watch:
                 outcome = run(options.args)
             _flush()
             if outcome.message:
                 print(outcome.message, file=sys.stderr)
-            hints = _for_warp(options, outcome, recorded=recorder.count > 0), _misplaced(options, outcome)
-            for hint in filter(None, hints):
+            for hint in _hints(options, outcome, watch, recorded=recorder.count > 0):
                 print(f"  = hint: {hint}", file=sys.stderr)
             sys.stderr.flush()
-            diagnoses, notes = _diagnose(name, recorder, outcome, as_warp=options.as_warp)
-            done.traces, done.notes = [diagnosis.trace for diagnosis in diagnoses], notes
+            diagnoses, notes = _diagnose(name, recorder, outcome, options)
+            done.traces = [diagnosis.trace for diagnosis in diagnoses]
+            said = [note for trace in done.traces for note in trace.coverage.notes]
+            done.notes = notes + watch.notes(said)
+            done.engines = _engines(recorder)
             done.failed, done.reason, done.message = outcome.failed, outcome.reason, outcome.message
             done.seconds = time.monotonic() - began
-            done.status = FAILED if done.failed else WRONG if any(_fails(done)) else CLEAN
+            unseen = done.failed or (watch.refused and not done.traces)
+            done.status = FAILED if unseen else WRONG if any(_fails(done)) else CLEAN
             return _conclude(diagnoses, done, outputs, options)
     except NoProgram as error:
         raise UsageError(str(error)) from None
@@ -365,14 +396,48 @@ def _fails(run: Run) -> Iterator[bool]:
     return (fails(trace, run.fail_on) for trace in run.traces)
 
 
-def _for_warp(options: argparse.Namespace, outcome: ScriptOutcome, *, recorded: bool) -> str:
-    """Return a hint for a program for NVIDIA Warp that failed without Warp or ran on it; else empty."""
-    missing = outcome.missing.partition(".")[0] == "warp"
-    if options.as_warp or recorded or not (missing or "warp" in sys.modules):
+def _command(options: argparse.Namespace) -> list[str]:
+    """Return the words that name the program after `tapedebug run`."""
+    return ["-m", options.script] if options.module else [options.script]
+
+
+def _hints(
+    options: argparse.Namespace, outcome: ScriptOutcome, watch: WarpWatch, *, recorded: bool
+) -> Iterator[str]:
+    found = _for_warp(options, outcome, watch, recorded=recorded), _misplaced(options, outcome)
+    yield from filter(None, found)
+    idle = [
+        option
+        for option, given in (
+            ("--on-overwrite", options.on_overwrite),
+            ("--check-bounds", options.check_bounds),
+            ("--cuda-on-cpu", options.cuda_on_cpu),
+        )
+        if given
+    ]
+    if idle and watch.watched is not None:
+        yield f"{', '.join(idle)}: no effect on NVIDIA Warp, only on tapedebug's own engine (--as-warp)"
+
+
+def _for_warp(
+    options: argparse.Namespace, outcome: ScriptOutcome, watch: WarpWatch, *, recorded: bool
+) -> str:
+    """Return a hint for a program that needs NVIDIA Warp, or on which nothing was recorded; else empty."""
+    program = shlex.join(_command(options))
+    if options.as_warp:
+        return f"`tapedebug run {program}` runs the program on NVIDIA Warp itself" if outcome.lacking else ""
+    on_ours = f"`tapedebug run --as-warp {program}` runs the program on this engine"
+    if outcome.missing.partition(".")[0] == "warp":
+        if watch.watched is not None:  # it has no such module
+            return ""
+        return f"NVIDIA Warp is not installed: `pip install warp-lang`; or {on_ours}"
+    if watch.refused:
+        return f"{watch.refused}; {on_ours}"
+    if recorded or "warp" not in sys.modules:
         return ""
-    program = f"-m {options.script}" if options.module else options.script
-    why = "NVIDIA Warp is not installed" if missing else "launches of NVIDIA Warp are not recorded"
-    return f"{why}; `tapedebug run --as-warp {program}` runs the program on this engine"
+    if watch.imported:
+        return "no launch was recorded: launches of NVIDIA Warp are diagnosed inside `with wp.Tape():`"
+    return "" if watch.watched is not None else f"launches of NVIDIA Warp are not recorded; {on_ours}"
 
 
 def _misplaced(options: argparse.Namespace, outcome: ScriptOutcome) -> str:
@@ -479,7 +544,7 @@ def _conclude(diagnoses: list[Diagnosis], run: Run, outputs: Outputs, options: a
 
 
 def _diagnose(
-    name: str, recorder: TapeRetention, outcome: ScriptOutcome, *, as_warp: bool
+    name: str, recorder: TapeRetention, outcome: ScriptOutcome, options: argparse.Namespace
 ) -> tuple[list[Diagnosis], list[str]]:
     """Diagnose the retained tapes; consecutive ones are diagnosed together."""
     from tapedebug.diagnose import Diagnosis, diagnose
@@ -487,9 +552,20 @@ def _diagnose(
     diagnoses: list[Diagnosis] = []
     notes = recorder.coverage()
     total = len(recorder.tapes)
+    began = time.monotonic()
     for run in recorder.runs():
+        left = None
+        if options.max_seconds is not None:
+            left = options.max_seconds - (time.monotonic() - began)
+            if left <= 0:
+                notes.append(
+                    f"{total - len(diagnoses)} of these tapes were not diagnosed: --max-seconds "
+                    f"{options.max_seconds:g} is over"
+                )
+                break
+            left *= len(run) / (total - len(diagnoses))
         try:
-            found = diagnose([item.tape for item in run], as_warp=as_warp)
+            found = diagnose([item.tape for item in run], as_warp=options.as_warp, max_seconds=left)
         except KeyboardInterrupt:
             outcome.failed, outcome.reason = True, outcome.reason or "interrupted"
             notes.append(f"interrupted: {total - len(diagnoses)} of these tapes were not diagnosed")
@@ -508,6 +584,8 @@ def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) ->
     colour = wants_colour(sys.stdout)
     lines: list[str] = []
     printed: dict[str, str] = {}
+    if run.engines and not options.quiet:
+        lines += [*run.engines, ""]
     if options.quiet:
         lines += [paint(line, severity, colour) for line, severity in _short_lines(run)]
     for diagnosis in () if options.quiet else diagnoses:
@@ -535,6 +613,23 @@ def _style(diagnoses: list[Diagnosis]) -> str:
     if "error" in levels:
         return "error"
     return "good" if levels == {"good"} else "warning"
+
+
+def _engines(recorder: TapeRetention) -> list[str]:
+    """Return a line for each engine other than tapedebug's own, with the ways in which launches run again."""
+    from tapedebug.trace.engine_notes import engine_title, replay_counts
+
+    by_engine: dict[str, list[RecordedTape]] = {}
+    for item in recorder.tapes:
+        by_engine.setdefault(engine_title(item.tape), []).append(item.tape)
+    by_engine.pop("", None)
+    lines = []
+    for engine, tapes in by_engine.items():
+        launches = sum(len(tape.operations) for tape in tapes)
+        counts = replay_counts(tapes)
+        many = f"{launches:,} launch{'es' if launches != 1 else ''}"
+        lines.append(f"{engine}: {many} watched" + (f", {counts}" if counts else ""))
+    return lines
 
 
 def _summary(diagnoses: list[Diagnosis], run: Run) -> str:

@@ -131,10 +131,10 @@ class Watched:
 
 
 @contextmanager
-def watch_warp(memory_budget: object = None) -> Iterator[Watched]:
+def watch_warp() -> Iterator[Watched]:
     if Watched.refusal:
         raise TapedebugError(Watched.refusal, hint="install another one")
-    Watched.log.append(f"watching, budget {memory_budget}")
+    Watched.log.append("watching")
     watched = Watched()
     _open.append(watched)
     try:

@@ -74,3 +74,12 @@ def test_notebooks_hold_no_outputs_can_fail(tmp_path: Path) -> None:
     subprocess.run([sys.executable, STRIP, book], capture_output=True, check=False)
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     assert json.loads(book.read_text())["cells"][0]["execution_count"] is None
+
+
+def test_a_notebook_keeps_what_it_requires(tmp_path: Path) -> None:
+    book = tmp_path / "book.ipynb"
+    needs = {"tapedebug": {"requires": {"warp": "warp-lang"}}}
+    metadata = {**needs, "language_info": {"name": "python"}}
+    book.write_text(json.dumps({"cells": [], "metadata": metadata}), encoding="utf-8")
+    subprocess.run([sys.executable, STRIP, book], check=False)
+    assert json.loads(book.read_text("utf-8"))["metadata"] == needs

@@ -8,6 +8,7 @@ from types import FrameType
 
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Span
+from tapedebug._unsupported import run_on_warp
 from tapedebug.runtime.tape.record import site_span
 
 _PASSING = ("importlib._bootstrap", "importlib._bootstrap_external", "importlib")
@@ -38,7 +39,7 @@ def no_module(name: str) -> WarpImportError:
     """Return the error for `import warp.…`."""
     part = name.split(".")[1]
     reason = PARTS.get(part, "it is not part of recording and debugging gradients")
-    hint = f"import {name} only where it is used (`try: … except ImportError: …`), or debug the part without"
+    hint = f"{run_on_warp()}; or import {name} only where it is used (`try: … except ImportError: …`)"
     if part == "_src":
         reason = "these are the internals of Warp"
         hint = "import the public name from `warp`"
@@ -58,7 +59,7 @@ GRAPHS = frozenset(
 def no_name(module: str, name: str, why: str) -> WarpImportError | WarpNameError:
     """Return the error for `wp.name` or `from warp import name`."""
     frame = _caller()
-    hint = "leave it out, or debug the part of the program that does without it"
+    hint = run_on_warp()
     if name in GRAPHS:
         why = (
             f"{module}.{name} is not in tapedebug: what a graph runs again happens on no tape, so that "

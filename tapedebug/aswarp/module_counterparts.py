@@ -105,5 +105,5 @@ def _why(name: str, wanted: str, ours: ModuleType) -> str:
         return f"{name}.{wanted} is not in tapedebug: {PARTS[name.removeprefix('warp.')]}"
     from tapedebug._unsupported import missing
 
-    said = missing(wanted, dir(ours))
+    said = missing(wanted, dir(ours)).partition(". A program that")[0]
     return said.replace(f"tapedebug.{wanted}", f"{name}.{wanted}").replace("tapedebug has", f"{name} has")

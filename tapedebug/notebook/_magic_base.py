@@ -10,14 +10,16 @@ import contextlib
 import difflib
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
 from tapedebug._errors import TapedebugError
 from tapedebug.notebook._options import Option
-from tapedebug.runtime import Tape
+
+if TYPE_CHECKING:
+    from tapedebug.contract import RecordedTape
 
 
 class Base(Magics):
@@ -27,7 +29,7 @@ class Base(Magics):
         last: The tape of the cell that a magic recorded last; nothing else may keep a reference to it.
     """
 
-    last: Tape | None = None
+    last: RecordedTape | None = None
 
     def keywords(self, magic: str, wanted: tuple[Option, ...], given: argparse.Namespace) -> dict[str, Any]:
         """Return the values of options as Python arguments: names and expressions are looked up."""

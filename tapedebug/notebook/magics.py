@@ -17,6 +17,7 @@ from IPython.core.magic_arguments import magic_arguments
 
 from tapedebug import _shell
 from tapedebug._config import debugging
+from tapedebug._tape_observers import program_tape
 from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.autograd.subjects.repro_script import release_tape
 from tapedebug.diagnose import diagnose
@@ -26,12 +27,15 @@ from tapedebug.notebook._clear_gradients import clear_gradients
 from tapedebug.notebook._magic_base import Base, usage_errors
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
+from tapedebug.notebook._warp_cell import WarpCell, reverse
 from tapedebug.panel.panel_source import made_in, remember, subject_of, text_of
 from tapedebug.runtime import Tape
 from tapedebug.runtime.config import MODES, TRACKS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+
+    from tapedebug.contract import RecordedTape
 
 NAME = Option("--name", kind="new", metavar="VAR", help="keep the tape in this variable")
 RESULT = Option("--result", kind="new", metavar="VAR", help="keep the result in this variable")
@@ -131,12 +135,10 @@ class TapeMagics(Base):
         if idle and given.loss is None:
             says = " and ".join(idle) + (" says" if len(idle) == 1 else " say")
             raise UsageError(f"%%tape: {says} how to diagnose; name the loss: --loss ARRAY")
-        tape, value = self._recorded("%%tape", given, cell)
+        tape, value = self._recorded("%%tape", given, cell, given.loss)
         if given.loss is not None:
-            if not tape.records:
-                raise UsageError(nothing_recorded("%%tape"))
             self._diagnose(tape, given)
-        if not tape.records:
+        if not tape.operations:
             print(nothing_recorded("%%tape"))
         elif not given.no_panel:
             self._show(tape, given)
@@ -212,14 +214,30 @@ class TapeMagics(Base):
         given = parse(self.jacobian, "%%jacobian", line)
         tape, _ = self._recorded("%%jacobian", given, cell)
         require_launches("%%jacobian", tape)
+        if not isinstance(tape, Tape):
+            raise UsageError(
+                f"%%jacobian: not for launches of {tape.engine.name}\n"
+                "  = hint: %%tape shows the Jacobian of a pair in the panel"
+            )
         asked = self.keywords("%%jacobian", DIFFERENTIATING, given)
         with usage_errors("%%jacobian"):
             found = jacobian_of_launch(tape, given.launch, **asked)
         self.keep(given.result, found)
         return found
 
-    def _recorded(self, magic: str, given: argparse.Namespace, cell: str) -> tuple[Tape, Any]:
-        """Run the cell with a tape; return the tape, and the value of the cell's last line."""
+    def _recorded(
+        self, magic: str, given: argparse.Namespace, cell: str, loss_name: str | None = None
+    ) -> tuple[RecordedTape, Any]:
+        """Run the cell with a tape; return the tape, and the value of the cell's last line.
+
+        Launches of NVIDIA Warp are recorded on a tape of Warp, which then is the result.
+
+        Args:
+            magic: The name of the magic.
+            given: Its options.
+            cell: The code.
+            loss_name: The variable with the loss from which a reverse pass runs after the cell.
+        """
         __tracebackhide__ = True
         for option in ("name", "panel", "result"):
             name = getattr(given, option, None)
@@ -227,29 +245,52 @@ class TapeMagics(Base):
                 raise UsageError(f"{magic}: {name!r} is not the name of a variable")
         code = CellCode(magic, self.shell, cell)
         with usage_errors(magic):
-            tape = Tape(**self.keywords(magic, RECORDING, given))
-        Base.last = tape
-        self.keep(given.name, tape)
-        made_in(tape, code.name, given.name)
-        with debugging(), tape:
-            value = code.run()
+            own = Tape(**self.keywords(magic, RECORDING, given))
+        self._named(own, code.name, given)
+        warp = WarpCell(cell)
+        with debugging(), warp:
+            try:
+                with own:
+                    value = code.run()
+            finally:
+                on_warp = warp.recorded()
+                tape = own if own.operations or on_warp is None else on_warp
+                if tape is not own:
+                    self._named(tape, code.name, given)
+            if loss_name is not None and (tape is own or not tape.reverse_passes):
+                self._reverse(magic, tape, loss_name)
+        for note in warp.notes:
+            print(note)
         return tape, value
 
-    def _diagnose(self, tape: Tape, given: argparse.Namespace) -> None:
+    def _named(self, tape: RecordedTape, cell: str, given: argparse.Namespace) -> None:
+        Base.last = tape
+        self.keep(given.name, program_tape(tape))
+        made_in(tape, cell, given.name)
+
+    def _reverse(self, magic: str, tape: RecordedTape, loss_name: str) -> None:
+        """Clear the gradients, and run the reverse pass from the loss."""
+        __tracebackhide__ = True
+        if not tape.operations:
+            raise UsageError(nothing_recorded(magic))
+        loss = self.variable(magic, "--loss", loss_name)
+        cleared = clear_gradients(tape, loss, magic)
+        if cleared:
+            print(cleared)
+        with usage_errors(magic):
+            reverse(tape, loss)
+
+    def _diagnose(self, tape: RecordedTape, given: argparse.Namespace) -> None:
         __tracebackhide__ = True
         loss = self.variable("%%tape", "--loss", given.loss)
         inputs = (
             None if given.inputs is None else [self.variable("%%tape", "--inputs", n) for n in given.inputs]
         )
-        cleared = clear_gradients(tape, loss, "%%tape")
-        if cleared:
-            print(cleared)
         with usage_errors("%%tape"):
-            tape.backward(loss)
             found = diagnose(tape, loss, inputs, as_warp=given.as_warp, max_seconds=given.max_seconds)
         remember(tape, found)
 
-    def _show(self, tape: Tape, given: argparse.Namespace) -> None:
+    def _show(self, tape: RecordedTape, given: argparse.Namespace) -> None:
         from tapedebug.notebook._open_panels import open_panel
 
         if not _shell.in_notebook():
@@ -262,13 +303,13 @@ class TapeMagics(Base):
         self.display(panel)
 
 
-def require_launches(magic: str, tape: Tape) -> None:
+def require_launches(magic: str, tape: RecordedTape) -> None:
     """Raise an error for a cell without launches.
 
     Raises:
         UsageError: The cell launched nothing.
     """
-    if all(record.kernel is None for record in tape.records):
+    if all(operation.kind != "kernel" for operation in tape.operations):
         raise UsageError(nothing_recorded(magic))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._source import Span, display_file
-from tapedebug._tape_observers import notify
+from tapedebug._tape_observers import link, notify
 from tapedebug._tape_retention import TapeRetention
 from tapedebug.contract import Array, Engine, Values
 from tapedebug.operations import ExecutableOperation, SnapshotBudget
@@ -57,7 +57,7 @@ class Recorder:
 
     def __init__(self, memory_budget: int | None = None) -> None:
         self.budget = SnapshotBudget(memory_budget)
-        self.runtime: WarpObject = look_up("warp._src.context:runtime")
+        self._runtime: WarpObject = None
         self.array: type[WarpObject] = look_up("warp:array")
         self.memory = MemoryMap()
         self.objects = Handles()
@@ -97,9 +97,16 @@ class Recorder:
 
     # -- tapes ------------------------------------------------------------------------------------------
 
+    @property
+    def runtime(self) -> WarpObject:
+        """The runtime of Warp; None until the program has initialized Warp."""
+        if self._runtime is None:
+            self._runtime = look_up("warp._src.context:runtime")
+        return self._runtime
+
     def recording(self) -> WatchedTape | None:
         """Return the tape that records; None if there is none, or it is not covered."""
-        tape = self.runtime.tape
+        tape = None if self.runtime is None else self.runtime.tape
         if tape is None:
             return None
         if tape is self._current[0]:
@@ -122,6 +129,7 @@ class Recorder:
             device = str(look_up("warp:get_device")())
             engine = Engine("NVIDIA Warp", str(look_up("warp:config.version")), device)
             found = self._tapes[tape] = WatchedTape(engine, self.memory, user_place(), self.budget)
+            link(tape, found)
             self._live.add(found)
             self.retention.tape_created(found)
         found.begin()
@@ -251,7 +259,7 @@ class Recorder:
             call = _Call(given["kernel"], given["dim"], values, options, user_place(), stream=stream)
             return self._run(tape if taped else None, call, lambda: original(*args, **named))
         finally:
-            _correct_caller(self.runtime.tape)
+            _correct_caller(None if self.runtime is None else self.runtime.tape)
 
     def command(self, original: FunctionType, command: WarpObject, *args: object, **named: object) -> Any:
         """Record the launch of a recorded command, which is not on Warp's tape."""

@@ -107,7 +107,6 @@ def watch_warp(memory_budget: int | None = MEMORY_BUDGET) -> Iterator[Watched]:
     global _active
     if _active is None:
         _check_installed()
-        hooks.look_up("warp:init")()
         _active = _Active(memory_budget)
     active = _active
     with active:

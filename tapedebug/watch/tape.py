@@ -13,6 +13,8 @@ from tapedebug.contract import (
     ArrayOrigins,
     ConsumedGradients,
     Engine,
+    EngineCoverage,
+    Irreplayable,
     Operation,
     Place,
     ProgramArrays,
@@ -27,7 +29,13 @@ from tapedebug.contract import (
     WarpReverse,
     memory_key,
 )
-from tapedebug.operations import ExecutableOperation, OperationTape, Region, SnapshotBudget
+from tapedebug.operations import (
+    ExecutableOperation,
+    OperationTape,
+    Region,
+    RunsInFloat64,
+    SnapshotBudget,
+)
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.launch import LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
@@ -70,6 +78,7 @@ class WatchedTape(OperationTape):
             ArrayMemory: arrays,
             ArrayOrigins: arrays,
             ConsumedGradients: _Consumed(self),
+            EngineCoverage: _Coverage(self),
             RecordingGaps: _Gaps(self),
             Rerecording: _Rerecording(self),
             UnrecordedLaunches: _Unrecorded(self),
@@ -154,6 +163,39 @@ class _Gaps:
         found = [text if count == 1 else f"{text} (×{count})" for text, count in self._tape.gaps.items()]
         found += [LOST] if self._tape.lost else []
         return found if all(region.on_host for region in self._tape.regions) else [*found, DEVICE]
+
+
+WAYS = {
+    "mirrored": "mirrored launches run again in tapedebug's translation of their kernels, also in float64",
+    "native": "native launches run again in Warp itself, in float32",
+    "not covered": "",
+}
+"""The ways in which launches run again, each with a sentence."""
+
+
+class _Coverage:
+    """The capability `EngineCoverage`."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of launches by way."""
+        counts = dict.fromkeys(WAYS, 0)
+        for operation in self._tape.operations:
+            if operation.kind == "kernel":
+                counts[_way(operation)] += 1
+        return counts
+
+    def notes(self) -> list[str]:
+        """Return a sentence for each way in which launches run again."""
+        return [WAYS[way] for way, count in self.counts().items() if count and WAYS[way]]
+
+
+def _way(operation: Operation) -> str:
+    if operation.capability(Irreplayable) is not None:
+        return "not covered"
+    return "native" if operation.capability(RunsInFloat64) is None else "mirrored"
 
 
 class _Unrecorded:

@@ -124,8 +124,8 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
         f"  --> {script}:2, in <module>\n"
         "   | import warp.sim\n   | ^^^^^^^^^^^^^^^\n"
         "  = note: this program runs on tapedebug in place of Warp (--as-warp)\n"
-        "  = hint: import warp.sim only where it is used (`try: … except ImportError: …`), or debug the part "
-        "without\n"
+        "  = hint: NVIDIA Warp itself can run the program and be watched: `tapedebug run script.py`; or import "
+        "warp.sim only where it is used (`try: … except ImportError: …`)\n"
     )
     assert done.stdout.startswith("\nno tape was recorded: nothing to check\n")
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["tapes"] == []

@@ -199,3 +199,16 @@ def test_html_of_nbconvert_shows_the_static_report_without_a_network(monkeypatch
     assert page.count('<div class="tapedebug-static">') == 2
     assert "<strong>Fix:</strong>" in page and "gradient WRONG" in page
     assert '<script type="application/vnd.jupyter.widget-view+json">' not in page
+
+
+@pytest.mark.peer
+def test_the_notebook_about_watching_warp(printed) -> None:
+    pytest.importorskip("warp")
+    text = printed("watch_warp.ipynb", shown=True)
+    wrong, right = map(float, re.findall(r"^Warp's gradient of length\[40\]: (-?[\d.]+)$", text, re.M))
+    [difference] = re.findall(r"^finite difference in NumPy: +(-?[\d.]+)$", text, re.M)
+    assert abs(right - float(difference)) < 1e-5 < abs(wrong - float(difference))
+    assert "whole tape, length: WRONG" in text and "last swing alone:   WRONG" in text
+    assert "launch 1 (swing) overwrites angle in place" in text
+    assert re.search(r"NVIDIA Warp ran the launches: \d+ ", text)
+    assert re.search(r"^ +verdict +WRONG → AGREE$", text, re.M)
