@@ -124,8 +124,8 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
         f"  --> {script}:2, in <module>\n"
         "   | import warp.sim\n   | ^^^^^^^^^^^^^^^\n"
         "  = note: this program runs on tapedebug in place of Warp (--as-warp)\n"
-        "  = hint: NVIDIA Warp itself can run the program and be watched: `tapedebug run script.py`; or import "
-        "warp.sim only where it is used (`try: … except ImportError: …`)\n"
+        "  = hint: NVIDIA Warp itself can run the program and be watched: `tapedebug run script.py`; or "
+        "import warp.sim only where it is used (`try: … except ImportError: …`)\n"
     )
     assert done.stdout.startswith("\nno tape was recorded: nothing to check\n")
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["tapes"] == []
@@ -157,6 +157,42 @@ def test_a_name_that_is_not_here_is_told_with_its_line(tmp_path: Path, line: str
     assert told in done.stderr
     assert 'script.py", line 2, in <module>' in done.stderr
     assert "/tapedebug/" not in done.stderr
+
+
+KERNEL = """
+import warp as wp
+
+@wp.kernel
+def near(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    {line}
+
+wp.launch(near, dim=1, inputs=[wp.zeros(1, dtype=float), wp.zeros(1, dtype=float)])
+"""
+ON_WARP = "hint: NVIDIA Warp itself can run the program and be watched: `tapedebug run script.py`"
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("t = wp.tile_load(x, shape=1)", ON_WARP),
+        ("q = wp.mesh_query_point(wp.uint64(0), wp.vec3(), 1.0)", ON_WARP),
+        ("y[i] = wp.synus(x[i])", "hint: `tapedebug run script.py` runs the program on NVIDIA Warp itself"),
+    ],
+)
+def test_a_kernel_that_this_engine_does_not_have_can_run_on_warp(
+    tmp_path: Path, line: str, hint: str
+) -> None:
+    done = as_program(tmp_path, KERNEL.format(line=line))
+    assert done.returncode == 2
+    assert done.stderr.count("tapedebug run script.py") == 1
+    assert hint in done.stderr
+
+
+def test_a_block_in_a_notebook_or_test_names_the_block_that_watches() -> None:
+    with as_warp(), pytest.raises(WarpImportError) as caught:
+        importlib.import_module("warp.sim")
+    assert "be watched: `with tapedebug.watch_warp():`; or import warp.sim only where" in str(caught.value)
 
 
 def test_a_program_may_ask_before_it_uses(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_a_program_for_warp_that_is_not_installed(
     assert capsys.readouterr().err == (
         f'Traceback (most recent call last):\n  File "{script}", line 1, in <module>\n    {statement}\n'
         "ModuleNotFoundError: No module named 'warp'\n"
-        "  = hint: NVIDIA Warp is not installed; "
+        "  = hint: NVIDIA Warp is not installed: `pip install warp-lang`; or "
         f"`tapedebug run --as-warp {script}` runs the program on this engine\n"
     )
 
