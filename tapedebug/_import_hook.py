@@ -51,8 +51,9 @@ class AfterImport(importlib.abc.MetaPathFinder):
                 return spec
         return None
 
-    def _attach(self, loader: Any) -> None:
+    def _attach(self, found: object) -> None:
         """Make `exec_module` of one loader, which loads this module only, call back when it has run."""
+        loader: Any = found
         run = getattr(loader, "exec_module", None)
         if run is None:
             return
