@@ -72,7 +72,7 @@ MAY_IMPORT = {
     "runtime": {"lang", "compiler"},
     "aswarp": ENGINE,
     "optim": ENGINE,
-    "torch": ENGINE,
+    "torch": ENGINE | {"operations"},
     "jax": ENGINE,
     "operations": set(),
     "watch": ENGINE | {"aswarp", "operations"},

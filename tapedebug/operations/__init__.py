@@ -19,4 +19,6 @@ from tapedebug.operations.operation import Step as Step
 from tapedebug.operations.operation import caller_place as caller_place
 from tapedebug.operations.recorded_memory import SnapshotBudget as SnapshotBudget
 from tapedebug.operations.replay import OperationReplay as OperationReplay
+from tapedebug.operations.replayable_function import FunctionOperation as FunctionOperation
+from tapedebug.operations.replayable_function import ReplayableFunction as ReplayableFunction
 from tapedebug.operations.tape import OperationTape as OperationTape

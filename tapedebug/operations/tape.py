@@ -255,6 +255,12 @@ class OperationTape:
             known = self._names.setdefault(key, [])
             known += [name for name in names if name not in known]
 
+    def name_array(self, array: Array, name: str) -> None:
+        """Give an array a name, beside those of variables."""
+        known = self._names.setdefault(memory_key(array), [])
+        if name not in known:
+            known.append(name)
+
     def note_outside(self, array: Array, how: str, call_site: Place | None) -> None:
         """Note that the program has written an array outside the tape, if the tape uses its memory."""
         region = _region(array)

@@ -56,6 +56,7 @@ class TorchCall:
         random: The random state before the call, if it draws random numbers.
         dtypes: The dtypes of the values in the program.
         around: A context in which the function is called.
+        given: The values that the first call read, if they are kept.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class TorchCall:
         self.random: list[tuple[Any, Any]] = []
         self.dtypes: list[np.dtype[Any]] = []
         self.modes = training_modes(torch, function)
+        self.given: list[Values] = []
         self.autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         self.around: AbstractContextManager[object] = nullcontext()
         self._same_in_float64: bool | None = None
@@ -96,17 +98,24 @@ class TorchCall:
                 "convert the module: module.float()",
             )
 
+    @property
+    def shown(self) -> Callable[..., Any]:
+        """The function whose source is that of the call."""
+        shown: Callable[..., Any] = getattr(self.function, "forward", self.function)
+        return shown
+
     def error(self, message: str, hint: str) -> LaunchError:
         """Return an error that names the function."""
         return LaunchError(f"torch.function of {self.name}: {message}", hint=hint)
 
     # -- the call in the program -----------------------------------------------------------------------
 
-    def first(self, given: Sequence[Values]) -> tuple[Values, ...]:
+    def first(self, given: Sequence[Values], *, keep: bool = False) -> tuple[Values, ...]:
         """Run the function as the program does, and find out what it uses and changes.
 
         Args:
             given: Copies of the values of the arguments that are arrays.
+            keep: Store all values that the call reads, in `given`.
 
         Raises:
             LaunchError: It changes an argument or a tensor other than a buffer in place, uses a tensor that
@@ -116,6 +125,7 @@ class TorchCall:
         before = [self._state_values(state) for state in self.states]
         generators = [torch.default_generator, *generators_of(torch, self.function)]
         drawn = [(generator, generator.get_state()) for generator in generators]
+        held = [v.copy() for v in before] if keep else []
         with self._grad_mode(), self._holding([v.copy() for v in before]):
             start = (torch.ones(1, requires_grad=True) * 1).grad_fn._sequence_nr()
             leaves, found = self._call(given)
@@ -123,6 +133,8 @@ class TorchCall:
             before += [self._state_values(state) for state in self.states[len(before) :]]
             self.changed = self._changed_states(before)
             after = [self._new_values(state) for state in self.changed]
+        if keep:
+            self.given = [*given, *held, *(v.copy() for v in before[len(held) :])]
         self.dtypes = [v.dtype for v in (*given, *before)]
         self.outputs = len(found)
         self.random = [(g, state) for g, state in drawn if not torch.equal(g.get_state(), state)]

@@ -6,25 +6,18 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from types import ModuleType
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from tapedebug._errors import LaunchError
 from tapedebug.contract import GradientStop
-from tapedebug.lang import types
-from tapedebug.runtime import array, zeros
-from tapedebug.runtime.launch.launch_python import run_operation
-from tapedebug.runtime.launch.python_operation import Float32OnlyError, PythonOperation, not_recording
-from tapedebug.runtime.state import here, refuse_at_another_time
-from tapedebug.runtime.tape.record import call_site
-from tapedebug.torch.call import NotInFloat64Error, Slot, TorchCall, Values
-from tapedebug.torch.gradients import StateArray
+from tapedebug.runtime import array
+from tapedebug.runtime.launch.python_operation import not_recording
+from tapedebug.torch.call import Slot, TorchCall
 from tapedebug.torch.library import load_torch
+from tapedebug.torch.own_arrays import OwnArrays
 from tapedebug.torch.state import State
 from tapedebug.torch.stops import find_stops
-
-Result: TypeAlias = "array | tuple[array, ...]"
+from tapedebug.torch.warp_arrays import WarpArrays, installed_warp
 
 
 def function(module: Callable[..., Any], name: str | None = None) -> TorchFunction:
@@ -38,6 +31,9 @@ def function(module: Callable[..., Any], name: str | None = None) -> TorchFuncti
     it. Buffers that the module changes while it runs, such as those of batch normalization in training, are
     outputs of the operation. Replays draw the same random numbers (dropout), and run with the same `training`
     flags.
+
+    Arrays of NVIDIA Warp (`import warp`) are accepted, too: the call is put on its tape with `record_func`,
+    and `watch_warp` replays and checks it.
 
     Args:
         module: A `torch.nn.Module`, or a function of tensors. Parameters of modules that a function closes
@@ -70,13 +66,13 @@ class TorchFunction:
 
     def __init__(self, module: Callable[..., Any], name: str) -> None:
         self.module, self.name = module, name
-        self._arrays: dict[int, StateArray] = {}
+        self._arrays: dict[tuple[type, int], Any] = {}
         self._found: list[State] = []
 
     def __repr__(self) -> str:
         return f"<tapedebug.torch.function of {self.name}>"
 
-    def __call__(self, *args: object, out: array | Sequence[array] | None = None, **kwargs: object) -> Result:
+    def __call__(self, *args: object, out: object = None, **kwargs: object) -> Any:
         """Run the module on the values of arrays, and record that on the active tape.
 
         Args:
@@ -100,43 +96,50 @@ class TorchFunction:
         except LaunchError as error:
             raise error.with_traceback(None) from None
 
-    def _run(
-        self, args: Sequence[object], kwargs: Mapping[str, object], out: array | Sequence[array] | None
-    ) -> Result:
+    def _run(self, args: Sequence[object], kwargs: Mapping[str, object], out: object) -> Any:
         torch = load_torch("tapedebug.torch.function")
-        refuse_at_another_time(f"torch.function of {self.name}")
-        given: list[array] = []
+        values: list[Any] = [*args, *kwargs.values()]
+        kind, engine = _engine_of(torch, values)
+        engine.refuse(self.name)
+        places = [place for place, value in enumerate(values) if isinstance(value, kind)]
+        given = [values[place] for place in places]
+        slots = {place: Slot(number) for number, place in enumerate(places)}
+        passed = [slots.get(place, value) for place, value in enumerate(values)]
         call = TorchCall(
             torch,
             self.name,
             self.module,
-            [_slot(value, given) for value in args],
-            {key: _slot(value, given) for key, value in kwargs.items()},
-            self._names(args, kwargs),
+            passed[: len(args)],
+            dict(zip(kwargs, passed[len(args) :], strict=True)),
+            self._names(args, kwargs, places),
             self._found,
         )
-        self._check(call, args, kwargs, given)
+        self._check(call, engine, values, given)
         start = perf_counter()
         with not_recording():
-            found = call.first([a._numpy_view().copy() for a in given])
+            found = call.first([engine.values(a) for a in given], keep=engine.keeps_values)
         elapsed = perf_counter() - start
         self._found = [state for state in call.states if state.owner is None]
-        states = [self._array(torch, state) for state in call.states]
-        into = self._results(
-            call, out, found, any(a.requires_grad for a in (*given, *(s.array for s in states)))
-        )
+        states = [self._array(engine, state) for state in call.states]
+        reads = [*given, *(state.array for state in states)]
+        needed = any(a.requires_grad for a in reads)
+        if out is None:
+            into = [engine.new(v, needed) for v in found[: call.outputs]]
+        else:
+            into = _listed(call, kind, engine, out)
         changed = [states[call.states.index(state)].array for state in call.changed]
-        operation = _operation(call, [*given, *(s.array for s in states)], [*into, *changed])
-        tape = here.thread.tape
-        if tape is not None:
-            for state in states:
-                tape.name_array(state.array, self._full_name(state.state))
-                state.link()
-                if state.array.requires_grad:
-                    tape.before_backward.append(state.link)
-        run_operation(operation, call_site(), (found, elapsed))
+        results = ["output"] if call.outputs == 1 else [f"output[{n}]" for n in range(call.outputs)]
+        names = [
+            *call.names,
+            *(state.name for state in call.states),
+            *results,
+            *(state.name for state in call.changed),
+        ]
+        labels = [self._full_name(state) for state in call.states]
+        library = _Autograd(call, engine, reads)
+        engine.record(call, reads, states, [*into, *changed], (found, elapsed), names, labels, library)
         if out is not None:
-            return out if isinstance(out, array) else tuple(out)
+            return out if isinstance(out, kind) else tuple(into)
         return into[0] if len(into) == 1 else tuple(into)
 
     def _full_name(self, state: State) -> str:
@@ -144,121 +147,75 @@ class TorchFunction:
         is_module = state.owner is not None and not hasattr(self.module, "__code__")
         return f"{self.name}.{state.name}" if is_module else state.name
 
-    def _names(self, args: Sequence[object], kwargs: Mapping[str, object]) -> list[str]:
+    def _names(
+        self, args: Sequence[object], kwargs: Mapping[str, object], places: Sequence[int]
+    ) -> list[str]:
         """Return the names of the parameters that arrays are passed for."""
-        shown = getattr(self.module, "forward", self.module)
         try:
-            bound = inspect.signature(shown).bind(*args, **kwargs).arguments
+            parameters = [
+                *inspect.signature(getattr(self.module, "forward", self.module)).parameters.values()
+            ]
         except (TypeError, ValueError):
-            bound = {}
-        named = {id(value): name for name, value in bound.items()}
-        several = [*enumerate(args), *kwargs.items()]
-        return [
-            named.get(id(value)) or (key if isinstance(key, str) else f"args[{key}]")
-            for key, value in several
-            if isinstance(value, array)
-        ]
+            parameters = []
+        own = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        placed = [*own[: len(args)], *(f"args[{number}]" for number in range(len(own), len(args)))]
+        names = [*placed, *kwargs]
+        return [names[place] for place in places]
 
     def _check(
-        self, call: TorchCall, args: Sequence[object], kwargs: Mapping[str, object], given: Sequence[array]
+        self,
+        call: TorchCall,
+        engine: OwnArrays | WarpArrays,
+        values: Sequence[object],
+        given: Sequence[Any],
     ) -> None:
         if not given:
-            kinds = ", ".join(type(value).__name__ for value in (*args, *kwargs.values())) or "nothing"
+            kinds = ", ".join(type(value).__name__ for value in values) or "nothing"
             raise call.error(
                 f"no argument is an array; got {kinds}",
                 "pass arrays; to compute with tensors, call the module itself",
             )
         for a, name in zip(given, call.names, strict=True):
-            if types.is_struct(a.dtype):
-                raise call.error(
-                    f"{name} is an array of structs, which have no tensor",
-                    "pass a field of it, such as a['x']",
-                )
+            obstacle = engine.obstacle(a)
+            if obstacle is not None:
+                raise call.error(f"{name} {obstacle[0]}", obstacle[1])
 
-    def _array(self, torch: ModuleType, state: State) -> StateArray:
+    def _array(self, engine: OwnArrays | WarpArrays, state: State) -> Any:
         """Return the array over a tensor; the same one as long as the tensor keeps its memory."""
-        known = self._arrays.get(id(state.tensor))
+        key = type(engine), id(state.tensor)
+        known = self._arrays.get(key)
         if known is None or known.state.tensor is not state.tensor or not known.holds:
-            known = self._arrays[id(state.tensor)] = StateArray(torch, state)
+            known = self._arrays[key] = engine.state(state)
         return known
 
-    def _results(
-        self,
-        call: TorchCall,
-        out: array | Sequence[array] | None,
-        found: Sequence[Values],
-        requires_grad: bool,
-    ) -> list[array]:
-        """Return the arrays for the results: those of `out`, or new ones."""
-        if out is None:
-            return [
-                zeros(
-                    v.shape,
-                    dtype=types.from_numpy(v.dtype),
-                    requires_grad=requires_grad and v.dtype.kind == "f",
-                )
-                for v in found[: call.outputs]
-            ]
-        into = [out] if isinstance(out, array) else out
-        if not isinstance(into, list | tuple) or not all(
-            isinstance(a, array) and not types.is_struct(a.dtype) for a in into
-        ):
-            raise call.error(
-                f"out must be an array, or a tuple of arrays; got {out!r}", "pass out=array, or leave it out"
-            )
-        if len(into) != call.outputs:
-            raise call.error(
-                f"it returns {call.outputs} tensor{'s' * (call.outputs != 1)}, and out has {len(into)} "
-                f"array{'s' * (len(into) != 1)}",
-                "pass one array for each tensor that it returns",
-            )
-        return list(into)
+
+def _engine_of(torch: ModuleType, values: Sequence[object]) -> tuple[type, OwnArrays | WarpArrays]:
+    """Return the class of the arrays among some arguments, and the engine that they belong to."""
+    warp = installed_warp()
+    own = any(isinstance(value, array) for value in values)
+    if warp is not None and not own and any(isinstance(value, warp.array) for value in values):
+        return warp.array, WarpArrays(torch, warp)
+    return array, OwnArrays(torch)
 
 
-def _slot(value: object, given: list[array]) -> object:
-    """Return the argument; for an array its place among the arrays `given`, to which it is added."""
-    if not isinstance(value, array):
-        return value
-    given.append(value)
-    return Slot(len(given) - 1)
+def _listed(call: TorchCall, kind: type, engine: OwnArrays | WarpArrays, out: object) -> list[Any]:
+    """Return the arrays of `out`.
 
-
-def _operation(call: TorchCall, reads: Sequence[array], writes: Sequence[array]) -> PythonOperation:
-    states = [state.name for state in call.states]
-    results = ["output"] if call.outputs == 1 else [f"output[{number}]" for number in range(call.outputs)]
-    names = [*call.names, *states, *results, *(state.name for state in call.changed)]
-    return PythonOperation(
-        _Forward(call),
-        _Repeated(call.backward),
-        _Repeated(call.jvp),
-        call.name,
-        reads,
-        writes,
-        names,
-        "torch.function",
-        _Autograd(call, reads),
-    )
-
-
-class _Repeated:
-    """A function of a call; what it cannot do in float64 is an error that the engine knows."""
-
-    def __init__(self, run: Callable[..., Any]) -> None:
-        self._run = run
-
-    def __call__(self, *values: object) -> Any:
-        try:
-            return self._run(*values)
-        except NotInFloat64Error as error:
-            raise Float32OnlyError(str(error)) from None
-
-
-class _Forward(_Repeated):
-    """The function itself, whose source is that of the user's function."""
-
-    def __init__(self, call: TorchCall) -> None:
-        super().__init__(call.forward)
-        self.__wrapped__ = getattr(call.function, "forward", call.function)
+    Raises:
+        LaunchError: It is something else, or they do not fit the results.
+    """
+    into: list[Any] = [out] if isinstance(out, kind) else list(out) if isinstance(out, list | tuple) else []
+    if not into or not all(isinstance(a, kind) and engine.obstacle(a) is None for a in into):
+        raise call.error(
+            f"out must be an array, or a tuple of arrays; got {out!r}", "pass out=array, or leave it out"
+        )
+    if len(into) != call.outputs:
+        raise call.error(
+            f"it returns {call.outputs} tensor{'s' * (call.outputs != 1)}, and out has {len(into)} "
+            f"array{'s' * (len(into) != 1)}",
+            "pass one array for each tensor that it returns",
+        )
+    return into
 
 
 class _Autograd:
@@ -266,9 +223,9 @@ class _Autograd:
 
     library = "PyTorch"
 
-    def __init__(self, call: TorchCall, reads: Sequence[array]) -> None:
-        self._call, self._reads = call, reads
+    def __init__(self, call: TorchCall, engine: OwnArrays | WarpArrays, reads: Sequence[Any]) -> None:
+        self._call, self._engine, self._reads = call, engine, reads
 
     def stops(self) -> Sequence[GradientStop]:
         """Return the calls that end the gradient of a value on which the results depend."""
-        return find_stops(self._call, [np.array(a._numpy_view()) for a in self._reads])
+        return find_stops(self._call, [self._engine.values(a) for a in self._reads])

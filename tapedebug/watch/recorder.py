@@ -15,7 +15,12 @@ from tapedebug._source import Span, display_file
 from tapedebug._tape_observers import link, notify
 from tapedebug._tape_retention import TapeRetention
 from tapedebug.contract import Array, Engine, Values
-from tapedebug.operations import ExecutableOperation, SnapshotBudget
+from tapedebug.operations import (
+    ExecutableOperation,
+    FunctionOperation,
+    ReplayableFunction,
+    SnapshotBudget,
+)
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
 from tapedebug.watch.call_site import user_frame, user_place
 from tapedebug.watch.handles import Handles
@@ -205,14 +210,32 @@ class Recorder:
         self, original: FunctionType, tape: WarpObject, backward: object, arrays: Sequence[WarpObject]
     ) -> Any:
         """Record a function that only runs in reverse."""
-        result = original(tape, backward, arrays)
         found = self._tapes.get(tape)
+        if found is not None and isinstance(backward, ReplayableFunction):
+            return self._replayable(found, backward, lambda: original(tape, backward, arrays))
+        result = original(tape, backward, arrays)
         if found is not None:
             name = getattr(backward, "__name__", type(backward).__name__)
             with self.guarded(found, f"record_func({name})"):
                 known = [self.memory.array_of(array) for array in arrays]
                 found.record(OpaqueFunction(name, known, user_place()), lambda: None)
         return result
+
+    def _replayable(self, tape: WatchedTape, function: ReplayableFunction, record: Callable[[], Any]) -> Any:
+        """Run a function that a program puts on Warp's tape, and record it as an operation."""
+        place = user_place()
+        operation = None
+        with self.guarded(tape, f"the call of {function.name}", place):
+            reads = [self.memory.array_of(a) for a in function.reads]
+            writes = [self.memory.array_of(a) for a in function.writes]
+            operation = FunctionOperation(function, reads, writes, place)
+            for array, name in function.labels:
+                tape.name_array(self.memory.array_of(array), name)
+        if operation is None:
+            function.run()
+            return record()
+        self._record(tape, operation, function.run)
+        return record()
 
     def scope_begin(
         self, original: FunctionType, tape: WarpObject, scope_name: str, *rest: object, **named: object

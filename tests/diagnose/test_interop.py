@@ -480,7 +480,7 @@ def test_values_that_went_through_pytorch_are_found(name: str, values: Any, reco
     assert "No gradient follows through PyTorch. The loss does depend on that" in finding.message
     assert finding.evidence["kind"] == "through PyTorch"
     same = finding.evidence["known_by"] == "values" and name == "clone"
-    advice = "pass y to square" if same else "or make the launches before and after it a torch.autograd.Fun"
+    advice = "pass y to square" if same else "or call the PyTorch function through tapedebug.torch.function"
     assert advice in finding.fix
     if recorded:
         assert finding.evidence["known_by"] == "graph"

@@ -1,0 +1,94 @@
+"""Functions of a program's tape that run again: as operations on any memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapedebug as td
+from tapedebug._source import site_span
+from tapedebug.contract import Engine, KernelSource
+from tapedebug.operations import (
+    FunctionOperation,
+    HostArray,
+    OperationTape,
+    Region,
+    ReplayableFunction,
+    RunsInFloat64,
+)
+
+
+def scaled(x, w):
+    return (x * w.sum(),)
+
+
+def scaled_backward(values, adjoints):
+    x, w = values
+    return [adjoints[0] * w.sum(), np.full_like(w, (adjoints[0] * x).sum())]
+
+
+def not_scaled(values, adjoints):
+    return [adjoints[0], None]
+
+
+def floats(*values):
+    own = np.array(values, np.float32)
+    return HostArray(own, Region(own, np.zeros_like(own)), requires_grad=True)
+
+
+def recorded(backward=scaled_backward, forward=scaled):
+    x, w, y = floats(1, 2, 3), floats(0.5, 1), floats(0, 0, 0)
+
+    def write():
+        y.values[...] = forward(x.values, w.values)[0]
+
+    function = ReplayableFunction(
+        "scaled", forward, backward, [x, w], [y], [x.current(), w.current()], ["x", "w", "y"], write,
+        lambda: None, forward, labels=[(w, "weights")],
+    )  # fmt: skip
+    place = site_span((recorded.__code__, 0))
+    tape = OperationTape(Engine("a test", "1", "cpu"))
+    operation = FunctionOperation(function, [x, w], [y], place)
+    tape.begin()
+    tape.record(operation, function.run)
+    tape.end()
+    tape.name_array(w, "weights")
+    return tape, operation, x, w, y
+
+
+def test_it_runs_once_and_again_in_replays():
+    tape, operation, x, w, y = recorded()
+    operation.function.run()
+    assert y.values.tolist() == [1.5, 3, 4.5]
+    assert (operation.kind, operation.name, operation.function.__name__) == ("python", "scaled", "scaled")
+    assert [(a.name, a.reads, a.writes, a.needs_before) for a in operation.accesses] == [
+        ("x", True, False, True),
+        ("w", True, False, True),
+        ("y", False, True, False),
+    ]
+    assert operation.capability(KernelSource).text.name == "scaled"
+    for wide in (False, True):
+        replay = tape.new_replay(float64=wide)
+        replay.forward().backward({y: np.array([1.0, 10.0, 100.0])})
+        assert replay.gradient(x).tolist() == [1.5, 15, 150]
+        assert replay.gradient(w).tolist() == [321, 321]
+        assert not replay.gradient(y).any()
+
+
+def test_it_runs_in_float64_only_if_its_results_are():
+    def narrow(x, w):
+        return (scaled(x, w)[0].astype(np.float32),)
+
+    def refuses(x, w):
+        assert x.dtype == np.float32
+        return scaled(x, w)
+
+    assert recorded()[1].capability(RunsInFloat64) is not None
+    for forward in (narrow, refuses):
+        assert recorded(forward=forward)[1].capability(RunsInFloat64) is None
+
+
+@pytest.mark.parametrize(("backward", "verdict"), [(scaled_backward, "AGREE"), (not_scaled, "WRONG")])
+def test_its_adjoint_is_checked(backward, verdict):
+    tape, _, _, _, y = recorded(backward)
+    assert td.diagnose(tape, loss={y: np.ones(3, np.float32)}).verdict == verdict
