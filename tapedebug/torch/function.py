@@ -205,7 +205,8 @@ def _listed(call: TorchCall, kind: type, engine: OwnArrays | WarpArrays, out: ob
         LaunchError: It is something else, or they do not fit the results.
     """
     into: list[Any] = [out] if isinstance(out, kind) else list(out) if isinstance(out, list | tuple) else []
-    if not into or not all(isinstance(a, kind) and engine.obstacle(a) is None for a in into):
+    fits = all(isinstance(a, kind) for a in into) and all(engine.obstacle(a) is None for a in into)
+    if not into or not fits:
         raise call.error(
             f"out must be an array, or a tuple of arrays; got {out!r}", "pass out=array, or leave it out"
         )
