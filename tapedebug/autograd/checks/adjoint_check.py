@@ -42,10 +42,10 @@ class CheckPlan:
 
     Attributes:
         eps: The largest step.
-        tolerance: The documents' tolerances.
-        max_inputs, max_outputs: How many scalars of each input and output are evaluated; all if <= 0.
-        dense: So many random directions (3 at least) are compared too, of all entries, where only some are
-            evaluated one by one.
+        tolerance: The tolerances, as in Warp's documentation.
+        max_inputs, max_outputs: Number of scalars of each input and output to evaluate; all if <= 0.
+        dense: Number of random directions (at least 3) of all entries that are also compared if only some
+            entries are evaluated one by one.
         options: The other options of the check.
     """
 
@@ -157,7 +157,7 @@ class _Check:
 
     @property
     def _is_limited(self) -> bool:
-        """Return True if only some entries were requested, and no combinations of all."""
+        """True if only some entries were requested, and no combinations of all."""
         return not self.check_plan.dense and (
             self.check_plan.max_inputs > 0 or self.check_plan.max_outputs > 0
         )

@@ -1,4 +1,4 @@
-"""Detects a wrong adjoint that is within tolerance: a systematic error that is not rounding."""
+"""Detect a wrong adjoint within tolerance: a systematic error that is not rounding."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def systematic_note(
     """Return a note if entries agree within tolerance although their float64 twin exceeds the error bar.
 
     Args:
-        pair: What was compared.
+        pair: The comparison.
         codes: The verdict of each entry.
-        rounding: Entries that agree but for float32 rounding.
+        rounding: Entries that agree except for float32 rounding.
         checkpoint: Called after each run.
     """
     value, bar = pair.reference.value, pair.reference.bar

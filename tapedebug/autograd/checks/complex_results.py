@@ -33,12 +33,12 @@ def complex_names(
     """Return the names of the arrays that hold complex numbers.
 
     Args:
-        subject: For messages: "kernel square".
+        subject: The name for messages: "kernel square".
         chosen: See `ComplexSelection`.
         arguments: All arguments by name, in order.
 
     Raises:
-        GradcheckError: There is no such argument, or it is no array of vec2.
+        GradcheckError: There is no such argument, or it is not an array of vec2.
     """
     if chosen is None or chosen is False:
         return frozenset()

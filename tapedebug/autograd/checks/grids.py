@@ -106,7 +106,7 @@ def grid_result(
 
 
 def _inside(pair: EntryGrid, pattern: Pattern) -> Bools:
-    """Return True for single entries in the pattern."""
+    """True for single entries in the pattern."""
     inside = np.zeros(pair.ad.shape, dtype=bool)
     block = inside[: len(pair.rows.units), : len(pair.columns.units)]
     keys = pattern.rows * pattern.shape[1] + pattern.columns
@@ -126,7 +126,7 @@ def _entries(
 
 
 def _missed(pair: EntryGrid) -> Bools:
-    """Return where AD misses FD by more than entries that are all within tolerance can add up to."""
+    """True where AD misses FD by more than the sum of entries that are all within tolerance."""
     left = _weights(pair.rows)[:, None]
     with np.errstate(all="ignore"):
         error = np.abs(pair.ad - pair.reference.value) - pair.reference.bar

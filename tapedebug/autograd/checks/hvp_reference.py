@@ -1,8 +1,8 @@
 """A reference for second derivatives from the function itself, not from its adjoint.
 
-An adjoint that is consistent with its own tangent may still be that of another function: right at the values
-that a first check looked at, wrong beside them. ⟨u, ∂(Jᵀw)/∂x v⟩ is, for the adjoint of this function, the
-derivative along v of ⟨w, J(x) u⟩, which the tangent of the function gives without any adjoint.
+An adjoint that is consistent with its own tangent may still be the adjoint of another function: right at the
+values of a first check, wrong beside them. For the right adjoint, ⟨u, ∂(Jᵀw)/∂x v⟩ is the derivative along v
+of ⟨w, J(x) u⟩, which the tangent of the function gives without any adjoint.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Checks a Jacobian too large to evaluate by random combinations of all its entries, in float64.
 
-Differences along a few random directions give the combination of each row, to nine digits; so does the
-tangent. Adjoints of a few random seeds give the combination of each column, once in float32 and once as its
-twin. One wrong entry shows in them, however many there are: in the inner product of seeds and directions
-(adjoint against differences), in one output (tangent against differences), or in one input (the gradient in
-float32 against its twin). The entry is then found by bisection, and judged on its own.
+Finite differences along a few random directions give the combination of each row, to nine digits; so does
+the tangent. Adjoints of a few random seeds give the combination of each column, in float32 and from the
+float64 twin. A single wrong entry shows in them, however many entries there are: in the inner product of
+seeds and directions (adjoint against differences), in one output (tangent against differences), or in one
+input (float32 gradient against its twin). The entry is then found by bisection and judged on its own.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RandomProjection:
         if len(bent):
             yield int(bent[0]), hunt.column_of_kink(int(bent[0]), self.directions[0])
 
-    # -- directions, and what outputs do along them ---------------------------------------------------
+    # -- directions, and differences of the outputs along them ----------------------------------------
 
     @cached_property
     def directions(self) -> Floats:

@@ -1,10 +1,10 @@
-"""Check all entries of a sparse Jacobian in a few runs: rows and columns that do not meet share one.
+"""Check all entries of a sparse Jacobian in a few runs, each for many independent rows or columns.
 
-Where the entries of a Jacobian can be was traced; differences along groups of columns and adjoints of groups
-of rows (`colouring`) show each of them alone. That nothing else is there is verified: a difference along a
-random direction of all inputs must be what the entries add up to in each output, and the adjoints of seeds
-that are negative and large in all outputs what they add up to in each input. An entry that does not agree is
-looked at once more by itself, by its own row and column, before anything is said of it.
+The possible entries of the Jacobian were traced; differences along groups of columns and adjoints of groups
+of rows (`colouring`) show each entry separately. Random products verify that there are no other entries: in
+each output, a difference along a random direction of all inputs must equal the sum of its entries, and in
+each input, so must the adjoints of seeds that are negative and large in all outputs. An entry that does not
+agree is evaluated again on its own, from its own row and column, before it is reported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Pair = tuple[Port, Port]
 
 MOST_RUNS = 96  # groups of rows, or of columns, up to which groups are cheaper than random directions
 LARGE_VALUE = 30.0  # values up to which steps may be as small as those of a sweep ever are
-LOOKS = 4  # outputs of which it is seen whether anything outside of the pattern moves them
+LOOKS = 4  # outputs that are tested for effects of entries outside of the pattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +51,13 @@ class JudgedEntries:
 
     Attributes:
         comparison: The entries.
-        codes: The verdict of each.
-        rounding: Which agree but for float32 rounding.
+        codes: The verdict of each entry.
+        rounding: True for entries that agree except for float32 rounding.
         seeds: (·, rows), the seeds of all kinds.
         pulled: (·, columns), their adjoints.
-        exact: (entries,), the entries by the float64 twin of the adjoint.
-        pulled_exact: (·, columns), the adjoints of `seeds` by the twin.
-        groups: How many groups of rows, and of columns, showed the entries.
+        exact: (entries,), the entries from the float64 twin of the adjoint.
+        pulled_exact: (·, columns), the adjoints of `seeds` from the twin.
+        groups: Number of groups of rows, and of columns, that were needed.
     """
 
     comparison: SparseEntries
@@ -71,7 +71,7 @@ class JudgedEntries:
 
 
 def compressible(patterns: Patterns, pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs all of whose entries are shown by few groups of rows and of columns."""
+    """Return the pairs whose entries need only a few groups of rows and of columns."""
     return [pair for pair in pairs if _is_cheap(patterns[pair])]
 
 
@@ -89,14 +89,14 @@ class SparseCheck:
     """Compares pairs whose sparsity is known.
 
     Args:
-        program: What is differentiated.
-        patterns: Where entries can be, of each pair.
+        program: The program to differentiate.
+        patterns: The possible entries of each pair.
         check_plan: The settings of the check.
         checkpoint: Called after each run.
 
     Attributes:
-        incomplete: Pairs of which the differences show that the pattern misses entries, and where.
-        column_groups: In how many groups the columns of a pair were displaced.
+        incomplete: Pairs whose pattern lacks entries, according to the differences, and where.
+        column_groups: Number of groups in which the columns of a pair were displaced.
     """
 
     program: Program
@@ -110,7 +110,7 @@ class SparseCheck:
         self.start = self.program.evaluate({})
 
     def judged(self) -> dict[Pair, JudgedEntries]:
-        """All pairs that are not `incomplete`."""
+        """Return all pairs that are not `incomplete`."""
         references: dict[Pair, Reference] = {}
         for source in dict.fromkeys(source for source, _ in self.patterns):
             references.update(self._references(source))
@@ -141,9 +141,9 @@ class SparseCheck:
         return found
 
     def _columns_by_kind(self, source: Port, colours: Indices) -> Indices:
-        """Groups of columns whose values are of one kind, so that one step serves all of them.
+        """Return groups of columns with values of similar size, so that one step suits all of them.
 
-        Steps can not be as small as a tiny value needs where they displace a large one, too.
+        A step that also displaces a large value cannot be as small as a tiny value needs.
         """
         size = np.abs(self.program.values(source))
         kinds = np.where(size > LARGE_VALUE, 1, np.where(_tiny(size, self.check_plan.eps), 2, 0))
@@ -155,7 +155,7 @@ class SparseCheck:
     def _slopes(
         self, source: Port, targets: Sequence[Port], groups: Floats
     ) -> tuple[dict[Port, DerivativeEstimate], Floats, Floats, dict[Port, DerivativeEstimate]]:
-        """Along groups of columns, with the step of each column; along a random direction, with that."""
+        """Return differences along groups of columns and along a random direction, each with its steps."""
         program, plan = self.program, self.check_plan
         values = program.values(source)
         finite = np.isfinite(values)
@@ -182,9 +182,9 @@ class SparseCheck:
     def _missed(
         self, source: Port, target: Port, reference: Reference, slopes: DerivativeEstimate, free: Floats
     ) -> int | None:
-        """An output whose derivative along a random direction is not what its entries add up to, if any.
+        """Return an output whose derivative along a random direction is not the sum of its entries, if any.
 
-        It may be that differences contradict each other, as in chaos: then the error bars are widened.
+        If differences contradict each other, as in chaos, the error bars are widened instead.
         """
         pattern = self.patterns[source, target]
         if self.check_plan.options.masked or self.check_plan.options.reference == "float32":
@@ -258,7 +258,7 @@ class SparseCheck:
         return found
 
     def _explain(self, pair: SparseEntries, groups: Compression, exact: Floats, codes: Codes) -> Bools:
-        """Turn each SUSPECT of `codes` into something else, in place; where rounding explains an entry."""
+        """Turn each SUSPECT of `codes` into a verdict, in place; return entries that rounding explains."""
         weights = _weights(pair.target.size)
         seeds = groups.seeds * weights
         where = groups.row_colours[pair.rows], pair.columns
@@ -316,14 +316,14 @@ def _count(colours: Indices) -> int:
 
 
 def _weights(size: int) -> Floats:
-    """Powers of two, with which seeds tell rows of one group apart where an adjoint takes one for another."""
+    """Return powers of two for seeds, to detect an adjoint that confuses rows of one group."""
     exponents = np.random.default_rng(SEED).integers(-4, 4, size=size)
     weights: Floats = np.exp2(exponents.astype(np.float64))
     return weights
 
 
 def _stacked(patterns: Sequence[Pattern], axis: int) -> Pattern:
-    """Patterns below or beside each other."""
+    """Return patterns joined below or beside each other."""
     if len(patterns) == 1:
         return patterns[0]
     bounds = [0, *np.cumsum([pattern.shape[axis] for pattern in patterns]).tolist()]
@@ -336,14 +336,14 @@ def _stacked(patterns: Sequence[Pattern], axis: int) -> Pattern:
 
 
 def _steps(values: Floats, eps: float) -> Floats:
-    """`first_step` of each value."""
+    """Return `first_step` of each value."""
     least = np.maximum(np.maximum(eps, np.abs(values) * 2.0**-27), 1e-300)
     steps: Floats = np.exp2(np.round(np.log2(least)))
     return steps
 
 
 def _at(slopes: DerivativeEstimate, groups: Indices, outputs: Indices, steps: Floats) -> Reference:
-    """The derivatives of single entries, from those along groups of columns."""
+    """Return the derivatives of single entries, from those along groups of columns."""
     where = groups, outputs
     with np.errstate(all="ignore"):
         value, bar, kink = slopes.value[where] / steps, slopes.bar[where] / steps, slopes.kink[where]
@@ -354,7 +354,7 @@ def _at(slopes: DerivativeEstimate, groups: Indices, outputs: Indices, steps: Fl
 
 
 def _sums(places: Indices, parts: Sequence[Floats], weights: Floats, size: int) -> list[Floats]:
-    """Sums over the entries of each place: of value · weight, bar · abs(weight), abs(value · weight)."""
+    """Return sums over the entries of each place: value · weight, bar · abs(weight), abs(value · weight)."""
     value, bar = parts
     terms = value * weights
     several = terms, bar * np.abs(weights), np.abs(terms)

@@ -1,4 +1,4 @@
-"""Make a result from the judged entries of a sparse Jacobian; doubtful ones are checked again alone."""
+"""Create a result from the judged entries of a sparse Jacobian; doubtful entries are checked again alone."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def _left_out(judged: JudgedEntries) -> tuple[str, ...]:
 
 
 def _worst_of(excess: Floats) -> list[int]:
-    """The columns of the largest excess, of those that have any."""
+    """Return the columns with the largest excess, of those that have any."""
     order = np.argsort(-excess, kind="stable")[:LOOKS]
     return [int(column) for column in order if excess[column] > 0]
 
 
 class _Closer:
-    """The entries of a pair, those that were looked at alone put in place of the others."""
+    """The entries of a pair; entries that were evaluated again alone replace the others."""
 
     def __init__(self, judged: JudgedEntries, plan: CheckPlan, checkpoint: Checkpoint | None) -> None:
         self.judged = judged
@@ -80,7 +80,7 @@ class _Closer:
         self.left_out = np.zeros(self.pair.source.size, dtype=bool)  # columns with entries that were dropped
 
     def doubts(self) -> None:
-        """Look at entries that do not agree by themselves, the worst first, until none turns out better."""
+        """Evaluate entries that do not agree alone, worst first, until no verdict improves."""
         seen = np.zeros(len(self.codes), dtype=bool)
         for _ in range(ROUNDS):
             chosen = self._worst(~seen)
@@ -100,12 +100,12 @@ class _Closer:
         self.codes[(self.codes != AGREE) & ~seen] = UNDECIDABLE
 
     def _as_among_all(self, chosen: Indices, before: Codes, gradients: Floats) -> None:
-        """Judge rounding and chaos by all entries together, which say more than one of them alone."""
+        """Judge rounding and chaos from all entries together, which are more conclusive than single ones."""
         same = np.isclose(self.pair.ad[chosen], gradients, rtol=1e-3, atol=0.0)
         self.codes[chosen[same & (before == UNDECIDABLE) & (self.codes[chosen] == WRONG)]] = UNDECIDABLE
 
     def _leave_out(self, entries: Bools) -> None:
-        """Drop entries of which only sums with others are known: the adjoint adds what is not theirs."""
+        """Drop entries known only in sums with others, to which the adjoint adds foreign terms."""
         if not entries.any():
             return
         pair, keep, count = self.pair, ~entries, int(entries.sum())
@@ -137,7 +137,7 @@ class _Closer:
         )
 
     def _take(self, found: RecheckedEntries, chosen: Indices) -> None:
-        """Put entries in the place of those of `chosen`; add those outside of the pattern that are wrong."""
+        """Replace the entries of `chosen`, and add wrong entries outside of the pattern."""
         grid, pair = found.grid, self.pair
         line = np.searchsorted(grid.rows.units, pair.rows[chosen])
         column = np.searchsorted(grid.columns.units, pair.columns[chosen])
@@ -181,7 +181,7 @@ class _Closer:
     # -- seeds ----------------------------------------------------------------------------------------
 
     def seeds(self) -> None:
-        """Negative, large and small seeds: their adjoints must be what the entries add up to."""
+        """Check that adjoints of negative, large and small seeds are the sums of the entries."""
         judged, pair, known = self.judged, self.pair, self._agreeing_columns()
         exact = judged.exact
         for seed, pulled in zip(judged.seeds, judged.pulled_exact, strict=True):
@@ -207,7 +207,7 @@ class _Closer:
                     return
 
     def _agreeing_columns(self) -> Bools:
-        """Columns that were asked for, and of which nothing is said already by an entry."""
+        """Return the requested columns without an entry that already has a finding."""
         size = self.pair.source.size
         known = ~self.left_out
         known[self.pair.columns[self.codes != AGREE]] = False
@@ -233,7 +233,7 @@ class _Closer:
         return np.where(missed, np.where(np.isnan(error), np.inf, error), -1.0)
 
     def _locate_wrong_row(self, seed: Floats, column: int) -> bool:
-        """Find the row because of which the adjoint of a seed is off in a column; is its entry, too?"""
+        """Find the row that makes the adjoint of a seed wrong in a column; True if its entry is wrong too."""
         judged, pair = self.judged, self.judged.comparison
         mine = pair.columns == column
         exact = np.zeros(pair.target.size)
@@ -253,7 +253,7 @@ class _Closer:
         return True
 
     def _combination(self, pulled: float, expected: float) -> None:
-        """Single entries agree, but not for these seeds: one more entry, which is none of the Jacobian."""
+        """Add a pseudo-entry for seeds whose adjoint is wrong although all single entries agree."""
         nowhere = np.array([-1])
         self._grow(nowhere, nowhere)
         slots = np.array([len(self.codes) - 1])

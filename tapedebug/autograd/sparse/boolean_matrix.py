@@ -48,10 +48,10 @@ def sorted_once(entries: BooleanMatrix, width: int) -> BooleanMatrix:
 
     Args:
         entries: Entries of a matrix.
-        width: How many columns it has.
+        width: Number of columns.
 
     Raises:
-        TooMany: They are more than `MOST_ENTRIES`, and more than `FEW_PER_ROW` for each column.
+        TooMany: There are more than `MOST_ENTRIES`, and more than `FEW_PER_ROW` for each column.
     """
     if not len(entries.rows):
         return entries
@@ -74,7 +74,7 @@ def product(left: BooleanMatrix, right: BooleanMatrix, size: int) -> BooleanMatr
     Args:
         left: Its columns are the rows of `right`, in any order.
         right: Sorted by rows.
-        size: How many rows `right` has.
+        size: Number of rows of `right`.
 
     Raises:
         TooMany: It would have too many entries.

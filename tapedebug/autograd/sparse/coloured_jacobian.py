@@ -125,7 +125,7 @@ def coloured_jacobian(
     """Return the Jacobian of `targets` by `sources` from few runs; None if it takes one run for each row.
 
     Args:
-        program: What to differentiate.
+        program: The program to differentiate.
         sources: The inputs.
         targets: The outputs.
         mode: By adjoint runs (in the precision of the program), by tangents (likewise), by whichever of both,
@@ -233,7 +233,7 @@ class _Job:
         return c.values(found[:-1], self._pushed(c.directions, double=double) if c.columns else None)
 
     def _agrees(self, values: Floats, probe: Floats, product: Floats, relative: float, least: float) -> bool:
-        """Return True if the entries reproduce the result of the random product."""
+        """True if the entries reproduce the result of the random product."""
         expected = self._product(values, probe)
         with np.errstate(invalid="ignore"):
             off = np.abs(product - expected)

@@ -1,10 +1,10 @@
 """Compressed Jacobians: rows that share no column take one adjoint run together, columns one tangent run.
 
-Two rows may have one seed where no column has entries in both: the sum of the two rows shows each entry by
-itself (Curtis, Powell, Reid, J. Inst. Math. Appl. 13 (1974) 117, doi:10.1093/imamat/13.1.117). To find few
-such groups is to colour a graph; here greedily, in several orders. Where some columns are dense, runs of both
-kinds together can be fewer than either alone (Coleman, Verma, SIAM J. Sci. Comput. 19 (1998) 1210,
-doi:10.1137/S1064827595295349): an arrow of any size takes three.
+Two rows may share a seed if no column has entries in both: the sum of the two rows then shows each entry
+separately (Curtis, Powell, Reid, J. Inst. Math. Appl. 13 (1974) 117, doi:10.1093/imamat/13.1.117). Finding
+few such groups is a graph colouring; here it is greedy, in several orders. If some columns are dense, both
+kinds of runs together can be fewer than either kind alone (Coleman, Verma, SIAM J. Sci. Comput. 19 (1998)
+1210, doi:10.1137/S1064827595295349): an arrow matrix of any size takes three runs.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Compression:
     """The runs that give all entries of a Jacobian, and the place of each entry in their results.
 
     Attributes:
-        pattern: Where entries may be.
-        row_colours: (rows,) int64, the adjoint run that a row is in; -1 where it is in none.
-        column_colours: (columns,) int64, the tangent run (or difference) that a column is in; -1 likewise.
-        by_row: (entries,) bool, whether an entry is taken from an adjoint run.
+        pattern: The possible entries.
+        row_colours: (rows,) int64, the adjoint run of each row; -1 for none.
+        column_colours: (columns,) int64, the tangent run (or difference) of each column; -1 for none.
+        by_row: (entries,) bool, True for entries that are taken from an adjoint run.
     """
 
     pattern: Pattern
@@ -62,23 +62,23 @@ class Compression:
 
     @cached_property
     def seeds(self) -> Floats:
-        """Adjoint seeds, (self.rows, rows of the Jacobian)."""
+        """The adjoint seeds, (self.rows, rows of the Jacobian)."""
         return _indicators(self.row_colours, self.rows)
 
     @cached_property
     def directions(self) -> Floats:
-        """Tangents, (self.columns, columns of the Jacobian)."""
+        """The tangents, (self.columns, columns of the Jacobian)."""
         return _indicators(self.column_colours, self.columns)
 
     def values(self, pulled: Floats | None = None, pushed: Floats | None = None) -> Floats:
-        """The entries, from what the runs gave.
+        """Return the entries from the results of the runs.
 
         Args:
-            pulled: (self.rows, columns of the Jacobian), for `seeds`; needed where there are any.
+            pulled: (self.rows, columns of the Jacobian), for `seeds`; required if there are any.
             pushed: (self.columns, rows of the Jacobian), for `directions`; likewise.
 
         Returns:
-            (entries,) float64, as `pattern` has them.
+            (entries,) float64, in the order of `pattern`.
         """
         values = np.zeros(len(self.pattern))
         mine, in_pulled, in_pushed = self._picks
@@ -106,12 +106,12 @@ def _indicators(colours: Indices, count: int) -> Floats:
 
 
 def compress(pattern: Pattern, by: By = "fewest") -> Compression:
-    """The fewest runs that were found; kept with the pattern.
+    """Return the fewest runs that were found, cached with the pattern.
 
     Args:
-        pattern: Where entries may be.
+        pattern: The possible entries.
         by: `"rows"`: adjoint runs alone. `"columns"`: tangent runs or differences alone. `"fewest"`: either,
-            or both together, whichever are fewer; adjoint runs where all are as many.
+            or both together, whichever are fewest; adjoint runs if all are equally many.
 
     Raises:
         ValueError: `by` is something else.
@@ -176,7 +176,7 @@ def _by_columns(pattern: Pattern) -> Compression:
 def _mixed_colouring(
     pattern: Pattern, *, rows: Indices | None = None, columns: Indices | None = None
 ) -> Compression:
-    """Some dense columns by tangent runs and all else by adjoint runs; or some dense rows the other way."""
+    """Return a mixture: dense columns by tangent runs, the rest by adjoint runs; or dense rows vice versa."""
     by_row = np.ones(len(pattern), bool)
     if columns is not None:
         cut = np.zeros(pattern.shape[1], bool)
@@ -195,15 +195,15 @@ def _mixed_colouring(
 
 
 def greedy_colouring(shape: tuple[int, int], rows: Indices, columns: Indices) -> Indices:
-    """Colours of rows: rows of one colour have no column in common.
+    """Return the colours of rows; rows of one colour have no column in common.
 
     Args:
-        shape: Of the matrix.
-        rows: Of its entries, which are sorted by rows.
-        columns: Of its entries.
+        shape: Shape of the matrix.
+        rows: Rows of its entries, sorted.
+        columns: Columns of its entries.
 
     Returns:
-        (rows,) int64; -1 of rows without entries.
+        (rows,) int64; -1 for rows without entries.
     """
     counts = np.bincount(rows, minlength=shape[0])
     colours = _few(shape, rows, columns, counts)
@@ -227,7 +227,7 @@ def _few(shape: tuple[int, int], rows: Indices, columns: Indices, counts: Indice
 
 
 def _painted(order: Indices, starts: Indices, columns: Indices, count: int, least: int) -> Indices | None:
-    """The greedy colouring in one order; None where that needs too many colours."""
+    """Return the greedy colouring in one order; None if it needs too many colours."""
     width = 1 + least // 48
     while width <= WIDEST:
         colours = np.full(len(starts) - 1, -1)
@@ -240,10 +240,10 @@ def _painted(order: Indices, starts: Indices, columns: Indices, count: int, leas
 
 
 def transposed(rows: Indices, columns: Indices, count: int) -> tuple[Indices, Indices, Indices]:
-    """Entries that are sorted by rows, sorted by columns.
+    """Sort entries by columns that are sorted by rows.
 
     Returns:
-        Rows, columns, and the place of each among those that were given.
+        Rows, columns, and the position of each entry in the input.
     """
     sizes = np.bincount(columns, minlength=count)
     ends = np.cumsum(sizes) - sizes

@@ -15,7 +15,7 @@ from tapedebug.autograd.subjects.program import Port, Program
 def fixed_step_columns(
     program: Program, source: Port, targets: Sequence[Port], columns: Indices, eps: float
 ) -> dict[Port, Floats]:
-    """Columns of the Jacobians of `targets` by `source`, (len(columns), size) each."""
+    """Return columns of the Jacobians of `targets` by `source`, (len(columns), size) each."""
     directions = np.zeros((len(columns), source.size))
     directions[np.arange(len(columns)), columns] = 1.0
     return fixed_step_along(program, {source: directions}, targets, eps)
@@ -24,7 +24,7 @@ def fixed_step_columns(
 def fixed_step_along(
     program: Program, directions: Mapping[Port, Floats], targets: Sequence[Port], eps: float
 ) -> dict[Port, Floats]:
-    """Plain central differences along k directions, (k, size) for each target."""
+    """Return plain central differences along k directions, (k, size) for each target."""
     moved = {
         port: np.concatenate([program.values(port) + eps * v, program.values(port) - eps * v])
         for port, v in directions.items()
@@ -46,10 +46,10 @@ def fixed_step_coloured(
     eps: float,
     notes: list[str],
 ) -> ColouredJacobian | None:
-    """Plain differences by all columns of a colour at once; None where one by one is as good.
+    """Return plain differences by all columns of a colour at once; None if one by one is as fast.
 
-    Columns of a colour do not meet in any row, so that the numbers are those of single columns. An output
-    that moves and should not contradicts the traced sparsity.
+    Columns of a colour share no row, so the numbers equal those of single columns. If an output changes that
+    should not, the traced sparsity is wrong.
     """
     for fresh in (False, True):
         joint = joint_of(program, sources, targets, fresh=fresh)

@@ -25,7 +25,7 @@ Rectangle = tuple[Indices, Indices]
 
 
 def require_scipy() -> Any:
-    """`scipy.sparse`.
+    """Return the module `scipy.sparse`.
 
     Raises:
         TapedebugError: SciPy is not installed.
@@ -45,7 +45,7 @@ class DenseJacobian:
 
     Args:
         source, target: Ports of the input and of the output.
-        rectangles: What is evaluated of it.
+        rectangles: The parts that are evaluated.
     """
 
     def __init__(self, source: Port, target: Port, rectangles: Sequence[Rectangle]) -> None:
@@ -101,10 +101,10 @@ class SparseJacobian:
 
     Args:
         source, target: Ports of the input and of the output.
-        rectangles: What is evaluated of it.
+        rectangles: The parts that are evaluated.
 
     Attributes:
-        pattern: Where it may be other than zero, if that is known.
+        pattern: The entries that may be nonzero, if known.
     """
 
     whole = False
@@ -201,7 +201,7 @@ def _is_whole(rectangles: Sequence[Rectangle], height: int, width: int) -> bool:
 def _inside(
     rectangles: Sequence[Rectangle], rows: Indices, columns: Indices, shape: tuple[int, int]
 ) -> list[Indices]:
-    """For each rectangle, which entries are in it."""
+    """Return for each rectangle the entries in it."""
     found = []
     for tall, wide in rectangles:
         in_rows, in_columns = np.zeros(shape[0], bool), np.zeros(shape[1], bool)

@@ -22,8 +22,8 @@ class ScalarNumbering:
         arrays: All arrays of floats that are used.
 
     Attributes:
-        size: How many numbers there are.
-        grain: Bytes between two numbers.
+        size: The number of scalars.
+        grain: The bytes between two scalars.
     """
 
     def __init__(self, arrays: Iterable[Any]) -> None:
@@ -38,7 +38,7 @@ class ScalarNumbering:
         self._flat: dict[Any, Indices] = {}
 
     def start(self, a: EngineArray) -> int:
-        """The number of the first scalar of an array."""
+        """Return the number of the first scalar of an array."""
         bytes_in = a.offset
         if bytes_in % self.grain:
             raise Unknown
@@ -49,7 +49,7 @@ class ScalarNumbering:
         return types.numpy_dtype(a.dtype).itemsize // self.grain
 
     def of(self, a: EngineArray, offsets: Indices) -> Indices:
-        """The numbers of elements that generated code found at these offsets, in scalars, from the first.
+        """Return the numbers of elements at these offsets (in scalars, from generated code) from the first.
 
         Raises:
             Unknown: One is outside of the array's memory.
@@ -62,7 +62,7 @@ class ScalarNumbering:
         return found
 
     def all(self, a: EngineArray) -> Indices:
-        """The numbers of all scalars of an array, in the order of its elements and components."""
+        """Return the numbers of all scalars of an array, in the order of its elements and components."""
         count = types.components(a.dtype)
         inner = self.step(a) * np.arange(count)
         if a.is_contiguous:

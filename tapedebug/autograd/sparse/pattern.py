@@ -1,10 +1,11 @@
 """Sparsity patterns of Jacobians, traced from the elements that each thread reads and writes.
 
-What a thread writes depends on no more than what it reads: the pattern of one launch is the product of what
-each element was written by with what each thread read. A traced variant of the kernel records
-both (`compiler.access_trace`), for each write with only the reads that contribute to it, by component.
-Launches one after the other multiply. A pattern may have too many entries, and has none too few, as long as
-the values that decide about branches and indices are those of the trace.
+The values that a thread writes depend only on those that it reads. The pattern of one launch is therefore
+the product of two relations: the threads that wrote each element, and the elements that each thread read. A
+traced variant of the kernel records both (`compiler.access_trace`), for each write with only the reads that
+contribute to it, by component. The patterns of successive launches are multiplied. A pattern may have too
+many entries, but never too few, as long as the values that determine branches and indices are those of the
+trace.
 """
 
 from __future__ import annotations
@@ -48,75 +49,75 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """The entries of a Jacobian that may be other than zero.
+    """The entries of a Jacobian that may be nonzero.
 
     Attributes:
-        shape: Scalars in the output, scalars in the input.
-        rows, columns: (count,) int64 each: by rows, then by columns, each entry once.
+        shape: Number of scalars in the output and in the input.
+        rows, columns: (count,) int64 each, sorted by rows, then by columns, each entry once.
     """
 
     shape: tuple[int, int]
     rows: Indices
     columns: Indices
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """What was worked out for it (`colouring.compress`)."""
+    """Cached results for this pattern (`colouring.compress`)."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @classmethod
     def of(cls, shape: tuple[int, int], rows: Indices, columns: Indices) -> Pattern:
-        """The pattern of entries in any order.
+        """Return the pattern of entries in any order.
 
         Raises:
-            TooMany: They are too many to be of use.
+            TooMany: There are too many to be useful.
         """
         return cls(shape, *sorted_once(BooleanMatrix(rows, columns), max(1, shape[1])))
 
     def only_rows(self, chosen: Indices) -> Pattern:
-        """The same matrix with zeros in all rows but those of `chosen`."""
+        """Return the same matrix with zeros in all rows except those of `chosen`."""
         wanted = np.zeros(self.shape[0], bool)
         wanted[chosen] = True
         keep = wanted[self.rows]
         return Pattern(self.shape, self.rows[keep], self.columns[keep])
 
     def only_columns(self, chosen: Indices) -> Pattern:
-        """The same matrix with zeros in all columns but those of `chosen`."""
+        """Return the same matrix with zeros in all columns except those of `chosen`."""
         wanted = np.zeros(self.shape[1], bool)
         wanted[chosen] = True
         keep = wanted[self.columns]
         return Pattern(self.shape, self.rows[keep], self.columns[keep])
 
     def dense(self, values: ArrayLike = 1.0) -> np.ndarray[Any, Any]:
-        """A matrix with `values` at the entries, zero elsewhere."""
+        """Return a matrix with `values` at the entries and zero elsewhere."""
         matrix = np.zeros(self.shape, np.asarray(values).dtype)
         matrix[self.rows, self.columns] = values
         return matrix
 
 
 Patterns = Mapping[tuple[Port, Port], Pattern]
-"""By (input, output)."""
+"""Patterns by (input, output)."""
 
 KEPT_PATTERNS = 16
-"""Patterns that are kept of each kernel."""
+"""Largest number of cached patterns of each kernel."""
 Found = dict[tuple[int, int], Pattern]
 _lock = threading.Lock()
 _kept: WeakKeyDictionary[Any, OrderedDict[Key | None, Found]] = WeakKeyDictionary()
 
 
 def traced(program: Program, *, fresh: bool = False) -> Patterns | None:
-    """Return the entries of a program's Jacobians that can be other than zero.
+    """Return the entries of a program's Jacobians that can be nonzero.
 
-    Patterns of single launches are kept, and found again for the same kernel, sizes, numbers and content of
-    the arrays that decide which elements are accessed.
+    Patterns of single launches are cached by kernel, sizes, numbers, and the content of the arrays that
+    determine which elements are accessed.
 
     Args:
-        program: What is differentiated.
-        fresh: Trace it again, also where its pattern is known.
+        program: The program to differentiate.
+        fresh: Trace the program again even if its pattern is known.
 
     Returns:
-        The pattern of every pair of an input and an output; None where it is unknown (functions of
-        `record_func`, native functions) or so dense that it would be of no use.
+        The pattern of every pair of an input and an output; None if it is unknown (functions of
+        `record_func`, native functions) or too dense to be useful.
     """
     if not isinstance(program, ShadowProgram) or program.engine:
         return None
@@ -135,13 +136,13 @@ def traced(program: Program, *, fresh: bool = False) -> Patterns | None:
 
 
 def forget(kernel: Kernel) -> None:
-    """Trace a kernel again where it is used next."""
+    """Discard the patterns of a kernel, so that it is traced again when it is used next."""
     with _lock:
         _kept.pop(kernel, None)
 
 
 def _recalled(kernel: Kernel | None, key: Key | None) -> Found | None:
-    """Return the patterns that are kept of a single launch, or None."""
+    """Return the cached patterns of a single launch, or None."""
     with _lock:
         table = None if kernel is None else _kept.get(kernel)
         if table is None or key not in table:
@@ -151,7 +152,7 @@ def _recalled(kernel: Kernel | None, key: Key | None) -> Found | None:
 
 
 def _keep(kernel: Kernel | None, key: Key | None, found: Found) -> None:
-    """Keep it; the one that was not asked for the longest goes."""
+    """Cache the patterns, and drop the least recently used ones."""
     if kernel is None:
         return
     with _lock:
@@ -162,14 +163,14 @@ def _keep(kernel: Kernel | None, key: Key | None, found: Found) -> None:
 
 
 class _Trace:
-    """The flow of dependence through the records of a program, from the first to the last.
+    """The propagation of dependence through the records of a program, from the first to the last.
 
     Attributes:
-        live: The buffers through which it may go.
-        numbering: Of all their scalars, while it is being traced.
-        entries: Of the scalars that were changed so far: on which initial values they depend.
-        changed: Which scalars these are.
-        source: Which scalars are inputs.
+        live: The buffers through which dependence may pass.
+        numbering: Numbering of all their scalars, during tracing.
+        entries: The initial values on which each changed scalar depends.
+        changed: True for scalars that have changed so far.
+        source: True for scalars that are inputs.
     """
 
     numbering: ScalarNumbering
@@ -188,7 +189,7 @@ class _Trace:
         self.live |= {record.args[p].region for record in records for p in record.written}
 
     def active(self, record: Record) -> frozenset[int]:
-        """The parameters of a launch through which dependence may go."""
+        """Return the parameters of a launch through which dependence may pass."""
         return frozenset(
             p
             for p, a in enumerate(record.args)
@@ -285,7 +286,7 @@ class _Trace:
         self._step(entries, np.flatnonzero(written))
 
     def _closed(self, entries: BooleanMatrix, written: Bools) -> BooleanMatrix:
-        """With what goes from one thread to another, through elements that one writes and another reads."""
+        """Add dependence between threads, through elements that one writes and another reads."""
         through = written[entries.columns] & (entries.columns != entries.rows)
         if not through.any():
             return entries
@@ -300,7 +301,7 @@ class _Trace:
                 return entries
 
     def _step(self, entries: BooleanMatrix, replaced: Indices) -> None:
-        """Let written scalars depend on what was read, and no longer on themselves if they were replaced."""
+        """Make written scalars depend on the read ones, and no longer on themselves if they were replaced."""
         size = self.numbering.size
         gone = np.zeros(size, bool)
         gone[replaced] = True

@@ -38,7 +38,7 @@ def extra_checks(
     options: Options,
     checkpoint: Checkpoint | None = None,
 ) -> list[PairResult]:
-    """Run the checks that `options` ask for beside the comparison of the adjoint.
+    """Run the checks that `options` request in addition to the comparison of the adjoint.
 
     Args:
         program: The program to check.
@@ -48,8 +48,8 @@ def extra_checks(
         checkpoint: Called often; may raise to cancel. Out of time, the remaining checks are reported as such.
 
     Returns:
-        One result for each pair and each check that was asked for. Those that are on by default
-        (`check_undefined_grad`) give results only where something is wrong.
+        One result for each pair and each requested check. Checks that are on by default
+        (`check_undefined_grad`) give results only if something is wrong.
     """
     results: list[PairResult] = []
     for option, name, check in CHECKS:

@@ -1,8 +1,9 @@
 """The option `check_undefined_grad`: an output whose adjoint was never set must count as zero.
 
-Two ways to leave an adjoint out are tried, both with the real `Tape.backward`: no seed for the output, and
-an output without a gradient at all (`requires_grad=False`, its `.grad` is None), for which another variant of
-the adjoint is compiled. Both must give the inputs what a seed of zeros gives; where no output has one, zero.
+Two ways of leaving an adjoint out are tried, both with the real `Tape.backward`: no seed for the output, and
+an output without a gradient (`requires_grad=False`, its `.grad` is None), for which another variant of the
+adjoint is compiled. Both must give the inputs the same gradient as a seed of zeros; if no output has a seed,
+zero.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class _Test:
         return self._compare(target, expected, given, f"{target.name}.grad None (requires_grad=False)")
 
     def _is_read(self, target: Port) -> bool:
-        """Return True if the output is read: without its gradient, a chain through it is rightly cut."""
+        """True if the output is read: without its gradient, a chain through it is rightly cut."""
         a = target.array
         for record in self.program.standing().records:
             for p in record.reads | record.writes:
