@@ -65,7 +65,12 @@ function growthSign(occurring: readonly Recovery[]): SVGElement[] {
 }
 
 /** Diagonal lines within a rectangle. */
-function stripes(box: { readonly left: number; readonly right: number; readonly top: number; readonly bottom: number }) {
+function stripes(box: {
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}): string {
   const { left, right, top, bottom } = box;
   const lines: string[] = [];
   const first = Math.ceil((left + top) / BETWEEN_STRIPES) * BETWEEN_STRIPES;
