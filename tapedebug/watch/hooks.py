@@ -69,6 +69,14 @@ USED = (
 )
 """Other names of Warp that this package uses."""
 
+
+def _is_struct(value: WarpObject) -> bool:
+    return hasattr(value, "_cls") and hasattr(value._cls, "vars")
+
+
+ADDED: dict[str, Callable[..., Any]] = {"warp._src.types:is_struct": _is_struct}  # since Warp 1.11
+"""Functions that older releases of Warp lack, with what stands in for them there."""
+
 _GLOBAL = "__tapedebug_handlers__"
 _numbers = itertools.count()
 
@@ -109,6 +117,8 @@ _known: dict[str, Any] = {}
 def _search(name: str) -> Any:
     module, _, path = name.partition(":")
     found: Any = importlib.import_module(module)
+    if name in ADDED and not hasattr(found, path):
+        return ADDED[name]
     for part in path.split("."):
         found = inspect.getattr_static(found, part) if isinstance(found, type) else getattr(found, part)
     return found

@@ -260,7 +260,7 @@ class Recorder:
         """Record a launch."""
         given: dict[str, Any] = dict(zip(_parameters(original), args, strict=False))
         given.update(named)
-        if given.get("record_cmd"):
+        if given.get("record_cmd") or "kernel" not in given or "dim" not in given:
             return original(*args, **named)
         tape = self.recording()
         try:
@@ -287,9 +287,9 @@ class Recorder:
     def command(self, original: FunctionType, command: WarpObject, *args: object, **named: object) -> Any:
         """Record the launch of a recorded command, which is not on Warp's tape."""
         tape = self.recording()
-        if command.adjoint or (tape is None and not self._live):
+        if getattr(command, "adjoint", False) or (tape is None and not self._live):
             return original(command, *args, **named)
-        values = command.fwd_args
+        values = getattr(command, "fwd_args", None)  # older releases do not keep them
         if values is None:
             self.skip(tape, f"the command of {_name(command.kernel)}", "its arguments are not known")
             return original(command, *args, **named)

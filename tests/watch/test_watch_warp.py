@@ -368,3 +368,22 @@ def test_a_gradient_that_something_else_has_changed_is_said_in_the_coverage():
         tape.backward(loss)
     notes = " ".join(td.diagnose(session.tapes[0]).coverage.notes)
     assert "x: backward left another gradient than its replay gives, off by" in notes
+
+
+def test_a_command_whose_arguments_are_not_known_is_not_covered():
+    x, y = programs.array([1.0, 2.0]), programs.zeros(2)
+    command = wp.launch(programs.square, 2, [x], [y], record_cmd=True)
+    command.fwd_args = None
+    with td.watch_warp() as session, wp.Tape():
+        command.launch()
+    assert [gap.reason for gap in session.not_covered] == ["its arguments are not known"]
+    np.testing.assert_array_equal(y.numpy(), [1.0, 4.0])
+
+
+def test_an_error_of_warp_about_a_call_is_the_same():
+    x = programs.array([1.0])
+    with td.watch_warp(), wp.Tape():
+        with pytest.raises(TypeError, match="missing 1 required positional argument: 'dim'"):
+            wp.launch(programs.square)
+        with pytest.raises(RuntimeError, match="passed 1 arguments but kernel requires 2"):
+            wp.launch(programs.square, 1, [x])
