@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui fuzz compilers docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui fuzz compilers docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -38,25 +38,26 @@ $(VENV)/bin/python:
 
 $(PY_STAMP): pyproject.toml | $(VENV)/bin/python
 	@echo "make: installing the Python side into $(VENV)"
-	@# the labextension is linked, not copied, so that a rebuild of js/ shows at once; unlink before pip looks at it
+	@# the labextension is linked, not copied, so that a rebuild of js/ shows at once; unlink before the installer looks at it
 	@rm -rf $(VENV)/share/jupyter/labextensions/tapedebug
 	@mkdir -p tapedebug/static tapedebug/labextension
-	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install -qq --editable '.[test]'
+	@SKIP_JUPYTER_BUILDER=1 scripts/install.sh $(VENV) --editable '.[test]'
 	@rm -rf $(VENV)/share/jupyter/labextensions/tapedebug
 	@mkdir -p $(VENV)/share/jupyter/labextensions
 	@ln -s $(CURDIR)/tapedebug/labextension $(VENV)/share/jupyter/labextensions/tapedebug
 	@touch $@
 
-$(UV_STAMP): | $(VENV)/bin/python
-	@$(BIN)/python -m pip install -qq 'uv>=0.5' && touch $@
+$(UV_STAMP): | $(PY_STAMP)
+	@{ $(BIN)/python -m uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install -qq 'uv>=0.5'; } && touch $@
 
 $(DOCS_STAMP): $(PY_STAMP)
 	@echo "make: installing Sphinx"
-	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install -qq --editable '.[test,docs]' && touch $@
+	@# the package itself is there already, with its labextension linked
+	@scripts/install.sh $(VENV) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])') && touch $@
 
 $(BENCH_STAMP): $(PY_STAMP)
 	@echo "make: installing warp-lang and JAX (to compare with)"
-	@$(BIN)/python -m pip install -qq 'warp-lang>=1.10' 'jax>=0.4.30' && touch $@
+	@scripts/install.sh $(VENV) 'warp-lang>=1.10' 'jax>=0.4.30' && touch $@
 
 $(NPM_STAMP): js/package.json js/package-lock.json | $(VENV)/bin/python
 	@$(BIN)/python scripts/need_node.py
@@ -101,6 +102,9 @@ check: $(PY_STAMP) $(NPM_STAMP) $(if $(wildcard tapedebug/static/widget.js),,$(J
 test:  ## every test: ruff, mypy, tsc, biome, vitest, browser, pytest; prints time and memory of each step
 	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup python-lint+js-lint+js-tests browser-tests python-tests
 
+ci:  ## all that CI runs: test, demo, packaging and docs
+	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup demo packaging docs+python-lint+js-lint+js-tests browser-tests python-tests
+
 test-setup:
 	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)
 
@@ -122,15 +126,15 @@ browser-tests: setup system  ## real JupyterLab in real Chromium
 	@echo "What the browsers showed: build/screenshots"
 
 python-tests: setup  ## pytest
-	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -p scripts.cpu_times --cpu 20 --cpu-log build/cpu-times.tsv $(PYTEST_ARGS)
 	@echo "== pytest, compiled by Numba: a sample of make compilers" && \
 	$(BIN)/python -m pytest -q -n $(WORKERS) --compiler numba $(addprefix tests/compiler/test_,statements.py half.py unpack.py)
 
 packaging: $(UV_STAMP)  ## build sdist and wheel, use them in bare environments, test oldest and newest dependencies
-	@echo "== packaging" && $(BIN)/python scripts/check_packages.py --jobs $(WORKERS) build/packaging
+	@echo "== packaging" && $(BIN)/python scripts/check_packages.py --jobs $(WORKERS) $(PACKAGING_ARGS) build/packaging
 
-gallery: $(PY_STAMP)  ## wrong and right adjoints, errors of all sizes, their verdicts; writes docs/gallery.md and docs/detection.md
-	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)
+gallery: $(PY_STAMP)  ## wrong and right adjoints, programs with bugs and without, errors of all sizes, their verdicts; writes docs/gallery.md and docs/detection.md
+	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -n $(WORKERS) tests/gallery tests/scenarios $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.gallery.table
 	@$(BIN)/python -m tests.gallery.detection
 

@@ -2,7 +2,8 @@
 
 Builds the sdist and the wheel of the tracked files in isolation, installs each into a bare environment
 without Node.js on the PATH, and uses what was installed. Then runs a few tests with the oldest dependencies
-that `pyproject.toml` allows and with the newest, on each Python of PYTHONS that is on this machine.
+that `pyproject.toml` allows, on the lowest Python of PYTHONS that is on this machine, and with the newest on
+the highest; with `--all` (`make packaging PACKAGING_ARGS=--all`) with both on each of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,11 +185,15 @@ def build(place: Place, source: Path, dist: Path) -> None:
     place.run(*UV, "build", "--python", sys.executable, "--out-dir", dist, source)
 
 
-def use_installed(place: Place, package: Path) -> None:
-    """Install a package with pip into an environment that has nothing else, and use it as somebody would."""
+def use_installed(place: Place, installer: str, package: Path) -> None:
+    """Install a package with pip or uv into an environment that has nothing else, and use it as users do."""
     bare = place.folder / "venv"
-    place.run(sys.executable, "-m", "venv", bare)
-    place.run(bare / "bin" / "pip", "install", f"{package}[lab]")
+    if installer == "pip":
+        place.run(sys.executable, "-m", "venv", bare)
+        place.run(bare / "bin" / "pip", "install", f"{package}[lab]")
+    else:
+        place.run(*UV, "venv", "-q", "--python", sys.executable, bare)
+        place.run(*UV, "pip", "install", "-q", "--python", bare / "bin" / "python", f"{package}[lab]")
     place.run(bare / "bin" / "python", "-c", "import tapedebug; print(tapedebug.__version__)")
     script = place.folder / "first.py"
     script.write_text(SCRIPT)
@@ -210,8 +215,16 @@ def require_extension(listed: str, prefix: Path) -> None:
         raise CheckFailed(f"`jupyter labextension list` does not show tapedebug\n{tail(plain)}")
 
 
-def test_with(place: Place, python: str, resolution: str, source: Path, wheel: Path) -> None:
-    """Run the tests of TESTS with the oldest or the newest dependencies."""
+def test_with(place: Place, python: str, resolution: str, source: Path, wheel: Callable[[], Path]) -> None:
+    """Run the tests of TESTS with the oldest or the newest dependencies.
+
+    Args:
+        place: The folder to work in.
+        python: The interpreter.
+        resolution: The strategy by which uv chooses versions.
+        source: The folder of the sources.
+        wheel: Waits for the wheel, which is built meanwhile, and returns its path.
+    """
     locked, venv = place.folder / "requirements.txt", place.folder / "venv"
     place.run(
         *UV, "pip", "compile", "-q", "--python", python, "--only-binary", ":all:", "--resolution", resolution,
@@ -220,18 +233,33 @@ def test_with(place: Place, python: str, resolution: str, source: Path, wheel: P
     place.run(*UV, "venv", "-q", "--python", python, venv)
     install = (*UV, "pip", "install", "-q", "--python", venv / "bin" / "python")
     place.run(*install, "-r", locked)
-    place.run(*install, "--no-deps", wheel)
+    place.run(*install, "--no-deps", wheel())
     place.run(
         venv / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", SELECTION, *TESTS,
         where=source,
     )  # fmt: skip
 
 
+def combinations(found: Sequence[str], *, every: bool) -> list[tuple[str, str]]:
+    """Return the dependencies to test ("oldest" or "newest") with the Python to test them on.
+
+    Args:
+        found: The versions of Python on this machine, in ascending order.
+        every: Whether to test both on each of them.
+    """
+    if every:
+        return [(words, version) for version in found for words in RESOLUTIONS]
+    return [("oldest", found[0]), ("newest", found[-1])]
+
+
 # ------------------------------------------------------------------ running them
 
 
 def run_all(jobs: dict[str, Callable[[], None]], workers: int) -> list[str]:
-    """Run jobs side by side, print how each ended and when, and return the names of those that failed."""
+    """Run jobs side by side, print how each ended and when, and return the names of those that failed.
+
+    They begin in their order: a job may wait for one before it.
+    """
     failed = []
 
     def timed(job: Callable[[], None]) -> float:
@@ -255,6 +283,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="check what tapedebug is installed from")
     parser.add_argument("folder", type=Path, help="where to work; what is there is removed first")
     parser.add_argument("--jobs", type=int, default=2, help="how many checks run side by side (default: 2)")
+    parser.add_argument(
+        "--all", action="store_true", help="test the oldest and the newest dependencies on each Python"
+    )
     given = parser.parse_args(arguments)
     folder = given.folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
@@ -263,34 +294,49 @@ def main(arguments: Sequence[str]) -> int:
     source, dist = folder / "source", folder / "dist"
     copy_sources(source)
 
-    failed = run_all(
-        {"sdist and wheel, built in isolation": lambda: build(Place(folder / "build", bare), source, dist)}, 1
-    )
-    if failed:
-        return 1
-    [sdist], [wheel] = dist.glob("*.tar.gz"), dist.glob("*.whl")
-    jobs: dict[str, Callable[[], None]] = {
-        "the wheel, used in a bare environment": lambda: use_installed(Place(folder / "wheel", bare), wheel),
-        "the sdist, used in a bare environment": lambda: use_installed(Place(folder / "sdist", bare), sdist),
-    }
+    built: Future[None] = Future()
+
+    def build_both() -> None:
+        try:
+            build(Place(folder / "build", bare), source, dist)
+        except BaseException as error:
+            built.set_exception(CheckFailed("there is nothing to install: the build failed"))
+            raise error
+        built.set_result(None)
+
+    def package(pattern: str) -> Path:
+        built.result()
+        [path] = dist.glob(pattern)
+        return path
+
     own = "{}.{}".format(*sys.version_info[:2])
-    pythons = {version: interpreter(version) for version in dict.fromkeys((own, *PYTHONS))}
+    pythons = {version: interpreter(version) for version in sorted({own, *PYTHONS}, key=_ordered)}
     for version, python in pythons.items():
         if python is None:
             print(
                 f"absent: Python {version} is not on this machine, and nothing was tested with it", flush=True
             )
-            continue
-        for words, resolution in RESOLUTIONS.items():
-            jobs[f"{words} dependencies on Python {version}"] = (
-                lambda v=version, p=python, w=words, r=resolution: test_with(
-                    Place(folder / f"{w}-{v}", bare), p, r, source, wheel
-                )
-            )
-    failed = run_all(jobs, given.jobs)
+    here = {version: python for version, python in pythons.items() if python is not None}
+    jobs: dict[str, Callable[[], None]] = {"sdist and wheel, built in isolation": build_both}
+    for words, version in combinations(list(here), every=given.all):
+        jobs[f"{words} dependencies on Python {version}"] = lambda v=version, w=words: test_with(
+            Place(folder / f"{w}-{v}", bare), here[v], RESOLUTIONS[w], source, lambda: package("*.whl")
+        )
+    for kind, pattern, installer in (("wheel", "*.whl", "pip"), ("sdist", "*.tar.gz", "uv")):
+        jobs[f"the {kind}, installed by {installer} and used in a bare environment"] = (
+            lambda k=kind, p=pattern, i=installer: use_installed(Place(folder / k, bare), i, package(p))
+        )
+    failed = run_all(jobs, given.jobs + 1)  # those that test wait for the build most of its time
     if failed:
         print(f"{len(failed)} failed: {'; '.join(failed)} (logs below {given.folder})", flush=True)
+    elif not given.all:
+        print("not tested: the other combinations (`make packaging PACKAGING_ARGS=--all`)", flush=True)
     return 1 if failed else 0
+
+
+def _ordered(version: str) -> tuple[int, ...]:
+    """The key by which versions are in ascending order."""
+    return tuple(map(int, version.split(".")))
 
 
 if __name__ == "__main__":

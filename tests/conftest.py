@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator
 
 import pytest
 
@@ -62,10 +63,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("sweep") is not None and hasattr(item, "callspec"):
             groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
     dropped: set[pytest.Item] = set()
-    for group in groups.values():
-        kept = sweeps.covering(
-            [frozenset((name, repr(value)) for name, value in item.callspec.params.items()) for item in group]
-        )
+    used: dict[str, Counter[Hashable]] = defaultdict(Counter)
+    for name, group in groups.items():
+        mark = group[0].get_closest_marker("sweep")
+        assert mark is not None
+        choices = [
+            frozenset((key, repr(value)) for key, value in item.callspec.params.items()) for item in group
+        ]
+        most = mark.kwargs.get("most")
+        kept = sweeps.covering(choices, most, used[name.partition("::")[0]] if most else None)
         dropped.update(item for number, item in enumerate(group) if number not in kept)
     if dropped:
         config.hook.pytest_deselected(items=[item for item in items if item in dropped])

@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -330,28 +331,66 @@ def test_every_check_is_told_and_failures_are_counted(tmp_path: Path, capsys: An
     assert place.log.read_text() == f"$ {sys.executable} -c {code}\nline 1\nline 2\n\n"
 
 
-def test_a_python_that_is_absent_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+BOUNDS = {("python3.11", "lowest-direct"), ("python3.13", "highest")}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], BOUNDS),
+        (["--all"], BOUNDS | {("python3.11", "highest"), ("python3.13", "lowest-direct")}),
+    ],
+)
+def test_a_python_that_is_absent_is_told_and_bounds_are_tested(
+    options: list[str],
+    expected: set[tuple[str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
 ) -> None:
     def built(place: object, source: Path, dist: Path) -> None:
         dist.mkdir()
         for name in ("tapedebug-1.tar.gz", "tapedebug-1.whl"):
             (dist / name).touch()
 
-    tested = []
+    tested, used = set(), set()
+
+    def tests(place: object, python: str, how: str, source: Path, wheel: Callable[[], Path]) -> None:
+        assert wheel().name == "tapedebug-1.whl"
+        tested.add((python, how))
+
+    def uses(place: object, installer: str, package: Path) -> None:
+        used.add((installer, package.name))
+
     monkeypatch.setattr(check_packages, "copy_sources", lambda place: None)
     monkeypatch.setattr(check_packages, "build", built)
-    monkeypatch.setattr(check_packages, "use_installed", lambda place, package: None)
+    monkeypatch.setattr(check_packages, "use_installed", uses)
     monkeypatch.setattr(check_packages, "interpreter", {"3.11": "python3.11", "3.13": "python3.13"}.get)
-    monkeypatch.setattr(
-        check_packages, "test_with", lambda place, python, how, *rest: tested.append((python, how))
-    )
-    assert check_packages.main(["--jobs", "1", str(tmp_path / "work")]) == 0
-    assert tested == [
-        (python, how) for python in ("python3.11", "python3.13") for how in ("lowest-direct", "highest")
-    ]
+    monkeypatch.setattr(check_packages, "test_with", tests)
+    assert check_packages.main(["--jobs", "1", *options, str(tmp_path / "work")]) == 0
+    assert tested == expected
+    assert used == {("pip", "tapedebug-1.whl"), ("uv", "tapedebug-1.tar.gz")}
     absent = "absent: Python 3.12 is not on this machine, and nothing was tested with it\n"
-    assert absent in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert absent in printed
+    assert ("not tested: the other combinations" in printed) == (not options)
+
+
+def test_without_a_build_nothing_is_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def refuse(place: object, source: Path, dist: Path) -> None:
+        raise check_packages.CheckFailed("npm ended with 1")
+
+    monkeypatch.setattr(check_packages, "copy_sources", lambda place: None)
+    monkeypatch.setattr(check_packages, "build", refuse)
+    monkeypatch.setattr(
+        check_packages, "test_with", lambda place, python, how, source, wheel: pytest.fail(str(wheel()))
+    )
+    assert check_packages.main([str(tmp_path / "work")]) == 1
+    printed = capsys.readouterr().out
+    assert "FAILED: sdist and wheel, built in isolation\nnpm ended with 1\n" in printed
+    assert printed.count("there is nothing to install: the build failed") == 4
 
 
 def test_what_the_check_runs_is_there() -> None:

@@ -1,5 +1,7 @@
 """Samples of long sweeps: each value of each parameter keeps a case, and named cases run."""
 
+from collections import Counter
+from collections.abc import Hashable
 from itertools import product
 from pathlib import Path
 
@@ -16,6 +18,15 @@ def test_each_value_of_each_parameter_keeps_a_case() -> None:
     assert frozenset().union(*(every[number] for number in kept)) == frozenset().union(*every)
     for value in (("a", 0), ("a", 1), ("a", 2), ("c", 0), ("c", 1)):
         assert 3 <= sum(value in every[number] for number in kept) <= 7
+
+
+def test_tests_with_few_cases_have_all_values_together() -> None:
+    every = [frozenset({("width", a), ("pattern", b)}) for a, b in product(range(3), range(10))]
+    used = Counter[Hashable]()
+    tests = [covering(every, 2, used) for _ in range(10)]
+    assert {len(kept) for kept in tests} == {2}
+    assert all(used["pattern", pattern] == 2 for pattern in range(10))
+    assert all(6 <= used["width", width] <= 7 for width in range(3))
 
 
 def test_one_parameter_keeps_all_its_values() -> None:
@@ -47,8 +58,8 @@ def test_marked_tests_are_sampled(
             self.nodeid = f"test_sweeps.py::test_marked[{first}-{second}]"
             self.callspec = type("CallSpec", (), {"params": {"first": first, "second": second}})
 
-        def get_closest_marker(self, name: str) -> bool:
-            return name == "sweep"
+        def get_closest_marker(self, name: str) -> pytest.Mark | None:
+            return pytest.mark.sweep.mark if name == "sweep" else None
 
     chosen = [(1, 1)] if arguments else product(range(2), range(3))
     items = [Item(*case) for case in chosen]

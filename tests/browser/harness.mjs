@@ -4,7 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { appendFileSync, readFileSync } from "node:fs";
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -53,10 +54,18 @@ const START = 180_000;
 const browsers = [];
 
 export function startBrowser(flags = []) {
-  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-  const browser = chromium.launch({ executablePath, headless: true, args: [...FLAGS, ...flags] });
+  const browser =
+    BROWSER && flags.length === 0 ? chromium.connect(BROWSER) : chromium.launch(launchOptions(flags));
   browsers.push(browser);
   return browser;
+}
+
+/** Starts a browser that processes connect to, by its `wsEndpoint()`. */
+export const launchBrowser = () => chromium.launchServer(launchOptions());
+
+function launchOptions(flags = []) {
+  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+  return { executablePath, headless: true, args: [...FLAGS, ...flags] };
 }
 
 /** What differs between the two: the program, the name of its settings, the address of a notebook. */
@@ -77,11 +86,65 @@ const APPS = {
   },
 };
 
-export const startLab = () => startServer(APPS.lab);
+/** The JupyterLab that `run.mjs` started for this and other files, one after the other; without one each starts its own. */
+const SHARED = process.env.TAPEDEBUG_LAB;
+/** The browser that `run.mjs` started: each test has a context of its own in it. */
+const BROWSER = process.env.TAPEDEBUG_BROWSER;
+
+export const startLab = () => (SHARED ? borrowLab(JSON.parse(SHARED)) : startServer(APPS.lab));
 export const startNotebook = () => startServer(APPS.notebook);
 
 /** Starts a server whose notebooks are in `root`; `stop()` ends it and removes everything. */
 async function startServer(app) {
+  const { log, stop, ...server } = await launchServer(app);
+  return { ...handles(app, server), log, stop };
+}
+
+/** A JupyterLab as if it had just been started: without kernels, notebooks, settings and workspaces of the file before. */
+async function borrowLab(server) {
+  const clear = async () => {
+    const ask = (path, method) =>
+      fetch(`${server.origin}/api/${path}`, { method, headers: { Authorization: `token ${server.token}` } });
+    const kernels = await (await ask("kernels", "GET")).json();
+    await Promise.all(kernels.map(({ id }) => ask(`kernels/${id}`, "DELETE")));
+    for (const name of EMPTIED) {
+      for (const entry of await readdir(join(server.home, name)))
+        await rm(join(server.home, name, entry), { recursive: true, force: true, maxRetries: 5 });
+    }
+    await writeSettings(server.home);
+  };
+  await clear();
+  return { ...handles(APPS.lab, server), log: () => readFileSync(server.logFile, "utf8"), stop: clear };
+}
+
+/** What tests do with a server, whoever started it. */
+function handles(app, { home, origin, token }) {
+  const root = join(home, "notebooks");
+  return {
+    root,
+    origin,
+    url: (path) => `${origin}${app.path(path)}?token=${token}${app.query}`,
+    add: (from, to) => cp(from, join(root, to)),
+    write: (name, notebook) => writeFile(join(root, name), JSON.stringify(notebook)),
+  };
+}
+
+/** Folders of a server that the next file finds empty. */
+const EMPTIED = ["notebooks", "settings", "workspaces"];
+
+async function writeSettings(home) {
+  const folder = join(home, "settings", "@jupyterlab", "apputils-extension");
+  await mkdir(folder, { recursive: true });
+  await writeFile(
+    join(folder, "notification.jupyterlab-settings"),
+    JSON.stringify({ fetchNews: "false", checkForUpdates: false, doNotDisturbMode: true }),
+  );
+}
+
+export const launchLab = () => launchServer(APPS.lab);
+
+/** Starts a server in folders of its own. */
+async function launchServer(app) {
   const home = await mkdtemp(join(tmpdir(), "tapedebug-lab-"));
   const folder = async (...names) => {
     const path = join(home, ...names);
@@ -90,11 +153,7 @@ async function startServer(app) {
   };
   const root = await folder("notebooks");
   const settings = await folder("settings");
-  const notification = await folder("settings", "@jupyterlab", "apputils-extension");
-  await writeFile(
-    join(notification, "notification.jupyterlab-settings"),
-    JSON.stringify({ fetchNews: "false", checkForUpdates: false, doNotDisturbMode: true }),
-  );
+  await writeSettings(home);
   // the extension as it stands in this tree, whether or not the package is installed
   await symlink(join(ROOT, "tapedebug", "labextension"), join(await folder("share", "labextensions"), "tapedebug"));
   const port = await freePort();
@@ -127,28 +186,31 @@ async function startServer(app) {
     ],
     { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] },
   );
-  let log = "";
-  server.stdout.on("data", (data) => (log += data));
-  server.stderr.on("data", (data) => (log += data));
+  const logFile = join(home, "log.txt");
+  await writeFile(logFile, "");
+  const note = (data) => appendFileSync(logFile, data);
+  server.stdout.on("data", note);
+  server.stderr.on("data", note);
+  const log = () => readFileSync(logFile, "utf8");
   // whatever becomes of the test, the server and its kernels do not outlive it
   process.once("exit", () => server.kill("SIGTERM"));
+  process.once("SIGTERM", () => process.exit(143));
   const origin = `http://127.0.0.1:${port}`;
   try {
-    await ready(`${origin}/api/status?token=${token}`, server, app.title, () => log);
+    await ready(`${origin}/api/status?token=${token}`, server, app.title, log);
   } catch (error) {
-    // nobody gets to stop them; what runs on would keep this file from ending
+    // a server or browser that runs on would keep this file from ending
     server.kill("SIGKILL");
     for (const browser of await Promise.allSettled(browsers)) await browser.value?.close();
     await rm(home, { recursive: true, force: true, maxRetries: 5 });
     throw error;
   }
   return {
-    root,
+    home,
     origin,
-    log: () => log,
-    url: (path) => `${origin}${app.path(path)}?token=${token}${app.query}`,
-    add: (from, to) => cp(from, join(root, to)),
-    write: (name, notebook) => writeFile(join(root, name), JSON.stringify(notebook)),
+    token,
+    logFile,
+    log,
     stop: async () => {
       const ended = new Promise((resolve) => server.once("exit", resolve));
       server.kill("SIGTERM"); // ends the kernels, too

@@ -1,40 +1,72 @@
 /**
- * Runs the browser tests, three files at a time. A file that fails is run once more, alone: three JupyterLabs and three browsers
- * on two cores may be too slow for what a test waits for. What failed then passes alone is said at the end; what fails alone fails.
+ * Runs the browser tests, two files side by side. Each side has one JupyterLab and one browser for all its files, which are
+ * cleared between them. A file that fails is run once more, alone and with a server and a browser of its own, as waits may be
+ * too short beside others. The end says what failed only the first time; what fails again fails.
  *
  *     node tests/browser/run.mjs [NAME ...]
  */
+import { spawn } from "node:child_process";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { run } from "node:test";
-import { tap } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
+import { launchBrowser, launchLab } from "./harness.mjs";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const AT_ONCE = 3;
+const SIDES = 2;
 const MOST_MS = 600_000;
+/** Time for a file to close what it opened, after it was told to end. */
+const CLOSING_MS = 5_000;
 /** Those that take longest begin first, so that none of them is alone at the end. */
 const LONG = ["views", "hostile", "inspector", "notebook7", "lab-kernels", "sidebar", "saved", "widget", "kernels"];
 
-/** Runs files, and returns those of them in which something failed. */
-function failing(files, concurrency) {
-  return new Promise((resolve) => {
-    const failed = new Set();
-    const stream = run({ files, concurrency, timeout: MOST_MS });
-    stream.on("test:fail", ({ file }) => failed.add(file));
-    const text = stream.compose(tap);
-    text.on("end", () => resolve(files.filter((file) => failed.has(file))));
-    text.pipe(process.stdout, { end: false });
+/** Runs one file; prints its output when it has ended, and returns whether it passed. */
+async function passes(name, environment) {
+  const begun = Date.now();
+  const child = spawn(process.execPath, ["--test-reporter=tap", join(HERE, `${name}.test.mjs`)], {
+    env: { ...process.env, ...environment },
+    stdio: ["ignore", "pipe", "pipe"],
   });
+  let output = "";
+  child.stdout.on("data", (data) => (output += data));
+  child.stderr.on("data", (data) => (output += data));
+  let late = "";
+  const timer = setTimeout(() => {
+    late = `, ended after ${MOST_MS / 1000} s`;
+    child.kill("SIGTERM");
+    setTimeout(() => child.kill("SIGKILL"), CLOSING_MS).unref();
+  }, MOST_MS);
+  const status = await new Promise((resolve) => child.once("close", resolve));
+  clearTimeout(timer);
+  const passed = status === 0 && late === "";
+  const seconds = ((Date.now() - begun) / 1000).toFixed(0);
+  console.log(`${output}==== ${name}: ${passed ? "passed" : `failed${late}`} (${seconds} s)`);
+  return passed;
 }
 
-async function filesOf(names) {
+/** Runs files from a queue with one JupyterLab and one browser until it is empty; returns those that failed. */
+async function runSide(queue) {
+  const failed = [];
+  const [lab, browser] = await Promise.all([launchLab(), launchBrowser()]);
+  try {
+    const { home, origin, token, logFile } = lab;
+    const environment = {
+      TAPEDEBUG_LAB: JSON.stringify({ home, origin, token, logFile }),
+      TAPEDEBUG_BROWSER: browser.wsEndpoint(),
+    };
+    for (let name = queue.shift(); name !== undefined; name = queue.shift())
+      if (!(await passes(name, environment))) failed.push(name);
+  } finally {
+    await Promise.all([lab.stop(), browser.close()]);
+  }
+  return failed;
+}
+
+async function namesOf(given) {
   const known = (await readdir(HERE)).filter((name) => name.endsWith(".test.mjs")).map((name) => name.split(".")[0]);
-  const unknown = names.filter((name) => !known.includes(name));
+  const unknown = given.filter((name) => !known.includes(name));
   if (unknown.length > 0) throw new Error(`There is no ${unknown.join(", ")}; there are ${known.join(", ")}.`);
-  const wanted = names.length > 0 ? names : [...new Set([...LONG.filter((name) => known.includes(name)), ...known])];
-  return wanted.map((name) => join(HERE, `${name}.test.mjs`));
+  return given.length > 0 ? given : [...new Set([...LONG.filter((name) => known.includes(name)), ...known])];
 }
 
 // every server has a home of its own; the kernels compiled for all of them are kept for the next run
@@ -42,10 +74,12 @@ process.env.TAPEDEBUG_CACHE_DIR ??= join(ROOT, "build", "browser-kernels");
 // images of containers set it; without bytecode a JupyterLab takes twice as long to start
 delete process.env.PYTHONDONTWRITEBYTECODE;
 
-const first = await failing(await filesOf(process.argv.slice(2)), AT_ONCE);
-const again = first.length > 0 ? await failing(first, 1) : [];
-const nameOf = (file) => file.slice(HERE.length).split(".")[0];
-const once = first.filter((file) => !again.includes(file));
-if (once.length > 0) console.log(`Failed beside others, passed alone: ${once.map(nameOf).join(", ")}`);
-if (again.length > 0) console.log(`Failed, and failed again alone: ${again.map(nameOf).join(", ")}`);
+const queue = await namesOf(process.argv.slice(2));
+const sides = Array.from({ length: Math.min(SIDES, queue.length) }, () => runSide(queue));
+const first = (await Promise.all(sides)).flat();
+const again = [];
+for (const name of first) if (!(await passes(name, {}))) again.push(name);
+const once = first.filter((name) => !again.includes(name));
+if (once.length > 0) console.log(`Failed beside others, passed alone: ${once.join(", ")}`);
+if (again.length > 0) console.log(`Failed, and failed again alone: ${again.join(", ")}`);
 process.exitCode = again.length > 0 ? 1 : 0;

@@ -30,6 +30,7 @@ from tapedebug.runtime.launch.print_buffer import PrintBuffer
 from tapedebug.runtime.replay.thread_interpreter import ThreadInterpreter
 from tests.compiler.generator import program
 from tests.compiler.test_generated import THREADS, Trial, arguments, load
+from tests.sweeps import cases
 
 EPOCH = 5
 
@@ -191,7 +192,8 @@ def singles(args: list[Any], kernel: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=24, sample=12)))
 def test_stamps_of_random_kernels(seed: int) -> None:
     """Half of the programs have threads that see what others wrote."""
     kernel = load(program(seed, 7, crossing=seed % 2 == 1))
@@ -231,11 +233,12 @@ def chosen(
             a[j] += 1.0
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(8))
 def test_stamps_of_random_accesses(seed: int) -> None:
     """Few threads and places: what happens later at a place must not hide what was missed there."""
     rng = random.Random(seed)
-    for _ in range(40):
+    for _ in range(cases(full=40, sample=10)):
         threads, places = rng.randint(1, 4), rng.randint(1, 8)
         kinds = rng.sample(range(6), rng.randint(1, 6))
         at = np.array([rng.randrange(places) for _ in range(4 * threads)], np.int32)

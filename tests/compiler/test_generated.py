@@ -22,6 +22,7 @@ from tests.compiler.generator_custom import with_own_functions
 from tests.compiler.harness import run, twin
 from tests.compiler.reference import reference
 from tests.compiler.second_order import Second
+from tests.sweeps import cases
 
 THREADS = 4
 FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-generated-")
@@ -186,7 +187,8 @@ def trial(seed: int) -> Trial:
     return Trial.of(seed, 9)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=120, sample=30)))
 def test_interpreted_program(seed: int) -> None:
     try:
         trial(seed).check(interpreted=True)
@@ -194,7 +196,8 @@ def test_interpreted_program(seed: int) -> None:
         pytest.skip("ill-conditioned")
 
 
-@pytest.mark.parametrize("seed", range(300, 360))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(300, 300 + cases(full=60, sample=15)))
 def test_threads_that_see_what_others_wrote(seed: int) -> None:
     try:
         Trial.of(seed, 9, crossing=True).check(interpreted=True)
@@ -202,8 +205,9 @@ def test_threads_that_see_what_others_wrote(seed: int) -> None:
         pytest.skip("ill-conditioned")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("crossing", [False, True])
-@pytest.mark.parametrize("seed", range(400, 430))
+@pytest.mark.parametrize("seed", range(400, 400 + cases(full=30, sample=12)))
 def test_functions_with_gradients_of_their_own(seed: int, crossing: bool) -> None:
     try:
         Trial.of(seed, 9, crossing=crossing, custom=True).check(interpreted=True)
@@ -211,9 +215,10 @@ def test_functions_with_gradients_of_their_own(seed: int, crossing: bool) -> Non
         pytest.skip("ill-conditioned")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("custom", [False, True])
 @pytest.mark.parametrize("crossing", [False, True])
-@pytest.mark.parametrize("seed", range(500, 510))
+@pytest.mark.parametrize("seed", range(500, 500 + cases(full=10, sample=6)))
 def test_second_derivatives(seed: int, crossing: bool, custom: bool) -> None:
     Trial.of(seed, 9, crossing=crossing, custom=custom).second()
 
@@ -253,7 +258,8 @@ def test_programs_have_everything() -> None:
         assert sum(re.search(pattern, kernel) is not None for kernel in kernels) >= 3, name
 
 
-@pytest.mark.parametrize("seed", range(200, 208))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(200, 200 + cases(full=8, sample=5)))
 def test_compiled_program(seed: int) -> None:
     try:
         trial(seed).check()

@@ -10,6 +10,7 @@ import pytest
 from tests.compiler.generator import HEADER, STRUCT, Generator
 from tests.compiler.harness import check_gradient, run, twin
 from tests.compiler.test_generated import load
+from tests.sweeps import cases
 
 THREADS = 5
 KERNEL = """@wp.kernel
@@ -81,7 +82,8 @@ def arguments(seed: int) -> list[Any]:
     return [s, x, v, np.zeros(THREADS, np.float32), np.zeros(THREADS, np.float32), THREADS]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=60, sample=20)))
 def test_gradient_of_a_random_function(seed: int) -> None:
     kernel = load(source(seed))
 

@@ -27,7 +27,7 @@ from tests.compiler.simd_comparison import (
 from tests.compiler.test_generated import arguments, load
 from tests.sweeps import cases
 
-pytestmark = pytest.mark.sweep
+pytestmark = pytest.mark.sweep(most=1)  # each width is that of a third of the tests
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +95,7 @@ def stencil(u: wp.array2d(dtype=float), out: wp.array2d(dtype=float), c: float):
         out[i, j] = u[i, j] + c * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - 4.0 * u[i, j])
 
 
+@pytest.mark.sweep(most=3)
 @pytest.mark.parametrize("shape", [(9, 50), (3, 3), (1, 64), (33, 17)])
 def test_rows_of_any_length(bits: int, shape: tuple[int, int]) -> None:
     assert is_in_lanes(stencil) and is_in_lanes(stencil, "adjoint")
@@ -141,6 +142,7 @@ def compared(x: wp.array(dtype=float), start: int, limit: int, y: wp.array(dtype
 AROUND = [-33, -32, -31, -30, -29, -3, -2, -1, 0, 1, 2, 3, 29, 30, 31, 32, 33]
 
 
+@pytest.mark.sweep(most=3)
 @pytest.mark.parametrize("start", [-40, 1, 2**31 - 100, 2**31 - 30, -(2**31)])
 def test_comparisons_with_integers_that_count(bits: int, start: int) -> None:
     """All lanes, some or none: also where integers pass their limit from one lane to the next."""
@@ -180,6 +182,7 @@ def into_neighbours(x: wp.array(dtype=float), which: wp.array(dtype=int), y: wp.
         wp.atomic_add(y, 3 + i, x[i] * 7.0)
 
 
+@pytest.mark.sweep(most=3)
 @pytest.mark.parametrize("pattern", ["all", "none", "some", "one", "runs"])
 def test_additions_to_neighbours_by_some_lanes(bits: int, pattern: str) -> None:
     """Also where the last threads add to the last elements of the array."""
@@ -295,6 +298,7 @@ def latest(x: wp.array(dtype=float), one: wp.array(dtype=float), other: wp.array
         other[1] = x[i]
 
 
+@pytest.mark.sweep(most=3)
 @pytest.mark.parametrize("n", [32, 45])
 def test_of_stores_to_one_element_that_of_the_last_thread_stays(bits: int, n: int) -> None:
     x = uniform(n)
@@ -398,7 +402,8 @@ def test_threads_that_depend_on_their_order_are_not_in_lanes() -> None:
     np.testing.assert_array_equal(x, np.arange(40.0))
 
 
-@pytest.mark.parametrize("seed", range(cases(full=60, sample=12)))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=60, sample=6)))
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     set_width(monkeypatch, WIDTHS[seed % 3])
     kernel = load(program(seed, (6, 9, 12)[seed % 3]))
@@ -421,6 +426,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("kind", [wp.float32, wp.float64])
 def test_vector_functions_err_by_few_units(bits: int, name: str, kind: Any) -> None:

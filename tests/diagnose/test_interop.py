@@ -176,6 +176,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("also", [False, True], ids=["alone", "beside another way"])
 @pytest.mark.parametrize("values", [VALUES, FEW], ids=["six", "two"])
 @pytest.mark.parametrize("between", WAYS, ids=lambda way: way.__name__)

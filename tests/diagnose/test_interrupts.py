@@ -24,7 +24,7 @@ from tests.sweeps import cases
 sys.path.insert(0, str(ROOT / "notebooks"))
 import net as example
 
-POINTS = cases(full=100, sample=30)
+POINTS = cases(full=100, sample=12)
 
 
 class World:

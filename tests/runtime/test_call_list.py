@@ -117,11 +117,15 @@ def test_each_launch_is_timed() -> None:
     with tape:
         wp.launch(square, big.size, [big, out])
     assert [r.backward_elapsed for r in tape.records] == [None] * 41
-    tape.backward(grads={xs[1]: np.ones(2, np.float32), out: np.ones(1 << 16, np.float32)})
-    times = [r.backward_elapsed for r in tape.records]
-    assert all(t is not None and t >= 0 for t in times)
-    assert max(range(41), key=lambda k: times[k] or 0.0) == 40
-    assert sum(t or 0.0 for t in times) <= tape.backward_calls[0].seconds
+    passes = []
+    for number in range(5):
+        tape.backward(grads={xs[1]: np.ones(2, np.float32), out: np.ones(1 << 16, np.float32)})
+        times = [r.backward_elapsed for r in tape.records]
+        assert all(t is not None and t >= 0 for t in times)
+        assert sum(t or 0.0 for t in times) <= tape.backward_calls[number].seconds
+        passes.append([t or 0.0 for t in times])
+    shortest = np.min(passes, axis=0)  # on a busy machine any launch may be delayed once
+    assert np.argmax(shortest) == 40
     before = times
     tape.backward(grads={xs[1]: np.ones(2, np.float32)})
     assert [r.backward_elapsed for r in tape.records] != before

@@ -29,6 +29,7 @@ from tests.runtime.parallel_kernels import (
     uniform,
     whole,
 )
+from tests.sweeps import cases
 
 
 @pytest.fixture(autouse=True)
@@ -257,7 +258,8 @@ def test_rows_that_are_one_row_run_in_order():
     np.testing.assert_array_equal(memory, 50.0)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=24, sample=9)))
 def test_random_kernels(seed):
     kernel, n = load(program(seed, (6, 9, 12)[seed % 3])), 400
     parallel_comparison.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
