@@ -9,6 +9,7 @@ Their options are the Python keywords of the functions that they call, see `_opt
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -258,7 +259,7 @@ class TapeMagics(Base):
                 if tape is not own:
                     self._named(tape, code.name, given)
             if loss_name is not None and (tape is own or not tape.reverse_passes):
-                self._reverse(magic, tape, loss_name)
+                self._reverse(magic, tape, loss_name, given.inputs or ())
         for note in warp.notes:
             print(note)
         return tape, value
@@ -268,12 +269,14 @@ class TapeMagics(Base):
         self.keep(given.name, program_tape(tape))
         made_in(tape, cell, given.name)
 
-    def _reverse(self, magic: str, tape: RecordedTape, loss_name: str) -> None:
-        """Clear the gradients, and run the reverse pass from the loss."""
+    def _reverse(self, magic: str, tape: RecordedTape, loss_name: str, inputs: Sequence[str]) -> None:
+        """Clear the gradients, and run the reverse pass from the loss, if all named variables exist."""
         __tracebackhide__ = True
         if not tape.operations:
             raise UsageError(nothing_recorded(magic))
         loss = self.variable(magic, "--loss", loss_name)
+        for name in inputs:
+            self.variable(magic, "--inputs", name)
         cleared = clear_gradients(tape, loss, magic)
         if cleared:
             print(cleared)
