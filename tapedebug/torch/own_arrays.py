@@ -155,7 +155,7 @@ class OwnArrays:
                 tape.name_array(state.array, label)
                 state.link()
                 if state.array.requires_grad:
-                    tape.before_backward.append(state.link)
+                    tape.before_backward[state.link] = None  # once, however often it is called
         run_operation(operation, call_site(), ran)
 
 

@@ -93,7 +93,7 @@ class Tape(TapeQueries):
         self._leftovers: dict[array, int] = {}
         self._spare: SeedMap = {}
         self._prepared: backward_pass.Prepared | None = None
-        self.before_backward: list[Callable[[], None]] = []
+        self.before_backward: dict[Callable[[], None], None] = {}
         self._created_at = call_site()
         tape_observers.enrol(self)
 
@@ -264,7 +264,7 @@ class Tape(TapeQueries):
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
-        self.before_backward = []
+        self.before_backward = {}
         self.began = self.ended = 0 if state.tape is not self else clock.now
 
     # -- gradients --------------------------------------------------------------------------------------
