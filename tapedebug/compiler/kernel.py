@@ -54,9 +54,9 @@ class Kernel(AnalyzedKernel):
     Attributes:
         generic: Of a version of a generic kernel, that kernel.
         instances: Of a generic kernel, its versions by their types.
-        plans: How to launch for each kind of arguments, as settings are; the runtime fills it.
-        latest: The plan of them that was used last.
-        checked_plans: The same of launches that may say something.
+        plans: The runtime's launch plans under the present settings, by the kinds of the arguments.
+        latest: The plan of the last launch, which the next one tries first.
+        checked_plans: The plans of launches that print or check something.
     """
 
     def __init__(

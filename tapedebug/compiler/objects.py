@@ -34,7 +34,7 @@ ROOT = 0
 
 @cache
 def _engine() -> Any:
-    """LLVM's linker, for what `linker` leaves to it."""
+    """Return LLVM's linker, for object code that `linker` cannot load."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -47,7 +47,7 @@ def _engine() -> Any:
 
 @cache
 def processor() -> str:
-    """Everything but its source that object code depends on: processor, compiler, C library."""
+    """Return the facts that object code depends on besides its source: processor, compiler, C library."""
     from tapedebug.compiler import target_fingerprint
 
     made_by = target_fingerprint.digest_of(
@@ -59,7 +59,7 @@ def processor() -> str:
 
 
 def key_of(code: str, compiler: str) -> str:
-    """The name under which the object code that a compiler made of a generated text is kept."""
+    """Return the name in the cache of the object code that a compiler makes of a generated text."""
     version = ""
     if compiler != "llvm":
         from importlib import metadata
@@ -69,7 +69,7 @@ def key_of(code: str, compiler: str) -> str:
 
 
 def folder() -> Path:
-    """The folder of the cache: `config.kernel_cache_dir`, `TAPEDEBUG_CACHE_DIR`, or that of the user."""
+    """Return the folder of the cache: `config.kernel_cache_dir`, `TAPEDEBUG_CACHE_DIR`, or the user's."""
     chosen = config.kernel_cache_dir or os.environ.get("TAPEDEBUG_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -107,7 +107,7 @@ def trusted_folder(*within: str) -> Path | None:
 
 
 def _distrust(place: Path) -> str | None:
-    """The reason to leave a folder alone, with the hint what to do; None without one."""
+    """Return the reason not to trust a folder, with a hint; None if it is safe."""
     try:
         status = place.stat()
     except OSError:
@@ -137,7 +137,7 @@ def is_private(status: os.stat_result) -> bool:
 
 
 def read(key: str, suffix: str = ".o") -> bytes | None:
-    """The object code (or note) kept under `key`; None where there is none that is whole, and private."""
+    """Return the object code (or note) under `key`; None if there is none that is undamaged and private."""
     place = trusted_folder()
     if place is None:
         return None
@@ -159,7 +159,7 @@ def read(key: str, suffix: str = ".o") -> bytes | None:
 
 
 def write(key: str, code: bytes, suffix: str = ".o") -> None:
-    """Keep object code (or a note); a folder that cannot be written to costs only the next start."""
+    """Store object code (or a note); if the folder is not writable, the next process compiles again."""
     content = MAGIC + _digest(key, code) + code
     with contextlib.suppress(OSError):
         place = private_folder()
@@ -169,10 +169,10 @@ def write(key: str, code: bytes, suffix: str = ".o") -> None:
 
 
 def private_folder(*within: str) -> Path | None:
-    """Return `trusted_folder(*within)`, made if it is not there.
+    """Return `trusted_folder(*within)`; create it if it does not exist.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     for depth in range(len(within) + 1):  # parents that `mkdir` makes by the way are as umask has it
         place = trusted_folder(*within[:depth])
@@ -183,7 +183,7 @@ def private_folder(*within: str) -> Path | None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file of this user alone, which appears whole.
+    """Write a file that only this user can read; it appears complete or not at all.
 
     Raises:
         OSError: It cannot be written.
@@ -205,7 +205,7 @@ def _digest(key: str, body: bytes) -> bytes:
 
 
 def clear() -> int:
-    """Remove all that is kept, native functions and notes too; gives the number of objects."""
+    """Remove all files of the cache, also native functions and notes; return the number of objects."""
     paths = [*folder().glob("*.o"), *folder().glob("native/*")]
     for path in [
         *paths,
@@ -229,8 +229,8 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
     """Compiled code: `entry(lo, hi, args)` runs the threads lo … hi-1 and releases the GIL meanwhile.
 
     Attributes:
-        address: Where the machine code starts.
-        diagnostics: What it may say, by number.
+        address: The address of the machine code.
+        diagnostics: The diagnostics that it may emit, by number.
     """
 
     _flags_, _argtypes_, _restype_ = ENTRY._flags_, ENTRY._argtypes_, None
@@ -240,12 +240,12 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
         self.diagnostics: tuple[Diagnostic, ...] = ()
 
     def settled(self) -> Entry:
-        """Itself: it is compiled (`late`)."""
+        """Return this entry: it is compiled (a `LazyEntry` may not be)."""
         return self
 
 
 def load(key: str, symbol: str, code: bytes) -> Entry:
-    """Link object code into this process; the same code is linked once."""
+    """Link object code into this process, once for each key; return its entry."""
     with _lock:
         if key not in _loaded:
             _loaded[key] = linker.linked(code, symbol) or _linked_by_llvm(code, symbol)
