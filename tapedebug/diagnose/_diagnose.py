@@ -213,8 +213,9 @@ def _concluded(context: RuleContext) -> Diagnosis:
     _allow_for_optimizer_gradient(trace, [finding.rule for finding in context.elsewhere])
     trace.findings += blame(context)
     trace.findings.sort(key=severity)
+    names = words.names_in(trace)
     for number, finding in enumerate(trace.findings):
-        finding.id = number
+        finding.id, finding.message = number, words.capitalised(finding.message, names)
     return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace, rules=context.rules)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import PurePath
 
 from tapedebug.trace import Access, ArrayInfo, KernelInfo, Launch, Location, Trace
@@ -12,6 +12,18 @@ from tapedebug.trace import Access, ArrayInfo, KernelInfo, Launch, Location, Tra
 def launch_words(launch: Launch) -> str:
     """Return `launch 6 (integrate)`."""
     return f"launch {launch.index} ({launch.name})"
+
+
+def names_in(trace: Trace) -> set[str]:
+    """Return the names of the program with which a message may begin: of arrays, launches and functions."""
+    functions = (function.name for kernel in trace.kernels for function in kernel.functions)
+    return {*(info.label for info in trace.arrays), *(launch.name for launch in trace.launches), *functions}
+
+
+def capitalised(message: str, names: Collection[str]) -> str:
+    """Return a message with a capital first letter, unless it begins with a name of the program."""
+    first = message.split(maxsplit=1)[0].rstrip(",:;") if message else ""
+    return message[:1].upper() + message[1:] if first.isalpha() and first not in names else message
 
 
 def place(location: Location | None) -> str:

@@ -196,7 +196,7 @@ def _checks(checks: list[Json]) -> Iterator[str]:
     for check in checks[:MOST_LISTED]:
         launch = "whole tape" if check["launch"] is None else str(check["launch"])
         error = check["max_rel_error"]
-        shown = "–" if error is None else f"{_number(error):.2g}"
+        shown = "–" if error is None else f"{float(error):.2g}"
         yield _row("td", launch, check["output"], check["input"], check["verdict"], shown)
     yield "</table>"
     if len(checks) > MOST_LISTED:
@@ -217,8 +217,3 @@ def _events(trace: Json) -> Iterator[str]:
 
 def _row(tag: str, *cells: str) -> str:
     return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
-def _number(value: float | str) -> float:
-    """Return a number of a trace as a float: JSON has no NaN and no infinities, which are text there."""
-    return float(value)

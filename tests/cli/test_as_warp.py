@@ -84,7 +84,7 @@ script.py · tape 1 · 4 launches · on_overwrite='preserve' · gradient AGREE, 
   coverage: 4 of 4 launches checked end to end; agrees to 8e-8
 
   ✕ error · overwrite · other, t
-    launch 1 (cool) overwrites values of other (at kernels.py:{write}) that the adjoint of launch 0 (cool)
+    Launch 1 (cool) overwrites values of other (at kernels.py:{write}) that the adjoint of launch 0 (cool)
     needs (read at kernels.py:{write}): 4 of 4 elements changed value, by up to 0.435. Here the tape kept
     a copy of other, so the gradient is right. Warp keeps none: its gradient of other is off by
     46 %, that of k by 45 % (0.283 in place of 0.0661 for other[3]). 1 more like it (×2).

@@ -50,7 +50,7 @@ def test_an_overwrite_is_found_with_its_effect_on_the_gradients():
     found = diagnose(tape)
     assert (found.verdict, told(found)) == ("WRONG", [("error", "overwrite")])
     (finding,) = [item for item in found.findings if item.severity == "error"]
-    assert finding.message.startswith("launch 4 (scale) overwrites values of a ")
+    assert finding.message.startswith("Launch 4 (scale) overwrites values of a ")
     right = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds)
     for name, a in (("x", x), ("w", w)):
         good = right.gradient(a)
@@ -84,7 +84,7 @@ def test_the_operation_that_makes_a_gradient_infinite_is_found():
     found = diagnose(one(root, [0.0, 4.0])[0])
     assert told(found) == [("error", "nonfinite")]
     assert found.findings[0].message.startswith(
-        "the adjoint of launch 0 (root) makes the gradient of x[0] inf: the adjoints that come in are finite."
+        "The adjoint of launch 0 (root) makes the gradient of x[0] inf: the adjoints that come in are finite."
     )
 
 

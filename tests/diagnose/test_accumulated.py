@@ -55,11 +55,12 @@ def test_an_update_without_zero_is_told_with_all_numbers() -> None:
     alone = finding.evidence["gradients"]["w"]
     after = np.linalg.norm(fit.w.grad.numpy())
     assert finding.message == (
-        f"The gradient of w was not zero when backward ran at test_accumulated.py:"
-        f"{line_of('tape.backward(loss)', __file__)}: its norm was 3.66. w was updated since the pass before "
-        f"at test_accumulated.py:{line_of('wp.launch(descend, dim=N, inputs=[fit.w, fit.w.grad', __file__)}, "
-        "and nothing zeroed the gradient. The pass alone gives a norm of 3.3; with what was left over it was "
-        "6.96, 2.11 times that."
+        "The gradient of w was not zero when backward ran at "
+        f"test_accumulated.py:{line_of('tape.backward(loss)', __file__)}: its norm was 3.66. w was updated "
+        "since the pass before at "
+        f"test_accumulated.py:{line_of('wp.launch(descend, dim=N, inputs=[fit.w, fit.w.grad', __file__)}, "
+        "and nothing zeroed the gradient. The pass alone gives a norm of 3.3; with the leftover gradient it "
+        "was 6.96, 2.11 times that."
     )
     assert alone["norm_after"] == pytest.approx(after, rel=1e-5)
     assert alone["norm_before"] + alone["norm_added"] == pytest.approx(after, rel=1e-3)
@@ -173,7 +174,7 @@ def test_a_gradient_that_is_only_looked_at_is_a_note() -> None:
         f"The gradient of w was read at test_accumulated.py:{line_of('print(fit.w.grad', __file__)} and not "
         "zeroed before backward ran again at test_accumulated.py:"
         f"{line_of('tape.backward(loss)  # after a look', __file__)}: the pass added to a gradient of norm "
-        "3.66. w was not updated in between, so this is taken as meant."
+        "3.66. w was not updated in between, so this is assumed to be intended."
     )
 
 
@@ -224,7 +225,7 @@ def test_backward_twice_counts_twice() -> None:
     assert finding.message == (
         "Backward ran again on this tape from the same loss at test_accumulated.py:"
         f"{line_of('tape.backward(loss)  # again', __file__)}, and nothing had zeroed the gradient of w: its "
-        "norm was 3.66. The pass alone gives a norm of 3.66; with what was left over it was 7.32, 2 times "
+        "norm was 3.66. The pass alone gives a norm of 3.66; with the leftover gradient it was 7.32, 2 times "
         "that."
     )
     assert finding.fix == "call backward once, or tape.zero() or w.grad.zero_() before it runs again"

@@ -74,12 +74,12 @@ def test_a_reset_of_the_loss_on_the_tape_makes_every_gradient_zero() -> None:
     (finding,) = found(tape)
     here = line_of("loss.zero_()")
     assert finding.message == (
-        "launch 1 (fill) was recorded after launch 0 (energy), the last that loss depends on. It overwrites "
+        "Launch 1 (fill) was recorded after launch 0 (energy), the last that loss depends on. It overwrites "
         "loss after it was computed, which changes the gradient: that of x is exactly 0, without it its norm "
         "is 6."
     )
     assert finding.fix == (
-        f"move test_after_loss.py:{here} behind backward and out of the `with` block, or reset loss at its "
+        f"move test_after_loss.py:{here} after backward and out of the `with` block, or reset loss at its "
         "start"
     )
     assert (finding.severity, finding.launches, finding.arrays) == ("error", [1], ["loss"])
@@ -120,14 +120,13 @@ def test_zero_times_an_infinite_slope() -> None:
     first, second = wp.diagnose(tape).findings
     assert (first.rule, first.severity, first.launches, first.arrays) == ("after-loss", "error", [1], ["out"])
     assert first.message == (
-        "launch 1 (speed) was recorded after launch 0 (energy), the last that loss depends on. The reverse "
-        "pass runs its adjoint all the same, which changes the gradient: that of x has 1 of 3 values that "
+        "Launch 1 (speed) was recorded after launch 0 (energy), the last that loss depends on. The reverse "
+        "pass runs its adjoint nevertheless, which changes the gradient: that of x has 1 of 3 values that "
         "are not finite, without it none."
     )
     line = line_of("wp.launch(speed, dim=3, inputs=[x]")
     assert first.fix == (
-        f"move test_after_loss.py:{line} out of the `with` block: "
-        "what is no part of the loss needs no adjoint"
+        f"move test_after_loss.py:{line} out of the `with` block: launches after the loss need no adjoint"
     )
     assert first.location.line == line_of("out[i] = wp.sqrt(x[i])")
     assert (second.rule, second.severity) == ("nonfinite", "info")
@@ -147,11 +146,11 @@ def test_a_copy_back_loses_what_an_adjoint_needs(mode: str) -> None:
     assert [item.rule for item in errors] == ["after-loss"], "one bug, one main finding"
     (finding,) = errors
     assert finding.message.startswith(
-        "launch 1 (copy) was recorded after launch 0 (energy), the last that loss depends on. It overwrites "
+        "Launch 1 (copy) was recorded after launch 0 (energy), the last that loss depends on. It overwrites "
         "values of x that adjoints need, which changes the gradient: that of x is off by "
     )
     assert finding.fix == (
-        f"move test_after_loss.py:{line_of('wp.copy(x, other)')} behind backward: before it, the values "
+        f"move test_after_loss.py:{line_of('wp.copy(x, other)')} after backward: before it, the values "
         "would be lost just the same"
     )
     assert finding.evidence["overwrites_needed"] == [["x", 1]]
@@ -170,7 +169,7 @@ def test_where_values_are_kept_the_same_copy_is_a_note_that_says_what_it_costs()
     assert finding.evidence["kept_bytes"] == 12
     assert finding.severity == "info"
     assert finding.message == (
-        "launch 1 (copy) was recorded after launch 0 (energy), the last that loss depends on. What it writes "
+        "Launch 1 (copy) was recorded after launch 0 (energy), the last that loss depends on. What it writes "
         f"(x) does not reach the gradient; measured: {100 * share:.0f} % of the time of the reverse pass and "
         "12 bytes kept for the reverse pass because of what it overwrites."
     )

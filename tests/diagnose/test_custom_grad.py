@@ -313,12 +313,9 @@ def test_an_assignment_counts_where_something_was_gathered() -> None:
     assert finding.location.line == line_of("wp.adjoint[x] = 3.0 * a * x * x * adj_ret")
     assert finding.message == (
         "adj_assigned, the gradient of cube_assigned, sets the adjoint of x instead of adding to it, and "
-        "throws "
-        "away what other uses gathered. In launch 0 (kernel_of__apply), thread 8, at x = 2, a = 0.7, the "
-        "derivative "
-        "by x is 8.4 and is given, but what was there before is gone; of 9 calls that were checked 9 are "
-        "off. End to "
-        "end the gradient of x is wrong."
+        "discards what other uses contributed. In launch 0 (kernel_of__apply), thread 8, at x = 2, a = 0.7, "
+        "the derivative by x is 8.4 and is given, but what was there before is gone; of 9 calls that were "
+        "checked 9 are off. End to end the gradient of x is wrong."
     )
     assert finding.fix == "write wp.adjoint[x] += … in adj_assigned"
 
@@ -483,7 +480,7 @@ def test_a_native_function_is_checked_with_its_launch() -> None:
     assert finding.location.line == line_of("y[i] = native_cube(x[i])")
     assert evidence["given"] == pytest.approx(evidence["right"] * 2 / 3, rel=1e-3)
     assert finding.message == (
-        "launch 0 (apply_native) calls native_cube, with a gradient by adj_snippet, and its adjoint is not "
+        "Launch 0 (apply_native) calls native_cube, with a gradient by adj_snippet, and its adjoint is not "
         "its "
         f"derivative: along a random direction in x it gives {evidence['given']:.6g}, where differences give "
         f"{evidence['right']:.6g} ± {evidence['bar']:.1g}. End to end the gradient of x is wrong."

@@ -138,7 +138,7 @@ def test_a_kernel_without_an_adjoint_is_named_at_its_definition() -> None:
     assert finding.evidence["kind"] == "backward disabled"
     assert (finding.severity, finding.launches) == ("error", [0])
     assert finding.message.startswith(
-        "launch 0 (drag_without_adjoint) passes no gradient on: drag_without_adjoint has "
+        "Launch 0 (drag_without_adjoint) passes no gradient on: drag_without_adjoint has "
         "enable_backward=False. "
         "The gradient of wind and v ends there."
     )
@@ -167,7 +167,7 @@ def test_a_slope_that_is_truly_zero_is_only_a_note() -> None:
     assert finding.evidence["kind"] == "zero slope"
     assert finding.evidence["loss_moves"] == [0.0] * 5
     assert finding.message == (
-        "the gradient of v is exactly 0: it becomes 0 in the adjoint of launch 0 (ignore), and that is "
+        "The gradient of v is exactly 0: it becomes 0 in the adjoint of launch 0 (ignore), and that is "
         "right: displacing it by 0.01 % to 100 % does not change the loss."
     )
 
@@ -235,7 +235,7 @@ def test_an_input_whose_values_were_read_through_numpy_is_told_with_the_line() -
         assert (finding.severity, finding.evidence["kind"]) == ("warning", "through NumPy")
         line = line_of("copied = wp.array(out.numpy()")
         assert finding.message == (
-            f"the gradient of v is exactly 0: out, which launch 0 (push) writes, left the tape at "
+            f"The gradient of v is exactly 0: out, which launch 0 (push) writes, left the tape at "
             f"test_disconnected.py:{line} (numpy), and came back as copied at test_disconnected.py:{line} "
             "(array), which launch 1 (total) reads. The values of copied are those of out (3 values, the "
             "same to the bit). No gradient follows through NumPy. The loss does depend on that: perturbing "
@@ -338,7 +338,7 @@ def test_values_that_went_through_numpy_and_came_back() -> None:
     assert finding.arrays == ["seen", "squares", "v"]
     left, back = line_of("changed = change(squares.numpy())"), line_of("seen = wp.array(changed, dtype")
     assert finding.message.startswith(
-        "the gradient of v is exactly 0: squares, which launch 0 (drag) writes, left the tape at "
+        "The gradient of v is exactly 0: squares, which launch 0 (drag) writes, left the tape at "
         f"test_disconnected.py:{left} (numpy), and came back as seen at test_disconnected.py:{back} (array), "
         "which launch 1 (total) reads. The values of seen are those of squares (9 values, the same to the "
         "bit). No gradient follows through NumPy. The loss does depend on that: perturbing seen by 0.1% "
@@ -415,7 +415,7 @@ def test_a_sum_that_is_given_to_a_launch_as_a_number() -> None:
     (finding,) = alarms(tape)
     line = line_of("wp.launch(scale, dim=3, inputs=[w, out, float(mean.numpy()[0])])")
     assert finding.message == (
-        f"the gradient of v is exactly 0: mean, which launch 0 (total) writes, left the tape at "
+        f"The gradient of v is exactly 0: mean, which launch 0 (total) writes, left the tape at "
         f"test_disconnected.py:{line} (numpy), and came back as the number factor that launch 1 (scale) is "
         f"given at test_disconnected.py:{line}. The code computes factor from what was read. No gradient "
         "follows through NumPy. The loss does depend on that: perturbing factor by 0.1% moves the loss by "
@@ -443,7 +443,7 @@ def test_a_result_that_is_never_read_is_where_the_gradient_ends() -> None:
     (finding,) = alarms(two_chains())
     assert (finding.rule, finding.severity) == ("disconnected", "warning")
     assert finding.message == (
-        "the gradient of v is exactly 0: its data ends at other, which launch 0 (push) writes and no launch "
+        "The gradient of v is exactly 0: its data ends at other, which launch 0 (push) writes and no launch "
         "reads. No launch on the tape leads from v to loss."
     )
     assert finding.location is not None
@@ -535,7 +535,7 @@ def test_a_minimum_is_right_and_told_with_its_curvature() -> None:
     assert finding.evidence["response"] == "stationary"
     assert moves[2] == pytest.approx(100 * moves[1], rel=0.02)
     assert finding.message == (
-        "the gradient of x is exactly 0: it becomes 0 in the adjoint of launch 0 (squares_of), and that is "
+        "The gradient of x is exactly 0: it becomes 0 in the adjoint of launch 0 (squares_of), and that is "
         f"right: the loss is stationary there: displacing it by 0.1 % changes the loss by {moves[1]:.3g}, "
         "and by 1 % 100 times as much, where a slope gives 10 times."
     )
@@ -606,7 +606,7 @@ def test_a_gradient_ends_at_an_array_of_integers() -> None:
     (finding,) = diagnosis.findings
     moved = finding.evidence["loss_moves"][1]
     assert finding.message == (
-        "the gradient of x is exactly 0: it ends at n, an array of int32, as integers carry no gradient: "
+        "The gradient of x is exactly 0: it ends at n, an array of int32, as integers carry no gradient: "
         "launch 0 (count) writes it and launch 1 (weigh) reads it. Yet the loss depends on x: displacing it "
         f"by 0.1 % changes the loss by {moved:.3g}."
     )
@@ -642,7 +642,7 @@ def test_a_tape_of_which_no_input_has_a_gradient() -> None:
     assert (diagnosis.verdict, diagnosis.level) == ("NOT CHECKED", "warning")
     (finding,) = diagnosis.findings
     assert finding.message == (
-        "the reverse pass gives no gradient of an input: the loss depends on x, and it has no requires_grad."
+        "The reverse pass gives no gradient of an input: the loss depends on x, and it has no requires_grad."
     )
     assert finding.fix == "create x with requires_grad=True"
 
@@ -661,8 +661,8 @@ def test_an_input_that_is_overwritten_first_is_none() -> None:
     (finding,) = diagnosis.findings
     assert finding.severity == "warning"
     assert finding.message == (
-        "the gradient of x is exactly 0: launch 0 (squares_of) overwrites x before any launch reads it. On "
-        "this tape it is a result, and no input."
+        "The gradient of x is exactly 0: launch 0 (squares_of) overwrites x before any launch reads it. On "
+        "this tape it is a result, not an input."
     )
     assert finding.fix == "pass x as an input of squares_of, and another array as its output"
 
@@ -815,7 +815,7 @@ def test_floats_that_are_copied_as_integers() -> None:
     (finding,) = wp.diagnose(tape).findings
     assert (finding.rule, finding.severity) == ("disconnected", "warning")
     assert finding.message.startswith(
-        "the gradient of x is exactly 0: launch 1 (bits) reads y through a view of int32, and integers "
+        "The gradient of x is exactly 0: launch 1 (bits) reads y through a view of int32, and integers "
         "carry no gradient, whatever their bits mean. Yet the loss depends on x: displacing it by "
     )
     assert finding.fix == "read y as the floats that it holds: pass it without the view"

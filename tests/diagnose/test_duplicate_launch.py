@@ -97,7 +97,7 @@ def test_a_copied_line_counts_its_contribution_twice() -> None:
     parts = [f"that of {label} differs by {100 * errors[label]:.0f} % from" for label in order[1:]]
     assert order[0] == "mass"
     assert finding.message == (
-        "launch 2 (weigh) adds to force what launch 0 (weigh) has added, which counts it twice (same kernel, "
+        "Launch 2 (weigh) adds to force what launch 0 (weigh) has added, which counts it twice (same kernel, "
         f"same arguments, same values): it is launched at test_duplicate_launch.py:{first} and "
         f"test_duplicate_launch.py:{again}. Measured gradient: that of mass differs by "
         f"{100 * errors['mass']:.0f} % from, {' and '.join(parts)} what it is without launch 2."
@@ -135,7 +135,7 @@ def test_record_launch_after_a_launch_that_recorded_itself() -> None:
     place = f"test_duplicate_launch.py:{line_of('tape.record_launch(total')}"
     assert finding.severity == "error"
     assert finding.message == (
-        "launch 1 (total) adds to loss what launch 0 (total) has added, which counts it twice (same kernel, "
+        "Launch 1 (total) adds to loss what launch 0 (total) has added, which counts it twice (same kernel, "
         f"same arguments, same values): record_launch at {place} recorded a launch that did not run (what "
         "loss holds is what one of them gives): launch records itself while a tape is active. Measured "
         "gradient: that of x is 2 times what it is without launch 1."
@@ -169,7 +169,7 @@ def test_a_forward_function_called_twice_is_one_finding() -> None:
         first, *rest = found(tape)
         assert (first.severity, first.launches, first.arrays) == ("warning", [1, 2, 4, 5], ["loss"])
         assert first.message == (
-            "launch 4 (total) and launch 5 (total) add to loss what launch 1 (total) and launch 2 (total) "
+            "Launch 4 (total) and launch 5 (total) add to loss what launch 1 (total) and launch 2 (total) "
             "have added, which counts it twice (same kernel, same arguments, same values): all launches "
             "between them repeat what was computed already, so a forward function was called twice while the "
             "tape recorded. Measured gradient: that of x is 2 times what it is without the repeats."
@@ -189,8 +189,8 @@ def test_the_same_values_again_only_cost_time() -> None:
     (finding,) = found(tape)
     assert (finding.severity, finding.launches) == ("info", [1, 2, 3])
     assert finding.message == (
-        "launch 1 (square) writes to y what is there already (same kernel, same arguments, same values). The "
-        "gradient is no other for it; it only costs time. 2 more like it (×3)."
+        "Launch 1 (square) writes to y what is there already (same kernel, same arguments, same values). The "
+        "gradient is the same; the launch only costs time. 2 more like it (×3)."
     )
     assert finding.fix == ""
 

@@ -131,8 +131,8 @@ def test_a_read_of_what_another_thread_writes(tape: Any) -> None:
     (race,) = found(tape)
     place = f"{NAME}:{line_of('# smooth')}"
     assert race.message == (
-        "threads 0 and 1 of launch 0 (smooth) meet in x[1] without an atomic: "
-        f"thread 0 reads it ({place}), thread 1 writes it ({place}). So it is with 2 elements. "
+        "Threads 0 and 1 of launch 0 (smooth) race on x[1] without an atomic: "
+        f"thread 0 reads it ({place}), thread 1 writes it ({place}). 2 elements are affected. "
         "With threads in another order, or at the same time, 2 of 4 numbers there differ, "
         "by up to 0.125, and the gradient by 8.1 %, the loss by 2.3 %."
     ), race.message
@@ -281,9 +281,9 @@ def test_a_read_of_what_nothing_wrote(tape: Any) -> None:
     tape.backward(loss)
     (unset,) = found(tape)
     assert unset.message.startswith(
-        f"thread 0 of launch 1 (product) reads y[0] ({NAME}:{line_of('# product')}), which nothing ever "
-        "wrote: y was made by empty. So it is with 2 of its 4 elements. "
-        "With other numbers in its memory the gradient changes by "
+        f"Thread 0 of launch 1 (product) reads y[0] ({NAME}:{line_of('# product')}), which was never "
+        "written: y was created by empty(). 2 of its 4 elements are affected. With other numbers in its "
+        "memory the gradient changes by "
     ), unset.message
     assert (unset.severity, unset.arrays, unset.launches) == ("error", ["y"], [1])
     assert unset.evidence["element"] == [0]
@@ -358,7 +358,7 @@ def test_beyond_the_end_of_the_memory() -> None:
     tape.backward(loss)
     (outside,) = found(tape)
     assert outside.message == (
-        f"thread 2 of launch 0 (ahead) reads x[3] ({NAME}:{line_of('# ahead')}), and x has length 3. "
+        f"Thread 2 of launch 0 (ahead) reads x[3] ({NAME}:{line_of('# ahead')}), and x has length 3. "
         "Memory 4 bytes past the end of the array's own was read: whatever is there."
     )
     assert (outside.severity, outside.arrays, outside.launches) == ("error", ["x"], [0])
@@ -375,7 +375,7 @@ def test_in_the_next_row() -> None:
     tape.backward(loss)
     (outside,) = found(tape)
     assert outside.message == (
-        f"thread 0 of launch 0 (put) writes y[0, 4] ({NAME}:{line_of('# put')}), and axis 1 of y has "
+        f"Thread 0 of launch 0 (put) writes y[0, 4] ({NAME}:{line_of('# put')}), and axis 1 of y has "
         "length 4. So do 2 threads. Within the same memory y[1, 0] was written instead; "
         "without those threads the loss changes by 100 %."
     ), outside.message
@@ -452,7 +452,7 @@ def test_an_index_beyond_the_memory_of_replays_ends_in_a_finding(unknown: bool) 
     (outside,) = [finding for finding in diagnosis.findings if finding.rule == "out-of-bounds"]
     name = "gathered" if unknown else "doubled"
     assert outside.message.startswith(
-        f"thread {2 if unknown else 3} of launch 0 ({name}) reads x[{far if unknown else 3}] "
+        f"Thread {2 if unknown else 3} of launch 0 ({name}) reads x[{far if unknown else 3}] "
         f"({NAME}:{line_of('# ' + name)}), and x has length 3."
     )
     if not unknown:

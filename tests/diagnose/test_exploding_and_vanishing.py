@@ -166,7 +166,7 @@ def test_the_whole_message_of_a_loop_that_amplifies() -> None:
     (finding,) = told(wp.diagnose(loop(scale, x, 20, 2.0)), "exploding")
     assert finding.severity == "info"
     assert finding.message == (
-        f"the adjoint of {finding.arrays[0]} grows by 2 a round on its way back through 20 rounds of "
+        f"The adjoint of {finding.arrays[0]} grows by 2 a round on its way back through 20 rounds of "
         "scale: its "
         "norm is 1 after launch 19 (scale) and 5.24e+05 after launch 0 (scale). The gradient is right; the "
         "system "
@@ -206,7 +206,7 @@ def test_a_jump_is_named_at_its_operation() -> None:
     slope = finding.evidence["slope"]
     assert slope == pytest.approx(2.5e7)
     assert finding.message == (
-        f"the gradient of start is {gradient:.3g}, and relative to its size a change of start is amplified "
+        f"The gradient of start is {gradient:.3g}, and relative to its size a change of start is amplified "
         f"{finding.evidence['relative_amplification']:.3g} times. The adjoint jumps in launch 0 (towards): "
         "from "
         f"{finding.evidence['arrives']:.3g} that arrives to {finding.evidence['leaves']:.3g} for start, by "
@@ -300,7 +300,7 @@ def test_a_saturated_loop_is_a_warning() -> None:
     shrunk = finding.message.partition("from 1.41 to ")[2].partition(". ")[0]
     assert float(shrunk) == pytest.approx(first, rel=0.01)
     assert finding.message == (
-        f"the gradient of {name} has vanished: its norm is {np.linalg.norm(x.grad.numpy()):.3g}, and "
+        f"The gradient of {name} has vanished: its norm is {np.linalg.norm(x.grad.numpy()):.3g}, and "
         "changing "
         f"{name} by 100 % moves the loss by a relative {evidence['left']:.1g}. The adjoint shrinks to "
         f"{evidence['rate']:.3g} of itself in each of 8 rounds, from 1.41 to {shrunk}. wp.tanh(gain * "
@@ -308,7 +308,7 @@ def test_a_saturated_loop_is_a_warning() -> None:
         f"reached its flat part: its slope is {evidence['slope']:.3g} (operands 2.98)."
     )
     assert finding.fix == (
-        "keep the operands of wp.tanh(gain * x[i]) where it has a slope: scale them down, or begin nearer"
+        "keep the operands of wp.tanh(gain * x[i]) where its slope is not 0: scale them down, or begin nearer"
     )
 
 
@@ -319,7 +319,7 @@ def test_a_gradient_that_is_too_small_for_float32() -> None:
     (finding,) = diagnosis.findings
     assert (diagnosis.verdict, finding.rule, finding.severity) == ("UNDECIDABLE", "vanishing", "info")
     assert finding.message == (
-        f"the gradient of {finding.arrays[0]} has vanished: it is exactly 0, as its largest entry, "
+        f"The gradient of {finding.arrays[0]} has vanished: it is exactly 0, as its largest entry, "
         "1.21e-56 in "
         "float64, is too small for float32. The adjoint shrinks to 0.199 of itself in each of "
         f"{finding.evidence['rounds']} rounds, from 1 to {10 ** finding.evidence['log10_norms'][0][1]:.3g}."
@@ -336,9 +336,8 @@ def test_a_clamp_beyond_its_limits_is_a_warning_where_nothing_else_has_a_gradien
     (finding,) = wp.diagnose(once(limit, floats(3.0, -2.0))).findings
     assert (finding.rule, finding.severity, finding.launches) == ("vanishing", "warning", [0])
     assert finding.message == (
-        "the gradient of start is exactly 0: wp.clamp(x[i], -1.0, 1.0) in launch 0 (limit) has no slope "
-        "where it "
-        f"stands (operands {operands(finding)}). Perturbing start by 100 % moves the loss by "
+        "The gradient of start is exactly 0: wp.clamp(x[i], -1.0, 1.0) in launch 0 (limit) has slope 0 "
+        f"(operands {operands(finding)}). Perturbing start by 100 % moves the loss by "
         f"{finding.evidence['loss_moves']:.3g}."
     )
     assert finding.fix == "begin where wp.clamp(x[i], -1.0, 1.0) has a slope"

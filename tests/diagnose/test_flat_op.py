@@ -141,14 +141,12 @@ def test_the_operation_is_named_at_its_line(kernel: Any, operation: str) -> None
     assert evidence["loss_moves"] > 0
     scale = f"{100 * evidence['perturbation']:g} %"
     assert finding.message == (
-        f"the gradient of v is exactly 0, because {operation} in launch 0 ({kernel.key}) is flat: its "
-        "slope is 0 "
-        f"wherever it has one. Perturbing v by a relative 1e-09 does not move the loss, and by {scale} "
-        "moves it by "
-        f"{evidence['loss_moves']:.3g}."
+        f"The gradient of v is exactly 0, because {operation} in launch 0 ({kernel.key}) is flat: its slope "
+        f"is 0 wherever it exists. Perturbing v by a relative 1e-09 does not move the loss, and by {scale} "
+        f"moves it by {evidence['loss_moves']:.3g}."
     )
     assert finding.fix == (
-        f"replace {operation} with a smooth function, or give it a gradient of your own (wp.func_grad)"
+        f"replace {operation} with a smooth function, or give it a custom gradient (wp.func_grad)"
     )
 
 
@@ -174,8 +172,8 @@ def test_a_kink_is_told_with_both_slopes() -> None:
     assert (check.verdict, check.left, check.right) == ("KINK", pytest.approx(-1.0), pytest.approx(1.0))
     assert finding.location.line == line_of("out[i] = wp.abs(v[i] - w[i])")
     assert finding.message == (
-        "the loss has a kink in v: its slope is -1 on the left and 1 on the right. "
-        "wp.abs(v[i] - w[i]) in launch 0 (distance) stands at its corner (operands 0). The gradient is "
+        "The loss has a kink in v: its slope is -1 on the left and 1 on the right. "
+        "wp.abs(v[i] - w[i]) in launch 0 (distance) is at its kink (operands 0). The gradient is "
         "that of one "
         "of the sides, or lies between."
     )

@@ -185,7 +185,7 @@ def test_values_that_went_through_numpy_are_found(between: Any, values: Any, als
     assert x.grad.numpy().any() == also
     (finding,) = alarms(wp.diagnose(tape))
     assert (finding.rule, finding.severity) == ("disconnected", "warning")
-    start = "the gradient of x misses what flows through m" if also else "the gradient of x is exactly 0"
+    start = "The gradient of x misses what flows through m" if also else "The gradient of x is exactly 0"
     assert finding.message.startswith(f"{start}: y, which launch 0 (square) writes, left the tape at ")
     assert "No gradient follows through NumPy. The loss does depend on that: perturbing m " in finding.message
     evidence = finding.evidence
@@ -206,7 +206,7 @@ def test_both_lines_are_told() -> None:
     (finding,) = alarms(wp.diagnose(tape))
     left, back = line_of("mixed = matrix @ y.numpy()"), line_of("return wp.array(np.asarray(values,")
     assert finding.message == (
-        f"the gradient of x is exactly 0: y, which launch 0 (square) writes, left the tape at "
+        f"The gradient of x is exactly 0: y, which launch 0 (square) writes, left the tape at "
         f"test_interop.py:{left} (numpy), and came back as m at test_interop.py:{back} (array), which "
         "launch 1 (square) reads. The code computes m from what was read. No gradient follows through NumPy. "
         "The loss does depend on that: perturbing m by 0.1% moves the loss by "
@@ -229,7 +229,7 @@ def test_a_number_that_a_launch_is_given() -> None:
     (finding,) = alarms(wp.diagnose(tape))
     left, back = line_of("size = float(np.linalg"), line_of("inputs=[w, 1.0 / size]")
     assert finding.message.startswith(
-        f"the gradient of x misses what flows through factor: y, which launch 0 (square) writes, left the "
+        f"The gradient of x misses what flows through factor: y, which launch 0 (square) writes, left the "
         f"tape at test_interop.py:{left} (numpy), and came back as the number factor that launch 1 (scaled) "
         f"is given at test_interop.py:{back}. The code computes factor from what was read."
     )
@@ -251,7 +251,7 @@ def test_an_input_that_leaves_by_itself(early: bool) -> None:
     tape.backward(loss)
     (finding,) = alarms(wp.diagnose(tape))
     assert finding.message.startswith(
-        "the gradient of x misses what flows through m: x, an input of the tape, left the tape at"
+        "The gradient of x misses what flows through m: x, an input of the tape, left the tape at"
     )
 
 
@@ -474,7 +474,7 @@ def test_values_that_went_through_pytorch_are_found(name: str, values: Any, reco
     (finding,) = alarms(wp.diagnose(tape))
     line = line_of("return wp.from_torch(function(wp.to_torch(y)), requires_grad=True)")
     assert finding.message.startswith(
-        f"the gradient of x is exactly 0: y, which launch 0 (square) writes, left the tape at "
+        f"The gradient of x is exactly 0: y, which launch 0 (square) writes, left the tape at "
         f"test_interop.py:{line} (to_torch), and came back as m at test_interop.py:{line} (from_torch), "
         "which "
     )

@@ -88,7 +88,7 @@ def test_a_long_loop() -> None:
     here = line_of("for _turn in")
     assert finding.severity == "info"
     assert finding.message == (
-        f"the adjoint of launch 0 (orbit) keeps 2 values of each of 600,000 iterations of the loop at "
+        f"The adjoint of launch 0 (orbit) keeps 2 values of each of 600,000 iterations of the loop at "
         f"{HERE.name}:{here}: 9.6 MB while one thread is reversed, where the arrays of the launch take 8 "
         "bytes."
     )

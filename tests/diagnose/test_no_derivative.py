@@ -149,5 +149,5 @@ def test_factors_that_another_launch_combines(noise: float, how: str) -> None:
     assert diagnosis.verdict == "WRONG"
     (finding,) = [f for f in diagnosis.findings if f.severity == "error"]
     assert f"line {line_of('# factors')}: `" in finding.message and how in finding.message
-    assert "adjoints that nobody wrote" not in finding.fix
+    assert "adjoints that are not written" not in finding.fix
     assert "combine the factors in the kernel" in finding.fix

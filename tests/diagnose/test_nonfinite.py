@@ -119,7 +119,7 @@ def test_the_slope_of_a_square_root_at_zero() -> None:
     assert (finding.rule, finding.severity) == ("nonfinite", "error")
     assert (finding.launches, finding.arrays) == ([1], ["a"])
     assert finding.message == (
-        "the adjoint of launch 1 (root) makes the gradient of a[2] inf: the adjoints that come in are "
+        "The adjoint of launch 1 (root) makes the gradient of a[2] inf: the adjoints that come in are "
         "finite. "
         f"In thread 2, wp.sqrt(x[i]) at test_nonfinite.py:{line} has the operand 0: its slope is infinite "
         "at 0. "
@@ -153,7 +153,7 @@ def test_the_unselected_operand_of_where_is_its_own_cause() -> None:
     assert finding.evidence["cause"] == "where"
     assert finding.evidence["where"]["line"] == where_line
     assert finding.message == (
-        "the adjoint of launch 1 (root_then_where) makes the gradient of a[1] nan: the adjoints that come "
+        "The adjoint of launch 1 (root_then_where) makes the gradient of a[1] nan: the adjoints that come "
         "in are finite. "
         f"In thread 1, wp.sqrt(x[i]) at test_nonfinite.py:{root_line} has the operand 0: its slope is "
         "infinite at 0. "
@@ -196,7 +196,7 @@ def test_a_division_by_zero_is_found_in_the_forward_pass_where_it_begins() -> No
     tape, _ = run(inverse, [1.0, 2.0, 0.0])
     (finding,) = wp.diagnose(tape).findings
     assert finding.message.startswith(
-        "launch 1 (inverse) writes inf to b[2]: what it reads is finite. In thread 2, 1.0 / x[i] at"
+        "Launch 1 (inverse) writes inf to b[2]: what it reads is finite. In thread 2, 1.0 / x[i] at"
     )
     assert finding.message.endswith(
         "has the operands 1, 0: it divides by 0. 1 of 3 values of the gradient of x is not finite. "
@@ -258,7 +258,7 @@ def test_an_input_that_was_not_finite_before_is_named_as_such() -> None:
     (finding,) = wp.diagnose(tape).findings
     assert finding.message == (
         "1 of 2 values of x are not finite before the tape begins; launch 0 (double) reads them. "
-        "It affects no gradient that was asked for. The loss is nan."
+        "No requested gradient is affected. The loss is nan."
     )
     assert (finding.severity, finding.evidence["cause"]) == ("error", "input")
 
@@ -331,7 +331,7 @@ def test_a_value_that_was_overwritten_with_zero_is_bad_only_for_a_tape_that_cons
         "sqrt(0)",
     )
     assert finding.message.startswith(
-        "the adjoint of launch 0 (root) makes the gradient of x[0] inf: the adjoints that come in are "
+        "The adjoint of launch 0 (root) makes the gradient of x[0] inf: the adjoints that come in are "
         "finite, and so "
         "is what it read, but that was overwritten and its adjoint sees the new values. In thread 0, "
         "wp.sqrt(x[i])"

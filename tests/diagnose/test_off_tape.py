@@ -82,7 +82,7 @@ def test_a_mean_by_numpy_of_errors_that_were_all_seeded_with_1() -> None:
     assert finding.message == (
         f"Backward ran at test_off_tape.py:{backward} from self.error, and what the program reports at "
         f"test_off_tape.py:{here}, `float(np.mean(fit.error.numpy()))`, is computed off the tape from "
-        "self.error: every entry of the gradient that was consumed is 20 times (the threads of launch 1 "
+        "self.error: every entry of the consumed gradient is 20 times (the threads of launch 1 "
         "(squared)) that of this number (to 1e-07). Along it the slope of the number is "
         f"{slope:.3g} by differences in float64 and {consumed:.3g} by the gradient."
     )

@@ -111,7 +111,7 @@ def test_a_needed_value_that_is_lost_is_an_error_with_both_sides_and_numbers() -
     assert finding.call_site.line == line_of("wp.launch(put, c.shape, inputs=[c], outputs=[a])")
     assert finding.call_site.function == "between_launches"
     assert finding.message == (
-        f"launch 1 (put) overwrites values of a (at test_overwrite.py:{write}) that the adjoint of launch "
+        f"Launch 1 (put) overwrites values of a (at test_overwrite.py:{write}) that the adjoint of launch "
         "0 (square) "
         f"needs (read at test_overwrite.py:{read}): 3 of 3 elements changed value, by up to 6. "
         "That puts the gradient of a off by 200 %."
@@ -139,7 +139,7 @@ def test_a_needed_value_that_was_preserved_is_a_note_that_says_what_it_saved() -
     read, write = line_of("y[tid] = x[tid] * x[tid]"), line_of("x[tid] = z[tid]")
     assert finding.severity == "info"
     assert finding.message == (
-        f"launch 1 (put) overwrites values of a (at test_overwrite.py:{write}) that the adjoint of launch "
+        f"Launch 1 (put) overwrites values of a (at test_overwrite.py:{write}) that the adjoint of launch "
         "0 (square) "
         f"needs (read at test_overwrite.py:{read}): 3 of 3 elements changed value, by up to 6. "
         "The tape kept a copy of a for the adjoint, so the gradient is right; "
@@ -189,7 +189,7 @@ def test_a_launch_that_overwrites_what_its_own_adjoint_needs() -> None:
     expected = float(np.linalg.norm(wrong - right) / np.linalg.norm(right))
     assert finding.evidence["relative_error"]["a"] == pytest.approx(expected, rel=1e-6)
     assert finding.message == (
-        f"launch 0 (square_and_clear) overwrites a in place (at test_overwrite.py:{write}), and its own "
+        f"Launch 0 (square_and_clear) overwrites a in place (at test_overwrite.py:{write}), and its own "
         "adjoint needs "
         f"the old values (read at test_overwrite.py:{read}): 2 of 3 elements changed value, by up to 2. "
         "That puts the gradient of a off by 60 %."
@@ -224,7 +224,7 @@ def test_writing_over_what_was_read_linearly_is_harmless_and_says_why() -> None:
     (finding,) = diagnosis.findings
     assert (finding.severity, finding.fix, finding.evidence["harmless"]) == ("info", "", True)
     assert finding.message == (
-        "launch 1 (put) overwrites x after launch 0 (double) read it: harmless, double is linear in x: its "
+        "Launch 1 (put) overwrites x after launch 0 (double) read it: harmless, double is linear in x: its "
         "adjoint does not read the values. 4 of 4 elements changed value, by up to 4; measured: with NaN "
         "in x "
         "the gradient of x and z is the same to the bit."
@@ -447,7 +447,7 @@ def test_a_linear_update_in_place_is_harmless() -> None:
     assert diagnosis.verdict == "AGREE"
     (finding,) = diagnosis.findings
     assert finding.message == (
-        "launch 0 (halve) overwrites x in place: harmless, halve is linear in x: its adjoint does not read "
+        "Launch 0 (halve) overwrites x in place: harmless, halve is linear in x: its adjoint does not read "
         "the "
         "values. 2 of 2 elements changed value, by up to 1; measured: with NaN in x the gradient of x is "
         "the same to "

@@ -101,7 +101,7 @@ def line_of(text: str) -> int:
 def test_the_words_for_what_was_read_back(program: ModuleType) -> None:
     write, read = line_of("s[i] = wp.sin(x[i])"), line_of("y[i] = s[i] * s[i] * x[i]")
     assert message(program, "scratch_that_is_read_back") == (
-        f"launch 1 (through_scratch) overwrites values of s (at warp_tapes.py:{write}) that launch 0 "
+        f"Launch 1 (through_scratch) overwrites values of s (at warp_tapes.py:{write}) that launch 0 "
         f"(through_scratch) wrote and read back, and that its adjoint reads again (at warp_tapes.py:{read}): "
         "3 of 3 elements changed value, by up to 0.191. Here the adjoint writes them again, into a private "
         "copy of s, so the gradient is right. Warp keeps none: its gradient of x is off by 29 % "
@@ -111,7 +111,7 @@ def test_the_words_for_what_was_read_back(program: ModuleType) -> None:
 
 def test_the_words_for_what_warp_does_not_record(program: ModuleType) -> None:
     assert message(program, "scratch_cleared_by_zero") == (
-        "launch 3 (fill) writes new values into s, and the gradient of those ends there. In Warp zero_ and "
+        "Launch 3 (fill) writes new values into s, and the gradient of those ends there. In Warp zero_ and "
         "fill_ are not on the tape: the gradient goes through to the old values and to launch 1 "
         "(collect_square), which wrote them. Here it ends, so the gradient is right; Warp's gradient of x is "
         "off by 100 % (648 in place of 324 for x[2]). 2 more like it (×3)."
@@ -141,7 +141,7 @@ def test_the_words_for_the_launch_of_a_command(program: ModuleType) -> None:
     assert gradients == [[3.0, 5.0, 7.0]]
     (finding,) = td.diagnose(tape, as_warp=True).findings
     assert finding.message == (
-        "launch 0 (square) is the launch of a command (record_cmd=True). Here the tape records it, so the "
+        "Launch 0 (square) is the launch of a command (record_cmd=True). Here the tape records it, so the "
         "gradient is right. Warp's tape does not record it, and takes what it computes as constant: its "
         "gradient of x is off by 82 % (1 in place of 7 for x[2])."
     )
@@ -151,7 +151,7 @@ def test_the_words_for_the_launch_of_a_command(program: ModuleType) -> None:
     tape, _ = program.gradients("limit_command_in_a_loop")
     (finding,) = td.diagnose(tape, as_warp=True).findings
     assert finding.launches == [0, 1, 2]
-    assert finding.message.startswith("launch 0 (square) and 2 more like it is the launch of a command")
+    assert finding.message.startswith("Launch 0 (square) and 2 more like it is the launch of a command")
 
 
 @pytest.mark.peer

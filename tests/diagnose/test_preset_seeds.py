@@ -304,7 +304,7 @@ def test_the_array_that_serves_as_a_seed_twice_is_0_the_second_time() -> None:
     assert found_in[0] == []
     (finding,) = found_in[1]
     assert finding.severity == "error"
-    assert "without a seed, and the objective is loss: the gradient that was consumed is 0" in finding.message
+    assert "without a seed, and the objective is loss: the consumed gradient is 0" in finding.message
 
 
 def test_a_seed_beside_the_loss_that_was_named_is_an_error() -> None:
@@ -318,8 +318,7 @@ def test_a_seed_beside_the_loss_that_was_named_is_an_error() -> None:
     line = here("y.grad.assign(SEED)") + 1
     assert finding.message == (
         f"Backward ran at test_preset_seeds.py:{line} from loss and from what the gradient of y held, and "
-        "the objective is loss: the gradient that was consumed is another one, and no constant factor "
-        "explains it."
+        "the objective is loss: the consumed gradient differs from it, and not by a constant factor."
     )
     assert (finding.severity, finding.fix) == ("error", "call y.grad.zero_() before backward")
     assert wp.diagnose(tape, loss=loss, progress=False).verdict == "WRONG"
@@ -381,7 +380,7 @@ def test_a_pass_from_nothing_is_compared_with_the_only_loss() -> None:
     tape, _, _, _ = with_losses()
     tape.backward()
     (finding,) = found(tape, "seed")
-    assert "without a seed, and the objective is loss: the gradient that was consumed is 0" in finding.message
+    assert "without a seed, and the objective is loss: the consumed gradient is 0" in finding.message
     assert wp.diagnose(tape, progress=False).verdict == "WRONG"
 
 

@@ -116,7 +116,7 @@ def test_an_overwrite_of_what_it_read_is_found_and_measured():
     diagnosis = wp.diagnose(program(cube, cube_backward, mode="ignore", again=True))
     [finding] = diagnosis.by_rule("overwrite")
     assert (diagnosis.verdict, finding.severity, finding.launches) == ("WRONG", "error", [1, 3])
-    assert finding.message.startswith("launch 3 (square) overwrites values of b")
+    assert finding.message.startswith("Launch 3 (square) overwrites values of b")
     assert "that the adjoint of launch 1 (cube) needs" in finding.message
     assert wp.diagnose(program(cube, cube_backward, again=True)).verdict == "AGREE"
 

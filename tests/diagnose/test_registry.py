@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tapedebug.diagnose import registry
+from tapedebug.diagnose import registry, wording
 from tapedebug.diagnose import rules as folder
 from tapedebug.diagnose.diagnosis import SEVERITY_ORDER
 from tapedebug.diagnose.rule import Rule, RuleFinding, TapeRule
@@ -120,3 +120,24 @@ def test_what_other_rules_read_is_exported_with_the_evidence() -> None:
     changed = replace(finding, evidence={**finding.evidence, "behind": "nonfinite"})
     assert changed.evidence == {**exported, "behind": "nonfinite"}
     assert RuleFinding(rule="seed", severity="info", message="").evidence == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("launch 1 (f) overwrites x.", "Launch 1 (f) overwrites x."),
+        ("the gradient of x is exactly 0.", "The gradient of x is exactly 0."),
+        ("The loss has a kink.", "The loss has a kink."),
+        ("x, y and z collect gradient.", "x, y and z collect gradient."),
+        ("x: overwritten.", "x: overwritten."),
+        ("state.q[0] has no requires_grad.", "state.q[0] has no requires_grad."),
+        (
+            "adj_f, the gradient of f, is not the derivative.",
+            "adj_f, the gradient of f, is not the derivative.",
+        ),
+        ("‖x‖ is 0.", "‖x‖ is 0."),
+        ("", ""),
+    ],
+)
+def test_a_message_begins_with_a_capital_letter_or_a_name(message: str, shown: str) -> None:
+    assert wording.capitalised(message, {"x", "y", "f"}) == shown

@@ -51,7 +51,7 @@ def test_a_loss_that_was_named_is_compared_with_what_backward_began_from() -> No
     here = line_of("sums.tape.backward(sums.total)", __file__)
     assert finding.message == (
         f"Backward ran at test_seed.py:{here} from total, and the objective is mean: every entry of the "
-        "gradient that was consumed is 8 times (the threads of launch 1 (misfit)) that of the objective (to "
+        "consumed gradient is 8 times (the threads of launch 1 (misfit)) that of the objective (to "
         "1e-07)."
     )
     assert (finding.severity, finding.fix) == ("error", "call backward(mean)")
@@ -111,7 +111,7 @@ def test_a_zero_seed_is_an_error() -> None:
     sums.tape.backward(grads={sums.total: np.array([0.0])})
     (finding,) = found(sums.tape, "seed", loss=sums.total)
     assert finding.severity == "error"
-    assert "the gradient that was consumed is 0, that of the objective is not." in finding.message
+    assert "the consumed gradient is 0, that of the objective is not." in finding.message
 
 
 def test_a_pass_without_a_seed_or_with_a_seed_of_0_says_so() -> None:
@@ -119,7 +119,7 @@ def test_a_pass_without_a_seed_or_with_a_seed_of_0_says_so() -> None:
     sums.tape.backward(grads={})
     (finding,) = found(sums.tape, "seed", loss=sums.total)
     here = line_of("sums.tape.backward(grads={})", __file__)
-    rest = "and the objective is total: the gradient that was consumed is 0, that of the objective is not."
+    rest = "and the objective is total: the consumed gradient is 0, that of the objective is not."
     assert finding.message == f"Backward ran at test_seed.py:{here} without a seed, {rest}"
     sums.tape.backward(grads={sums.root: np.zeros(1)})
     (finding,) = found(sums.tape, "seed", loss=sums.total)

@@ -61,8 +61,8 @@ def test_a_gradient_that_is_zeroed_before_the_step() -> None:
     zero = line_of("    tape.zero()", __file__, 1)
     assert finding.message == (
         f"w was updated at test_stale_gradient.py:{zero + 1} with a gradient that had been zeroed at "
-        f"test_stale_gradient.py:{zero} after backward at test_stale_gradient.py:{zero - 1} and before "
-        "anybody read it: its norm was 0; the pass gives a norm of 3.66."
+        f"test_stale_gradient.py:{zero} after backward at test_stale_gradient.py:{zero - 1} and before it "
+        "was read: its norm was 0; the pass gives a norm of 3.66."
     )
     assert finding.severity == "error"
     assert (
@@ -174,8 +174,8 @@ def test_the_words_about_a_copy_name_each_line() -> None:
     assert finding.message == (
         f"w was updated at {name}:{update}, after backward at {name}:{update - 2}, with a gradient that had "
         f"been read at {name}:{read}, before that pass wrote it: it was that of an earlier pass, of norm "
-        f"{consumed:.3g}; the pass gives a norm of {norm:.3g}, which nobody had read by then. Measured, each "
-        "step is -0.01 times the gradient that was read, and where that was zero, nothing moved."
+        f"{consumed:.3g}; the pass gives a norm of {norm:.3g}, which had not been read by then. Measured, "
+        "each step is -0.01 times the gradient that was read, and where that was zero, nothing moved."
     )
     assert finding.call_site.line == read
     assert finding.fix == f"read (and clear) the gradient after backward, not before it at {name}:{read}"

@@ -114,7 +114,7 @@ def test_the_whole_message() -> None:
     written = line_of("fit.x.assign(np.full(N, 1.5))", __file__)
     read = finding.location.line
     assert finding.message == (
-        "x was written over after the tape had recorded and before backward, by assign at "
+        "x was overwritten after the tape had recorded and before backward, by assign at "
         f"test_stale_value.py:{written}, which is not on the tape. The adjoint of launch 0 (drag) needs the "
         f"values that it read at training_loop.py:{read}: 8 of 8 elements changed value, by up to 0.5. The "
         "reverse pass sees the new ones: that puts the gradient of w off by 47 %."
@@ -136,7 +136,7 @@ def test_a_write_in_the_middle_of_recording_names_the_launch_before_which_it_cam
     (finding,) = found(tape, "stale-value")
     assert finding.severity == "error"
     assert finding.message.startswith(
-        "fit.x was written over before launch 1 (misfit) was recorded, by a launch at "
+        "fit.x was overwritten before launch 1 (misfit) was recorded, by a launch at "
     )
 
 

@@ -78,7 +78,7 @@ def test_a_value_that_is_not_finite() -> None:
         wp.launch(total, dim=3, inputs=[out], outputs=[loss])
     tape.backward(loss)
     found = next(f for f in wp.diagnose(tape, loss).findings if f.rule == "nonfinite")
-    assert "launch 0 (divided) writes inf to out.mass[0]" in found.message
+    assert "Launch 0 (divided) writes inf to out.mass[0]" in found.message
     assert found.location["line"] == line_of(divided, "out[i].mass")
 
 

@@ -135,7 +135,7 @@ def test_a_solve_that_was_stopped_early(fresh: bool) -> None:
     label = finding.arrays[0]
     half = np.linalg.norm(exact(12)[1] - before) / np.linalg.norm(exact(12)[1])
     assert finding.message == (
-        "launch 5 (jacobi) ends a solve of 6 rounds that has not converged (it is called jacobi): its last "
+        "Launch 5 (jacobi) ends a solve of 6 rounds that has not converged (it is called jacobi): its last "
         "round "
         f"still moves {label} by {100 * evidence['last_change']:.2g} %, {evidence['rate']:.3g} of the "
         "round before, "

@@ -88,8 +88,8 @@ def test_crossed_names_are_a_warning_where_the_exchange_makes_a_difference() -> 
     assert (finding.severity, finding.launches) == ("warning", [0])
     assert finding.arrays == ["positions[0]", "velocity"] or finding.arrays == ["velocity", "positions[0]"]
     assert finding.message == (
-        "launch 0 (push) is given (velocity, positions[0]) for the parameters (position, vel): the names are "
-        f"crossed. With the two exchanged, what push writes differs by {100 * change:.0f} %."
+        "Launch 0 (push) is given (velocity, positions[0]) for the parameters (position, vel): the names are "
+        f"swapped. With the two exchanged, what push writes differs by {100 * change:.0f} %."
     )
     assert finding.fix == "pass positions[0] as position and velocity as vel"
     assert finding.location.function == "push"
@@ -125,8 +125,8 @@ def test_a_result_written_over_the_data_and_read_from_zeros() -> None:
     (finding,) = found(tape)
     assert finding.severity == "warning"
     assert finding.message == (
-        "launch 0 (product) is given (momentum, speed) for the parameters (speed, momentum): the names are "
-        "crossed. speed is written, and momentum is read: zeros that nothing wrote."
+        "Launch 0 (product) is given (momentum, speed) for the parameters (speed, momentum): the names are "
+        "swapped. speed is written, and momentum, which was never written, is read."
     )
 
 
@@ -152,9 +152,9 @@ def test_values_that_are_overwritten_before_they_are_read_beside_zeros_look_cros
     (finding,) = crossed_values(x, y)
     assert (finding.severity, finding.evidence["kind"]) == ("warning", "crossed values")
     assert finding.message == (
-        "launch 0 (squares) reads y, which holds zeros that nothing wrote, and overwrites x, which was "
-        "created with values that nothing has read: input and output look crossed. The values that x was "
-        "created with have no gradient."
+        "Launch 0 (squares) reads y, which holds zeros and was never written, and overwrites x, whose "
+        "initial values were never read: input and output look swapped. The initial values of x get no "
+        "gradient."
     )
     assert finding.fix == "pass x as x and y as y"
     assert finding.call_site.line == line_of("wp.launch(squares, dim=3, inputs=[y], outputs=[x])")
@@ -216,10 +216,10 @@ def test_a_result_that_nobody_reads_beside_zeros_that_nothing_wrote() -> None:
     assert (finding.severity, finding.launches) == ("warning", [0, 1])
     assert finding.arrays == ["spring_force", "force", "stiffness"]
     assert finding.message == (
-        "launch 0 (springs) writes its force to spring_force, which nobody reads, and launch 1 (move) reads "
-        "its force from force, which holds zeros that nothing wrote. The gradient of stiffness is exactly 0 "
-        f"because of that. Had move read spring_force, the loss would change by {moves:.3g}, and the norm of "
-        f"the gradient would be {norm:.3g} for stiffness."
+        "Launch 0 (springs) writes its force to spring_force, which is never read, and launch 1 (move) "
+        "reads its force from force, which holds zeros and was never written. The gradient of stiffness is "
+        f"exactly 0 because of that. Had move read spring_force, the loss would change by {moves:.3g}, and "
+        f"the norm of the gradient would be {norm:.3g} for stiffness."
     )
     assert finding.fix == "pass force to springs, or spring_force to move"
     assert finding.location.line == line_of("force[i] = -stiffness[i]")
@@ -246,7 +246,7 @@ def test_an_input_that_no_kernel_touches_is_a_warning_where_it_was_asked_for() -
     assert finding.severity == "warning"
     assert finding.message == (
         "move_without never uses its parameter drag, and nothing else on the tape uses drag: its gradient is "
-        "0, although it was asked for."
+        "0, although it was requested."
     )
     assert finding.fix == "use drag in move_without, or leave drag out"
     assert finding.location.line == line_of("def move_without(")

@@ -122,7 +122,7 @@ def test_a_loop_whose_iterations_are_needed() -> None:
     assert (finding.rule, finding.severity) == ("warp-limitation", "error")
     here = line_of("for _step in")
     assert finding.message == (
-        f"launch 0 (fall): the loop at {HERE.name}:{here} carries h and v, and its reverse needs what they "
+        f"Launch 0 (fall): the loop at {HERE.name}:{here} carries h and v, and its reverse needs what they "
         "held in each iteration. Here that is saved, so the gradient is right. Warp saves nothing and "
         "computes the iterations once more, from what h and v held before the loop: its gradient of drag is "
         "off by 54 %, that of v0 by 30 % (-2.37 in place of -5.14 for drag[0])."
@@ -149,7 +149,7 @@ def test_a_loop_whose_results_are_needed() -> None:
     finding = only(diagnosed(mean))
     here = line_of("for _term in")
     assert finding.message == (
-        f"launch 0 (mean): the loop at {HERE.name}:{here} leaves s to what follows, whose reverse needs its "
+        f"Launch 0 (mean): the loop at {HERE.name}:{here} leaves s to what follows, whose reverse needs its "
         "value. Here that is known, so the gradient is right. Warp's reverse pass leaves loops out where it "
         "computes values once more, and finds what s held before the loop: its gradient of v0 is off by "
         "100 %, that of drag by 100 % (0 in place of 25.6 for v0[1])."
@@ -160,9 +160,9 @@ def test_a_loop_whose_results_are_needed() -> None:
 def test_a_while() -> None:
     finding = only(diagnosed(settle))
     assert finding.message.startswith(
-        f"launch 0 (settle): the `while` at {HERE.name}:{line_of('while v > 0.2')} is reversed here from its "
-        "last iteration to its first, with the values that each had, so the gradient is right. Warp runs "
-        "through it forwards once more, and saves nothing: its gradient of drag is off by "
+        f"Launch 0 (settle): the `while` at {HERE.name}:{line_of('while v > 0.2')} is reversed here from its "
+        "last iteration to its first, with the values that each had, so the gradient is right. Warp runs it "
+        "forward again, and saves nothing: its gradient of drag is off by "
     )
     assert finding.fix == (
         "for Warp, launch the body once for each iteration, or write the loop out: over a constant range of "
@@ -175,7 +175,7 @@ def test_an_operator_that_changes_an_array() -> None:
     finding = only(found)
     here = line_of("height[i] *= drag")
     assert finding.message == (
-        f"launch 0 (damp): `height[i] *= drag[0]` at {HERE.name}:{here} changes elements in place, and its "
+        f"Launch 0 (damp): `height[i] *= drag[0]` at {HERE.name}:{here} changes elements in place, and its "
         "reverse needs what they held. Here that is kept, so the gradient is right. Warp's reverse pass "
         "reads what they hold after it: its gradient of drag is off by 90 % (0.3 in place of 3 for drag[0])."
     )
@@ -188,12 +188,12 @@ def test_a_component_that_is_assigned_anew() -> None:
     finding = only(diagnosed(tilt))
     here = line_of("v[0] = v[0] * drag")
     assert finding.message == (
-        f"launch 0 (tilt): `v[0] = v[0] * drag[0]` at {HERE.name}:{here} assigns a part of a variable anew. "
-        "Here that is a new value, so the gradient is right. Warp changes the variable, whose adjoint goes "
+        f"Launch 0 (tilt): `v[0] = v[0] * drag[0]` at {HERE.name}:{here} assigns a part of a variable. Here "
+        "that creates a new value, so the gradient is right. Warp changes the variable, whose adjoint goes "
         "to what the part held before, too: its gradient of v0 is off by 1000 % (0.44 in place of 0.04 for "
         "v0[1])."
     )
-    assert finding.fix == "for Warp, make it anew from all its components, under a name of its own"
+    assert finding.fix == "for Warp, create a new value from all its components, under a name of its own"
 
 
 def test_a_loop_and_a_component_are_two_findings() -> None:
@@ -206,7 +206,7 @@ def test_a_loop_and_a_component_are_two_findings() -> None:
 
 def test_many_launches_are_one_finding() -> None:
     finding = _limitation(diagnosed(fall, times=5))
-    assert finding.message.startswith("launch 0 (fall) and 4 more like it: the loop at ")
+    assert finding.message.startswith("Launch 0 (fall) and 4 more like it: the loop at ")
     assert finding.launches == [0, 2, 4, 6, 8] and finding.evidence["occurrences"] == 5
 
 
@@ -340,7 +340,7 @@ def test_an_array_that_keeps_too_much() -> None:
     finding = only(pushed(retain=True))
     assert finding.message == (
         "b keeps its gradient (retain_grad=True) and is written by 3 launches, last by launch 4 (push). Here "
-        "an element that is written over passes its adjoint on once, so the gradient is right. In Warp the "
+        "an element that is overwritten passes its adjoint on once, so the gradient is right. In Warp the "
         "adjoint stays, and what was written before gets it again: its gradient of a is off by 300 %, that "
         "of k by 83 % (4 in place of 1 for a[0])."
     )
@@ -431,7 +431,7 @@ def test_a_counter_that_warp_does_not_count_again() -> None:
     assert (finding.rule, finding.severity) == ("replayed-counter", "error")
     here = line_of("# counted")
     assert finding.message == (
-        f"launch 0 (emit): the atomic at {HERE.name}:{here} hands out numbers that the gradient depends on. "
+        f"Launch 0 (emit): the atomic at {HERE.name}:{here} hands out numbers that the gradient depends on. "
         "Here each thread finds the number that it had, so the gradient is right. Warp's reverse pass does "
         "not hand them out again, and the variable holds nothing in particular: with 0 its gradient of x is "
         "off by 96 % (0 in place of 6 for x[2])."

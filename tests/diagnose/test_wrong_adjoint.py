@@ -176,8 +176,8 @@ def test_a_slip_of_the_engine_is_found_and_asked_to_be_reported(monkeypatch: pyt
     assert finding.evidence["same_kernel"] == list(range(1, 120, 2))
     assert "60 launches of the tape run this kernel." in finding.message
     assert finding.fix == (
-        "look at what drag computes, and report it with a program that shows it: adjoints that nobody wrote "
-        "by hand should be right"
+        "look at what drag computes, and report it with a program that shows it: adjoints that are not "
+        "written by hand should be right"
     )
 
 

@@ -445,7 +445,7 @@ def test_inputs_that_the_cell_itself_overwrites_are_told_when_it_runs_again(shel
         f"values: this one changes {x} by up to 4.3e+07."
     )
     assert finding.fix == (
-        "nothing has to change where the runs of the cell go on from one another; else set "
+        "nothing has to change if each run of the cell continues from the one before; otherwise set "
         f"{x} in the cell, before its launches"
     )
     run(shell, cell.replace("loss.zero_()", "loss.zero_(); x.assign([1.0, 2.0, 3.0])"))

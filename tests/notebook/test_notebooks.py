@@ -89,7 +89,7 @@ def test_the_notebook_about_overwrites(printed) -> None:
     assert "OverwriteError: launch 0 (live" in text and "rabbits[i] = r + dt * (r - r * f)" in text
     assert len(re.findall("✕ error · overwrite", text)) == 2
     assert "AGREE [('info', 'overwrite', ['scratch'])]" in text, "the harmless one"
-    assert "info stale-value · x was written over after the tape had recorded" in text
+    assert "info stale-value · x was overwritten after the tape had recorded" in text
     assert "the same gradient: True" in text
 
 
@@ -136,7 +136,7 @@ def test_the_notebook_about_jacobians_and_masks(printed) -> None:
 def test_the_notebook_about_reports(printed) -> None:
     text = printed("reading-a-report.ipynb")
     assert "WRONG\n121 of 121 launches checked end to end" in text
-    assert re.search(r"error · overwrite · surface\n +launch 1 \(rise\) overwrites values of surface", text)
+    assert re.search(r"error · overwrite · surface\n +Launch 1 \(rise\) overwrites values of surface", text)
     assert re.search(r"canal.html +has the line of the kernel in it: True", text)
     assert re.search(r"redacted.html +has the line of the kernel in it: False", text)
     assert "60 versions lost, the first of surface by launch 1" in text

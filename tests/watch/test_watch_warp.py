@@ -75,7 +75,7 @@ def test_findings_and_untouched_arrays(case):
 def test_a_finding_names_the_lines_of_the_program():
     tape, _ = watched(programs.overwritten)
     (finding,) = [item for item in td.diagnose(tape).findings if item.severity == "error"]
-    assert finding.message.startswith("launch 1 (scale) overwrites values of x ")
+    assert finding.message.startswith("Launch 1 (scale) overwrites values of x ")
     assert finding.evidence["relative_error"]["x"] == pytest.approx(2.0)
     assert finding.call_site.file.endswith("programs.py")
     assert finding.call_site.function == "overwritten"

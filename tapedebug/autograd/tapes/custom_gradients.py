@@ -190,8 +190,8 @@ def _describe(call: CheckedCall, partial: PartialDerivative) -> str:
     where = f"in thread {call.thread}, at {at}"
     if partial.thrown_away:
         return (
-            f"{gradient} sets the adjoint of {partial.name} instead of adding to it, and throws away what "
-            f"other uses gathered ({where})"
+            f"{gradient} sets the adjoint of {partial.name} instead of adding to it, and discards what "
+            f"other uses contributed ({where})"
         )
     return (
         f"{gradient} is not the derivative: {where}, the derivative by {partial.name} is "

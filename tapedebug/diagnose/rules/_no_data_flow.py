@@ -270,7 +270,7 @@ def _unused(context: RuleContext, reach: Reachability, leaves: Sequence[int]) ->
         launch = trace.launches[by]
         message = (
             f"the gradient of {names} is exactly 0: {words.launch_words(launch)} overwrites {labels[0]} "
-            "before any launch reads it. On this tape it is a result, and no input."
+            "before any launch reads it. On this tape it is a result, not an input."
         )
         fix = f"pass {labels[0]} as an input of {launch.name}, and another array as its output"
         written = words.written_param(launch, trace.arrays[leaf], trace)

@@ -39,8 +39,8 @@ def explain(culprit: NonfiniteOperation | None, birth: NonfiniteOrigin) -> tuple
     if culprit is None:
         return (
             "unknown",
-            "No operation shows it: a sum of large numbers overflows, or something is read that is no "
-            "element of an array.",
+            "No operation explains it: a sum of large numbers overflows, or memory outside of an array is "
+            "read.",
             "look at the values that this launch reads, and rescale them",
         )
     operands = ", ".join(words.number(value) for value in culprit.operands)

@@ -166,7 +166,7 @@ def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:
         )
     if "norm_added" in facts:
         alone = words.number(facts["norm_added"])
-        text += f". The pass alone gives a norm of {alone}; with what was left over it was {after}"
+        text += f". The pass alone gives a norm of {alone}; with the leftover gradient it was {after}"
         if "ratio" in facts:
             text += f", {words.number(facts['ratio'])} times that"
     if severity == "info":
@@ -183,7 +183,7 @@ def _was_read(found: Found, facts: Mapping[str, float]) -> str:
     return (
         f"The gradient of {label} was read{at(found.read)} and not zeroed before "
         f"backward ran again{at(found.event)}: the pass added to a gradient of norm {before}. "
-        f"{label} was not updated in between, so this is taken as meant."
+        f"{label} was not updated in between, so this is assumed to be intended."
     )
 
 

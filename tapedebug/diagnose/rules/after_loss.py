@@ -249,16 +249,16 @@ class _Study:
         where = self._lines(launches)
         if reset:
             labels = words.listed(info.label for info in reset)
-            fix = f"move {where} behind backward and out of the `with` block, or reset {labels} at its start"
+            fix = f"move {where} after backward and out of the `with` block, or reset {labels} at its start"
             return f"{their.capitalize()} overwrite{verb} {labels} after it was computed", fix
         clobbered = self._clobbered(launches)
         if clobbered and self.trace.tape.on_overwrite in ("ignore", "warn"):
             labels = words.listed(dict.fromkeys(self.trace.arrays[v.array].label for v in clobbered))
-            fix = f"move {where} behind backward: before it, the values would be lost just the same"
+            fix = f"move {where} after backward: before it, the values would be lost just the same"
             return f"{their.capitalize()} overwrite{verb} values of {labels} that adjoints need", fix
-        fix = f"move {where} out of the `with` block: what is no part of the loss needs no adjoint"
+        fix = f"move {where} out of the `with` block: launches after the loss need no adjoint"
         whose = "its adjoint" if len(launches) == 1 else "their adjoints"
-        return f"The reverse pass runs {whose} all the same", fix
+        return f"The reverse pass runs {whose} nevertheless", fix
 
     def needless(self, launches: list[Launch]) -> Finding:
         """Return a finding about launches that are harmless and cost time."""
@@ -277,7 +277,7 @@ class _Study:
             message += f"; they are {len(launches)} of {len(self.trace.launches)} launches"
         if costs:
             message += f"; measured: {words.listed(costs)}"
-        fix = f"move {self._lines(launches)} behind backward, out of the `with` block"
+        fix = f"move {self._lines(launches)} after backward, out of the `with` block"
         severity: Severity = "warning" if considerable else "info"
         return self._finding(
             severity, launches, f"{message}.", fix, {}, kept=kept, share=share, seconds=seconds

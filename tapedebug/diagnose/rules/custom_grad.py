@@ -336,7 +336,7 @@ def _words(kind: str, names: list[str], worst: PartialDerivative) -> str:
     listed = words.listed(names)
     if kind == "assigned":
         return (
-            f"sets the adjoint of {listed} instead of adding to it, and throws away what other uses gathered"
+            f"sets the adjoint of {listed} instead of adding to it, and discards what other uses contributed"
         )
     if kind == "missing":
         return f"has no effect on the adjoint of {listed}"

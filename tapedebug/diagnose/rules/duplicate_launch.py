@@ -313,7 +313,7 @@ def _wasted(context: RuleContext, launches: list[Launch]) -> Finding:
         severity="info",
         message=(
             f"{words.launch_words(first)} writes to {words.listed(written)} what is there already (same "
-            "kernel, same arguments, same values). The gradient is no other for it; it only costs time."
+            "kernel, same arguments, same values). The gradient is the same; the launch only costs time."
             f"{count}"
         ),
         launches=[launch.index for launch in launches],

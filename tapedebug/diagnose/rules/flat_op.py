@@ -47,7 +47,7 @@ def _finding(context: RuleContext, leaves: Sequence[int]) -> Finding:
     passed = context.trace.arrays[array].label if array is not None else labels[0]
     message = (
         f"the gradient of {words.listed(labels)} is exactly 0, because {end.text} in "
-        f"{words.launch_words(end.launch)} is flat: its slope is 0 wherever it has one. Perturbing "
+        f"{words.launch_words(end.launch)} is flat: its slope is 0 wherever it exists. Perturbing "
         f"{labels[0]} "
         f"by a relative {TINY:.0e} does not move the loss, and by {_share(end.scale)} moves it by "
         f"{words.number(end.moved)}."
@@ -70,7 +70,7 @@ def _finding(context: RuleContext, leaves: Sequence[int]) -> Finding:
             "perturbation": end.scale,
             "loss_moves": end.moved,
         },
-        fix=f"replace {end.text} with a smooth function, or give it a gradient of your own (wp.func_grad)",
+        fix=f"replace {end.text} with a smooth function, or give it a custom gradient (wp.func_grad)",
     )
 
 
@@ -81,9 +81,7 @@ def _kink(context: RuleContext, check: Check) -> Finding:
     message = f"the loss has a kink in {check.input}: {_sides(check.left, check.right)}"
     if tie is not None:
         operands = words.listed(words.number(value) for value in tie.operands)
-        message += (
-            f". {tie.text} in {words.launch_words(tie.launch)} stands at its corner (operands {operands})"
-        )
+        message += f". {tie.text} in {words.launch_words(tie.launch)} is at its kink (operands {operands})"
     return RuleFinding(
         rule=FlatOp.code,
         severity="info",

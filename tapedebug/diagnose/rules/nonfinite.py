@@ -269,7 +269,7 @@ def _finding(
     if growth is not None and not birth.forward and cause.endswith(("overflows", "unknown")):
         why += (
             f" The adjoint grows by {growth.rate:.3g} a round on its way back, over {len(growth.norms)} "
-            "rounds: that takes any number beyond the largest, and a smaller loss only does so later."
+            "rounds: that exceeds the largest number of any type, and a smaller loss only delays it."
         )
         fix = "take a smaller time step, or the gradient over fewer rounds; damp what amplifies"
     location = location_at(culprit.span) if culprit is not None and culprit.span is not None else None
@@ -304,7 +304,7 @@ def _finding(
 def _consequence(trace: Trace, broken: list[int], gradients: Mapping[int, Values]) -> str:
     loss = f" The loss is {_bad_loss(trace)}." if _bad_loss(trace) else ""
     if not broken:
-        return f" It affects no gradient that was asked for.{loss}"
+        return f" No requested gradient is affected.{loss}"
     parts = [
         f"{_count(values)} of {values.size} values of the gradient of {trace.arrays[leaf].label}"
         for leaf in broken

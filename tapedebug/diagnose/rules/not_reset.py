@@ -231,7 +231,7 @@ def _inputs(context: RuleContext, replay: Replay) -> list[Finding]:
                 "changes": {context.trace.arrays[array].label: carried[array] for array in changed},
             },
             fix=(
-                f"nothing has to change where the runs of the cell go on from one another; else set "
+                f"nothing has to change if each run of the cell continues from the one before; otherwise set "
                 f"{words.listed(labels)} in the cell, before its launches"
             ),
         )

@@ -118,11 +118,11 @@ def _finding(context: RuleContext, group: list[AccessConflict], effect: Effect |
     exchanges = "exchange" in (first.first.kind, first.second.kind)
     how = ", where the order of threads decides" if exchanges else " without an atomic"
     text = (
-        f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} meet in "
+        f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} race on "
         f"{element_words(label, index)}{how}: thread {_does(first.second)}, thread {_does(first.first)}."
     )
     if elements > 1:
-        text += f" So it is with {elements} elements."
+        text += f" {elements} elements are affected."
     launches = list(dict.fromkeys(item.launch for item in group))
     if len(launches) > 1:
         text += f" And in {words.plural(len(launches) - 1, 'launch')} more."

@@ -9,10 +9,10 @@ from __future__ import annotations
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
-from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.warp_limitation import (
     ConstructFinding,
+    ConstructRule,
     Group,
     as_run,
     by_kernel,
@@ -25,14 +25,11 @@ from tapedebug.diagnose.rules.warp_limitation import (
 from tapedebug.trace import Finding
 
 
-class ReplayedCounter(TapeRule):
+class ReplayedCounter(ConstructRule):
     """Numbers from an atomic counter, in programs written for Warp."""
 
     code = "replayed-counter"
     title = "Warp's reverse pass lacks a number that an atomic returned"
-    severity = "error"
-    warp_only = True
-    explains = ("overwrite",)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each kernel whose gradient depends on the return value of an atomic."""
@@ -48,11 +45,6 @@ class ReplayedCounter(TapeRule):
             if measure(context, group) and severity_of(group.errors) is not None:
                 findings.append(_finding(context, group))
         return findings
-
-    def explain(self, cause: Finding, finding: Finding) -> str:
-        """Report what a launch overwrites of its own, with `*=` or an atomic, only once."""
-        same = isinstance(cause, ConstructFinding) and cause.severity == "error" and cause.explains(finding)
-        return f"See {self.code}, which is about the same line." if same else ""
 
 
 def _finding(context: RuleContext, group: Group) -> Finding:

@@ -242,16 +242,16 @@ def _comparison(
     context: RuleContext, found: GradientPattern, began: list[ArrayInfo], reported: list[ArrayInfo]
 ) -> str:
     kinds = {
-        "zero": "the gradient that was consumed is 0, that of the objective is not.",
-        "sign": "the gradient that was consumed is that of the objective with the other sign.",
-        "transposed": "the gradient that was consumed is that of the objective, transposed.",
-        "other": "the gradient that was consumed is another one, and no constant factor explains it.",
+        "zero": "the consumed gradient is 0, that of the objective is not.",
+        "sign": "the consumed gradient is that of the objective with the opposite sign.",
+        "transposed": "the consumed gradient is that of the objective, transposed.",
+        "other": "the consumed gradient differs from it, and not by a constant factor.",
     }
     if found.name in kinds:
         return kinds[found.name]
     factor = factor_words(found.ratio, sizes(context, [*reported, *began]))
     return (
-        f"every entry of the gradient that was consumed is {factor} that of the objective "
+        f"every entry of the consumed gradient is {factor} that of the objective "
         f"(to {max(found.spread, 1e-7):.0e})."
     )
 
@@ -372,7 +372,7 @@ def _off_tape_finding(
     message = (
         f"Backward ran{at(event)} from {words.listed(began)}, and what the program reports at "
         f"{words.place(item.number.place)}, `{item.number.text}`, is computed off the tape from {label}: "
-        f"every entry of the gradient that was consumed is {factor_words(item.found.ratio, known)} that of "
+        f"every entry of the consumed gradient is {factor_words(item.found.ratio, known)} that of "
         f"this number (to {max(item.found.spread, 1e-7):.0e}). Along it the slope of the number is "
         f"{words.number(slopes[1])} by differences in float64 and {words.number(slopes[0])} by the gradient."
     )

@@ -280,11 +280,11 @@ def _finding(context: RuleContext, replay: Replay, each: Sum, total: Total) -> F
         rule=Stagnation.code,
         severity="error" if replay.wrong & follows.keys() else "warning",
         message=(
-            f"L{words.launch_words(launch)[1:]} adds to {label} at {words.place(location)} what rounding "
+            f"{words.launch_words(launch)} adds to {label} at {words.place(location)} amounts that rounding "
             f"loses: numbers of {total.dtype} are {words.number(unit)} apart there. {rounds} an element "
             f"should change by {words.number(exact)}, and changes by {words.number(added)}; {affected} of "
             f"{total.lost.size} are short. With the lost parts kept, the loss is {kept:.6g} instead of "
-            f"{loss:.6g}. The gradient does not see rounding: displacing {name} by {DISPLACED:.0%} changes "
+            f"{loss:.6g}. The gradient ignores rounding: displacing {name} by {DISPLACED:.0%} changes "
             f"the loss by {words.number(right)} in float64, and by {words.number(measured)} in the program."
         ),
         launches=each.launches,

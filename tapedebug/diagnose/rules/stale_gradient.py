@@ -213,7 +213,7 @@ def _words(found: Found, facts: dict[str, float]) -> str:
     if found.why == "after zero":
         zeroed = at(found.zero)
         return (
-            f"{step} that had been zeroed{zeroed} after {backward} and before anybody read it: "
+            f"{step} that had been zeroed{zeroed} after {backward} and before it was read: "
             f"its norm was {words.number(consumed)}{gives}."
         )
     if found.relation is not None:
@@ -242,7 +242,7 @@ def _copied_words(found: Found, consumed: float, gives: str) -> str:
         measured += ", and where that was zero, nothing moved"
     return (
         f"{label} was updated{at(found.update)}, after backward{at(found.event)}, with a gradient that had "
-        f"been read{at(found.read)}, before that pass wrote it: {content}{gives}, which nobody had read by "
+        f"been read{at(found.read)}, before that pass wrote it: {content}{gives}, which had not been read by "
         f"then. Measured, {measured}."
     )
 

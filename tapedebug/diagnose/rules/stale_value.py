@@ -131,7 +131,7 @@ def _what(context: RuleContext, group: Group) -> str:
     when = "after the tape had recorded and before backward"
     if at < total:
         when = f"before launch {at} ({context.trace.launches[at].name}) was recorded"
-    return f"{group.label} was written over {when}, by {who}."
+    return f"{group.label} was overwritten {when}, by {who}."
 
 
 def _changed(change: ValueChange) -> str:

@@ -348,7 +348,7 @@ def _fix(row: Row, before: RuleContext, after: RuleContext, dropped: list[TapeLi
             f"{{{lacking}}}); where it is left out on purpose, give the array no gradient "
             "(requires_grad=False)"
         )
-    other = f", or run backward from the last tape to the first, which hands the gradient of {state} on"
+    other = f", or run backward from the last tape to the first, which passes the gradient of {state} on"
     return (
         f"record all of it on one tape{'' if dropped[0].copied else other}; "
         f"where it is truncated on purpose, update {names} after each tape"

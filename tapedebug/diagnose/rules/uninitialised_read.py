@@ -50,10 +50,10 @@ def _finding(context: RuleContext, group: list[AccessConflict]) -> Finding:
     verb = "adds to" if first.first.kind == "atomic" else "reads"
     text = (
         f"thread {first.first.thread} of {words.launch_words(launch)} {verb} {element_words(label, index)} "
-        f"({place_words(first.first)}), which nothing ever wrote: {label} was made by empty."
+        f"({place_words(first.first)}), which was never written: {label} was created by empty()."
     )
     if len(elements) > 1:
-        text += f" So it is with {len(elements)} of its {a.size} elements."
+        text += f" {len(elements)} of its {a.size} elements are affected."
     launches = list(dict.fromkeys(item.launch for item in group))
     return RuleFinding(
         rule=UninitialisedRead.code,

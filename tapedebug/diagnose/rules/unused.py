@@ -55,7 +55,7 @@ class Unused(TapeRule):
         if cause.severity != "warning" or not isinstance(finding, DisconnectedFinding):
             return ""
         mine = finding.kind == NO_DATA_FLOW and set(inputs_of(finding)) <= set(inputs_of(cause))
-        return f"Why that is so, {self.code} says." if mine else ""
+        return f"See {self.code} for the reason." if mine else ""
 
 
 class _Study:
@@ -134,9 +134,9 @@ class _Study:
             rule=Unused.code,
             severity="warning",
             message=(
-                f"{words.launch_words(launch)} reads {zeros.label}, which holds zeros that nothing wrote, "
-                f"and overwrites {lost.label}, which was created with values that nothing has read: input "
-                f"and output look crossed. The values that {lost.label} was created with have no gradient."
+                f"{words.launch_words(launch)} reads {zeros.label}, which holds zeros and was never written, "
+                f"and overwrites {lost.label}, whose initial values were never read: input and output look "
+                f"swapped. The initial values of {lost.label} get no gradient."
             ),
             launches=[each.index for each in self._of(launch)],
             arrays=[lost.label, zeros.label],
@@ -170,10 +170,10 @@ class _Study:
     ) -> Finding:
         param, label = f"{one.name}, {other.name}", f"{one.text}, {other.text}"
         message = f"{words.launch_words(launch)} is given ({label}) for the parameters ({param}): "
-        message += "the names are crossed. "
+        message += "the names are swapped. "
         if change is None:
             read, written = (one, other) if other.args[0][1].writes else (other, one)
-            message += f"{written.text} is written, and {read.text} is read: zeros that nothing wrote."
+            message += f"{written.text} is written, and {read.text}, which was never written, is read."
         else:
             message += (
                 f"With the two exchanged, what {launch.name} writes differs by {words.percent(change)}."
@@ -278,10 +278,10 @@ class _Study:
             rule=Unused.code,
             severity="warning",
             message=(
-                f"{words.launch_words(writer)} writes its {called[0][0]} to {unread.label}, which nobody "
-                f"reads, and {words.launch_words(reader)} reads its {called[1][0]} from {zeros.label}, which "
-                f"holds zeros that nothing wrote. The gradient of {words.listed(woken)} is exactly 0 because "
-                f"of that. Had {reader.name} read {unread.label}, the loss would change by "
+                f"{words.launch_words(writer)} writes its {called[0][0]} to {unread.label}, which is never "
+                f"read, and {words.launch_words(reader)} reads its {called[1][0]} from {zeros.label}, which "
+                f"holds zeros and was never written. The gradient of {words.listed(woken)} is exactly 0 "
+                f"because of that. Had {reader.name} read {unread.label}, the loss would change by "
                 f"{words.number(change)}, and the norm of the gradient would be {norms}."
             ),
             launches=[writer.index, reader.index],
@@ -327,7 +327,7 @@ class _Study:
             severity="warning" if asked else "info",
             message=(
                 f"{launch.name} never uses its parameter {name}, and nothing else on the tape uses "
-                f"{info.label}: its gradient is 0" + (", although it was asked for." if asked else ".")
+                f"{info.label}: its gradient is 0" + (", although it was requested." if asked else ".")
             ),
             launches=[each.index for each in self._of(launch)],
             arrays=[info.label],

@@ -118,7 +118,7 @@ def _dead(context: RuleContext, profile: AdjointProfile, leaves: Sequence[int], 
     message = (
         f"the gradient of {words.listed(labels)} is exactly 0: {end.text} in "
         f"{words.launch_words(end.launch)} "
-        f"has no slope where it stands{operands}. "
+        f"has slope 0{operands}. "
     )
     if end.moved:
         message += (
@@ -144,7 +144,7 @@ def _dead(context: RuleContext, profile: AdjointProfile, leaves: Sequence[int], 
             "loss_moves": end.moved,
             "log10_norms": table(profile),
         },
-        fix=f"begin where {end.text} has a slope" if hopeless else "",
+        fix=f"start from values at which the slope of {end.text} is not 0" if hopeless else "",
     )
 
 
@@ -202,7 +202,8 @@ def _faded(context: RuleContext, profile: AdjointProfile, leaves: Sequence[int],
             "slope": cause[1].slope if cause is not None else None,
             "log10_norms": table(profile),
         },
-        fix=f"keep the operands of {code_of(cause[1])} where it has a slope: scale them down, or begin nearer"
+        fix=f"keep the operands of {code_of(cause[1])} where its slope is not 0: scale them down, or "
+        "begin nearer"
         if severity == "warning" and cause is not None
         else "",
     )

@@ -77,25 +77,30 @@ class Group:
         return Semantics(frozenset(self.launches), parts=self.parts, functions=self.functions)
 
 
-class WarpLimitation(TapeRule):
+class ConstructRule(TapeRule):
+    """A rule for constructs of kernels that Warp reverses wrongly, in programs written for it."""
+
+    severity = "error"
+    warp_only = True
+    explains = ("overwrite",)
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Explain the overwrite finding of a launch that overwrites its own values, by `*=` or an atomic."""
+        same = isinstance(cause, ConstructFinding) and cause.severity == "error" and cause.explains(finding)
+        return f"See {self.code}, which is about the same line." if same else ""
+
+
+class WarpLimitation(ConstructRule):
     """Code that Warp reverses wrongly, in programs written for it."""
 
     code = "warp-limitation"
     title = "Warp's reverse pass of this kernel is wrong"
-    severity = "error"
-    warp_only = True
-    explains = ("overwrite",)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each kernel that Warp reverses wrongly, and `retain_grad` array affected."""
         if not context.as_warp:
             return []
         return [*_constructs(context), *_retained(context), *find_unrecorded_commands(context, self.code)]
-
-    def explain(self, cause: Finding, finding: Finding) -> str:
-        """Report what a launch overwrites of its own, with `*=` or an atomic, only once."""
-        same = isinstance(cause, ConstructFinding) and cause.severity == "error" and cause.explains(finding)
-        return f"See {self.code}, which is about the same line." if same else ""
 
 
 def _constructs(context: RuleContext) -> Iterator[Finding]:
@@ -295,7 +300,7 @@ def _loop(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
 def _while(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
     return (
         f"the `while` at {words.place(location)} is reversed here from its last iteration to its first, with "
-        "the values that each had, so the gradient is right. Warp runs through it forwards once more, and "
+        "the values that each had, so the gradient is right. Warp runs it forward again, and "
         "saves nothing"
     ), (
         "for Warp, launch the body once for each iteration, or write the loop out: over a constant range of "
@@ -314,10 +319,10 @@ def _array(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
 def _part(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
     code = kernel_source.code_at(location).strip()
     return (
-        f"`{code}` at {words.place(location)} assigns a part of a variable anew. Here that is a new value, "
+        f"`{code}` at {words.place(location)} assigns a part of a variable. Here that creates a new value, "
         "so the gradient is right. Warp changes the variable, whose adjoint goes to what the part held "
         "before, too"
-    ), "for Warp, make it anew from all its components, under a name of its own"
+    ), "for Warp, create a new value from all its components, under a name of its own"
 
 
 def _function(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
@@ -395,7 +400,7 @@ def _keeps(
         message=as_run(
             context,
             f"{label} keeps its gradient (retain_grad=True) and is written by {len(launches)} launches, last "
-            f"by {words.launch_words(last)}. Here an element that is written over passes its adjoint on "
+            f"by {words.launch_words(last)}. Here an element that is overwritten passes its adjoint on "
             "once, so the gradient is right. In Warp the adjoint stays, and what was written before gets it "
             f"again: {effect(errors, gradients)}.",
         ),

@@ -116,8 +116,8 @@ def _finding(context: RuleContext, replay: Replay, divergence: Divergence) -> Fi
     ]
     message = (
         f"The adjoint of {words.launch_words(launch)} is wrong{_slopes_of(wrong)}. "
-        "Over this launch the change of the loss that adjoints promise goes from "
-        f"{words.number(divergence.after.value)}, as differences say, to "
+        "Across this launch the change of the loss that the adjoints predict goes from "
+        f"{words.number(divergence.after.value)}, which finite differences confirm, to "
         f"{words.number(divergence.before.value)}; the adjoints of the "
         f"{words.plural(len(trace.launches) - divergence.launch - 1, 'launch')} after it are right."
     )
@@ -127,7 +127,7 @@ def _finding(context: RuleContext, replay: Replay, divergence: Divergence) -> Fi
         )
     fix = (
         f"look at what {launch.name} computes, and report it with a program that shows it: adjoints that "
-        "nobody wrote by hand should be right"
+        "are not written by hand should be right"
     )
     location = words.access_location(trace, launch, next(iter(divergence.by_param), 0), ("read",))
     repeated = repeated_values(context, divergence.launch) if own is None else None
@@ -135,8 +135,8 @@ def _finding(context: RuleContext, replay: Replay, divergence: Divergence) -> Fi
         text, fix = repeated
         message = (
             f"The gradient through {words.launch_words(launch)} is not the slope of the loss"
-            f"{_slopes_of(wrong)}. Over this launch the change of the loss that adjoints promise goes from "
-            f"{words.number(divergence.after.value)}, as differences say, to "
+            f"{_slopes_of(wrong)}. Across this launch the change of the loss that the adjoints predict goes "
+            f"from {words.number(divergence.after.value)}, which finite differences confirm, to "
             f"{words.number(divergence.before.value)}. {text}."
         )
     if own is not None:
