@@ -340,7 +340,7 @@ def test_a_clamp_beyond_its_limits_is_a_warning_where_nothing_else_has_a_gradien
         f"(operands {operands(finding)}). Perturbing start by 100 % moves the loss by "
         f"{finding.evidence['loss_moves']:.3g}."
     )
-    assert finding.fix == "begin where wp.clamp(x[i], -1.0, 1.0) has a slope"
+    assert finding.fix == "start from values at which the slope of wp.clamp(x[i], -1.0, 1.0) is not 0"
 
 
 @wp.kernel
