@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui fuzz compilers docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui programs fuzz compilers docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -161,6 +161,15 @@ compilers: $(PY_STAMP)  ## every test of the language with what Numba compiles (
 docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "The documentation: build/docs/index.html"
+
+# public programs on NVIDIA Warp, in an environment of their own: some 6 GB with PyTorch
+build/programs/.installed: pyproject.toml tests/programs/catalog.py | $(VENV)/bin/python
+	@echo "make: installing the programs that are watched into build/programs"
+	@$(BIN)/python -m venv build/programs && SKIP_JUPYTER_BUILDER=1 build/programs/bin/python -m pip install -qq \
+	  --editable . $$($(BIN)/python -m tests.programs --requirements) && touch $@
+
+programs: build/programs/.installed  ## watch programs of other packages on NVIDIA Warp, write docs/watched-programs.md; an hour
+	@build/programs/bin/python -m tests.programs --all --write
 
 pictures: setup system  ## what pages of the documentation show: the output of their programs, pictures of the panel
 	@$(BIN)/python -m scripts.finding_pages

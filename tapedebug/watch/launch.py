@@ -11,6 +11,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from tapedebug.contract import (
     Access,
     Array,
@@ -109,7 +111,9 @@ class Arguments:
         elif look_up("warp._src.types:is_struct")(value):
             for name, field in value._cls.vars.items():
                 yield from self._leaves(param, (*path, name), field.type, getattr(value, name))
-        elif look_up("warp._src.types:is_array")(value) or hasattr(value, "__array_interface__"):
+        elif look_up("warp._src.types:is_array")(value) or (
+            hasattr(value, "__array_interface__") and not isinstance(value, np.generic)
+        ):
             raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
         else:
             yield Leaf(param, path, value, None)

@@ -72,6 +72,11 @@ def test_findings_and_untouched_arrays(case):
         np.testing.assert_array_equal(old, new)
 
 
+def test_a_number_of_numpy_is_an_argument_like_any_other():
+    tape, _ = watched(programs.one, programs.powers, np.int64(1))
+    assert (len(tape.operations), tape.gaps) == (2, {})
+
+
 def test_a_finding_names_the_lines_of_the_program():
     tape, _ = watched(programs.overwritten)
     (finding,) = [item for item in td.diagnose(tape).findings if item.severity == "error"]

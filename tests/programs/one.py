@@ -1,0 +1,98 @@
+"""Run one program, plainly or watched: `python -m tests.programs.one NAME RESULT [--watched]`.
+
+The result is a JSON file. `table` starts this module in a process of its own for each program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import runpy
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.programs.catalog import BY_NAME, Program
+
+MAX_SECONDS = 120.0
+"""The time limit of a diagnosis."""
+
+
+class NoCapture:
+    """A stand-in for `wp.ScopedCapture` whose block runs and whose graph is None.
+
+    The programs then launch their kernels themselves, as they do on devices without graphs: launches inside
+    a capture are not covered.
+    """
+
+    graph = None
+
+    def __init__(self, *args: object, **named: object) -> None:
+        pass
+
+    def __enter__(self) -> NoCapture:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def run(program: Program) -> None:
+    """Run a program to its end, as `python -m MODULE ARGUMENTS` does, without graph captures."""
+    import warp
+
+    warp.config.quiet = True
+    warp.ScopedCapture = NoCapture
+    sys.argv = [program.target, *program.arguments.split()]
+    with contextlib.suppress(SystemExit):
+        if program.file is None:
+            runpy.run_module(program.target, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(program.file.parent))
+            runpy.run_path(str(program.file), run_name="__main__")
+
+
+def watched(program: Program) -> dict:
+    """Run a program, watched, and diagnose its tapes; return what the table shows."""
+    import tapedebug
+
+    with tapedebug.watch_warp() as session:
+        run(program)
+    tapes = session.tapes
+    result: dict = {"tapes": len(tapes), "not_covered": [str(item) for item in session.not_covered]}
+    result["operations"] = Counter(
+        engine for tape in tapes for operation in tape.operations for engine in [engine_of(operation)]
+    )
+    result["gaps"] = sorted({text for tape in tapes for text in tape.gaps})
+    if tapes:
+        found = tapedebug.diagnose(tapes, progress=False, as_warp=True, max_seconds=MAX_SECONDS)
+        result["verdict"] = found.verdict
+        result["text"] = str(found)
+        result["findings"] = [finding.to_json() for finding in found.findings]
+    return result
+
+
+def engine_of(operation: object) -> str:
+    """Return "mirrored" or "native" for a launch, and "other" for copies, fills and the like."""
+    from tapedebug.contract import RunsInFloat64
+    from tapedebug.watch.launch import WarpLaunch
+
+    if not isinstance(operation, WarpLaunch):
+        return "other"
+    return "native" if operation.capability(RunsInFloat64) is None else "mirrored"
+
+
+def main() -> None:
+    name, result = sys.argv[1:3]
+    watch = "--watched" in sys.argv[3:]
+    program = BY_NAME[name]
+    started = time.perf_counter()
+    told = watched(program) if watch else (run(program), {})[1]
+    told["wall_seconds"] = time.perf_counter() - started
+    told["seconds"] = time.process_time()
+    Path(result).write_text(json.dumps(told, indent=1, default=str), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

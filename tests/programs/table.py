@@ -1,0 +1,186 @@
+"""The page of watched programs: measurements, kept as data, and judgements by hand, written as Markdown."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.programs.catalog import BY_NAME, PROGRAMS, Program
+from tests.programs.judgements import JUDGEMENTS
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results.json"
+PAGE = ROOT / "docs" / "watched-programs.md"
+TIMEOUT = 900.0
+"""Seconds after which a program is stopped."""
+
+
+def measure(program: Program, *, watched: bool) -> dict:
+    """Run a program in a process and a folder of its own; return its result, or the reason for none."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "result.json")
+        command = [sys.executable, "-m", "tests.programs.one", program.name, str(result)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        try:
+            done = subprocess.run(
+                command + ["--watched"] * watched,
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"stopped after {TIMEOUT:.0f} s"}
+        if done.returncode or not result.exists():
+            return {"failed": (done.stderr.strip().splitlines() or ["no result"])[-1]}
+        found: dict = json.loads(result.read_text(encoding="utf-8"))
+        return found
+
+
+def measure_all(names: Iterable[str]) -> None:
+    """Measure programs with warm kernel caches, and store the results."""
+    known = load()
+    known["machine"] = machine()
+    for name in names:
+        program = BY_NAME[name]
+        measure(program, watched=False)  # compiles the kernels
+        plain, watched = measure(program, watched=False), measure(program, watched=True)
+        known["programs"][name] = row(plain, watched)
+        RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        print(name, known["programs"][name].get("verdict"), known["programs"][name].get("failed", ""))
+
+
+def row(plain: dict, watched: dict) -> dict:
+    """Return what the table needs of the two runs of a program."""
+    if "failed" in plain or "failed" in watched:
+        return {"failed": plain.get("failed") or watched.get("failed")}
+    operations = watched["operations"]
+    return {
+        "tapes": watched["tapes"],
+        "mirrored": operations.get("mirrored", 0),
+        "native": operations.get("native", 0),
+        "other": operations.get("other", 0),
+        "not_covered": len(watched["not_covered"]) + len(watched["gaps"]),
+        "verdict": watched.get("verdict", "no tape"),
+        "findings": [
+            {
+                "rule": finding["rule"],
+                "severity": finding["severity"],
+                "message": finding["message"].splitlines()[0],
+                "kernel": (finding.get("location") or {}).get("function", ""),
+            }
+            for finding in watched.get("findings", [])
+        ],
+        "plain_seconds": round(plain["seconds"], 2),
+        "watched_seconds": round(watched["seconds"], 2),
+    }
+
+
+def load() -> dict:
+    """Return the stored results."""
+    if RESULTS.exists():
+        found: dict = json.loads(RESULTS.read_text(encoding="utf-8"))
+        return found
+    return {"machine": "", "programs": {}}
+
+
+def machine() -> str:
+    """Return a sentence about machine and versions."""
+    packages = sorted({program.package for program in PROGRAMS} | {"torch"})
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return (
+        f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, {versions}"
+    )
+
+
+def loud(program: dict) -> list[dict]:
+    """Return the errors and warnings of a program, each rule and kernel once."""
+    seen = {}
+    for finding in program.get("findings", []):
+        if finding["severity"] != "info":
+            seen.setdefault((finding["rule"], finding["kernel"]), finding)
+    return list(seen.values())
+
+
+def judgement(name: str, finding: dict) -> str | None:
+    """Return the judgement of a loud finding."""
+    return JUDGEMENTS.get(
+        (name, finding["rule"], finding["kernel"]), JUDGEMENTS.get((name, finding["rule"], ""))
+    )
+
+
+def page(results: dict) -> str:
+    """Return the page as Markdown."""
+    programs = [
+        (program, results["programs"][program.name])
+        for program in PROGRAMS
+        if program.name in results["programs"]
+    ]
+    lines = [
+        "# Watched programs",
+        "",
+        "This page shows what `tapedebug.watch_warp()` finds in programs that other people wrote. Each comes from a",
+        "package that pip installs, and runs on NVIDIA Warp's own CPU engine, unchanged.",
+        "",
+        f"Measured with {results['machine']}. Graph captures are turned off, because launches inside one are not",
+        "covered. Rows without * are programs of the package. The others, marked with *, are a few lines in",
+        "`tests/programs/drivers` that call public functions of the package, as its documentation or its tests do.",
+        "",
+        "- **Launches**: kernel launches on the tapes. *Mirrored* ones run on this project's compiler as well, *native*",
+        "  ones on Warp alone. Of many tapes with the same launches the first two and the last two are counted.",
+        "- **Not covered**: parts of the program that were not recorded, each once; the diagnosis names them.",
+        "- **Verdict**: of the gradients that the program consumed, the worst of its tapes. NOT CHECKED: no loss is",
+        "  known (`tile_matmul` never calls `backward`), a custom function cannot be replayed",
+        "  (`fluid_checkpoint_custom_backward`), or the time limit of the diagnosis, 60 to 150 s on a busy machine,",
+        "  was too short.",
+        "- **Time**: processor time of the watched program with its diagnosis, over that of the program alone, with",
+        "  Warp's kernels cached; imports included in both.",
+        "",
+        "| Program | Package | Launches | Mirrored | Native | Not covered | Verdict | Loud findings | Time |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- | --- | ---: |",
+    ]
+    for program, found in programs:
+        name = program.name + " \\*" * (program.file is not None)
+        if "failed" in found:
+            lines.append(f"| {name} | {program.package} | | | | | *{found['failed']}* | | |")
+            continue
+        kinds = ", ".join(sorted({finding["rule"] for finding in loud(found)})) or "none"
+        ratio = found["watched_seconds"] / max(found["plain_seconds"], 0.01)
+        lines.append(
+            f"| {name} | {program.package} | {found['mirrored'] + found['native']} | {found['mirrored']} |"
+            f" {found['native']} | {found['not_covered']} | {found['verdict']} | {kinds} | {ratio:.1f} × |"
+        )
+    lines += [
+        "",
+        "## Every loud finding, judged by hand",
+        "",
+        "An error or a warning is loud. Each was checked by hand: with differences of the loss, and where it is true,",
+        "with a change of a copy of the program. [Found in the wild](found-in-the-wild.md) has the details of errors.",
+        "",
+        "| Program | Finding | Kernel | Judgement |",
+        "| --- | --- | --- | --- |",
+    ]
+    for program, found in programs:
+        for finding in loud(found):
+            text = judgement(program.name, finding)
+            lines.append(
+                f"| {program.name} | {finding['rule']} | `{finding['kernel']}` | {text} |".replace("`` ", "")
+            )
+    lines += [
+        "",
+        "## How to make this page",
+        "",
+        "`make programs` installs the packages into an environment of their own, measures every program and writes",
+        "the page. `python -m tests.programs --write` writes it again from the measurements that are stored.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,61 @@
+"""The page of watched programs is that of the stored measurements, and each loud finding is judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.programs.catalog import BY_NAME, DRIVERS, PACKAGES, PROGRAMS, REQUIREMENTS
+from tests.programs.judgements import JUDGEMENTS
+from tests.programs.table import PAGE, ROOT, judgement, load, loud, measure, page
+
+RESULTS = load()["programs"]
+
+
+def test_the_page_shows_the_stored_measurements():
+    assert PAGE.read_text(encoding="utf-8") == page(load()), "python -m tests.programs --write"
+
+
+def test_twenty_programs_of_five_packages_are_listed():
+    assert len(BY_NAME) == len(PROGRAMS) >= 20
+    assert {program.package for program in PROGRAMS} == set(PACKAGES) <= set(REQUIREMENTS)
+    assert set(RESULTS) <= set(BY_NAME)
+
+
+def test_every_driver_is_the_program_of_a_row_or_imported_by_one():
+    files = {program.file for program in PROGRAMS if program.file is not None}
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    for file in DRIVERS.glob("*.py"):
+        assert file in files or f"from {file.stem} import" in text, file
+
+
+def test_every_loud_finding_is_judged_and_every_judgement_is_of_one():
+    judged = set()
+    for name, found in RESULTS.items():
+        for finding in loud(found):
+            text = judgement(name, finding)
+            assert text is not None, (name, finding)
+            assert text.startswith(("True: ", "False: "))
+            judged.add(text)
+    assert judged == set(JUDGEMENTS.values())
+
+
+def test_errors_of_the_table_are_on_the_page_of_errors():
+    text = (ROOT / "docs" / "found-in-the-wild.md").read_text(encoding="utf-8")
+    for name, found in RESULTS.items():
+        for finding in loud(found):
+            if finding["severity"] == "error" and (judgement(name, finding) or "").startswith("True: "):
+                assert f"`{finding['rule']}`" in text
+
+
+@pytest.mark.peer
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["warp_surface_cubes", "warp_nn_conv", "sph_crk"])
+def test_a_program_gives_its_row_again(name):
+    for needed in ("warp", PACKAGES[BY_NAME[name].package]):
+        pytest.importorskip(needed)
+    found = measure(BY_NAME[name], watched=True)
+    assert "failed" not in found, found
+    assert found["verdict"] == RESULTS[name]["verdict"]
+    assert {finding["rule"] for finding in found["findings"] if finding["severity"] != "info"} == {
+        finding["rule"] for finding in loud(RESULTS[name])
+    }
