@@ -12,11 +12,12 @@ class ReverseDivergence(Protocol):
     """A construct of a kernel that another engine may reverse wrongly."""
 
     @property
-    def kind(self) -> Literal["loop", "while", "part", "array", "counter", "function"]:
+    def kind(self) -> Literal["loop", "while", "part", "array", "counter", "function", "adjoint"]:
         """The construct.
 
         A loop with variables; one with a condition; a part of a variable that is assigned; `*=` on an array;
-        a number that an atomic returned; a function whose adjoint is incomplete.
+        a number that an atomic returned; a function whose adjoint is incomplete; the whole kernel, if no
+        construct is known to be the cause.
         """
 
     @property

@@ -86,6 +86,10 @@ class OperationReplay:
             return operation
         return operation.capability(RunsInFloat64) or NarrowedStep(operation)
 
+    def use(self, index: int, step: Step) -> None:
+        """Run another step for an operation in all further runs of this replay."""
+        self._steps[index] = step
+
     # -- memory -----------------------------------------------------------------------------------------
 
     def reset(self, discard: bool = False) -> OperationReplay:

@@ -9,26 +9,33 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from tapedebug.contract import (
     Access,
     Array,
+    CallArguments,
+    CustomGradients,
     Irreplayable,
+    KernelOperations,
     KernelSource,
     Parameter,
     Place,
     SourceAccess,
     SourceText,
+    Threads,
 )
-from tapedebug.operations import HostOperation, Memory, ProgramReverse, Step
+from tapedebug.operations import ExactAdjoint, HostOperation, Memory, ProgramReverse, RunsInFloat64, Step
 from tapedebug.watch.device_staging import Staging
 from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
 from tapedebug.watch.kernel_accesses import ANYTHING, Definition, Path, Use, uses_of
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WarpArray, WatchedArray, is_on_host
+from tapedebug.watch.mirror import MirroredLaunch, MirrorError, mirror_kernel
+
+T = TypeVar("T")
 
 WarpKernel = WarpObject
 """An object of class `warp.Kernel`."""
@@ -55,6 +62,11 @@ class Leaf(NamedTuple):
     def name(self) -> str:
         """The name as the kernel's source writes it."""
         return ".".join(self.path)
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """The number of the parameter, and the path of the field."""
+        return self.param, ".".join(self.path[1:])
 
 
 class Arguments:
@@ -185,8 +197,27 @@ class LaunchTemplate:
         self.source = WarpKernelSource(kernel, leaves, uses)
 
 
+MIRRORED = frozenset(
+    {
+        CallArguments,
+        CustomGradients,
+        ExactAdjoint,
+        KernelOperations,
+        KernelSource,
+        RunsInFloat64,
+        Threads,
+    }
+)
+"""The capabilities that launches have if this engine translates their kernels."""
+COUNTED = MIRRORED - {ExactAdjoint, RunsInFloat64}
+"""Those that count the arguments of a launch."""
+
+
 class WarpLaunch(HostOperation):
-    """A launch of a kernel, run again by Warp: forward and, with its adjoint kernel, in reverse.
+    """A launch of a kernel, run again by Warp.
+
+    If this engine can run it, too, its adjoint is the exact one, and it has a float64 form. Warp's own
+    adjoint kernel is that of `native`. It runs where replays repeat the reverse pass of the program.
 
     Args:
         kernel: The kernel.
@@ -200,6 +231,8 @@ class WarpLaunch(HostOperation):
 
     Attributes:
         taped: Warp's tape has recorded it.
+        native: The launch as Warp runs it, forward and in reverse.
+        mirror_obstacle: The reason why this engine cannot run it; empty if it can, or nobody has asked.
     """
 
     def __init__(
@@ -231,12 +264,52 @@ class WarpLaunch(HostOperation):
         self.capabilities[ProgramReverse] = self
         if obstacle:
             self.capabilities[Irreplayable] = self
+        self.native = _Native(self)
+        self.mirror_obstacle = ""
+        self._mirror: MirroredLaunch | None = None
+        self._mirror_is_known = False
+
+    @property
+    def mirrored(self) -> MirroredLaunch | None:
+        """The launch as this engine runs it; None if it cannot."""
+        if not self._mirror_is_known:
+            self._mirror_is_known = True
+            self._mirror = self._new_mirror()
+        return self._mirror
+
+    def _new_mirror(self) -> MirroredLaunch | None:
+        if self.obstacle or self.mirror_obstacle:
+            return None
+        arrays = {leaf.place: leaf.array for leaf in self.leaves if leaf.array is not None}
+        try:
+            mirror = MirroredLaunch(mirror_kernel(self.kernel, self.values), self.dim, self.values, arrays)
+        except MirrorError as error:
+            self.mirror_obstacle = error.reason
+            return None
+        found = {mirror.places[access.param]: access for access in mirror.accesses}
+        self.accesses = [_joined(own, found.get(self.leaves[own.param].place)) for own in self.accesses]
+        return mirror
+
+    def refuse_mirror(self, reason: str) -> None:
+        """Let Warp alone run this launch from now on."""
+        self.mirror_obstacle = self.mirror_obstacle or reason
+        self._mirror, self._mirror_is_known = None, True
+
+    def capability(self, kind: type[T], /) -> T | None:
+        """Return the implementation of a capability protocol, or None."""
+        if kind in MIRRORED and (mirror := self.mirrored) is not None:
+            counted = kind not in COUNTED or mirror.places == [leaf.place for leaf in self.leaves]
+            if counted and (found := mirror.capability(kind)) is not None:
+                return found
+        return super().capability(kind)
 
     def arrays_changed(self, changed: Callable[[WatchedArray], WatchedArray]) -> None:
         """Use other arrays of the contract in place of those of the program."""
         self.leaves = [
             leaf if leaf.array is None else leaf._replace(array=changed(leaf.array)) for leaf in self.leaves
         ]
+        self.native = _Native(self)
+        self._mirror, self._mirror_is_known = None, bool(self.mirror_obstacle)
 
     def reason(self) -> str:
         """Return why it cannot be run again, as a clause."""
@@ -244,22 +317,26 @@ class WarpLaunch(HostOperation):
 
     def forward(self, values: Memory) -> None:
         """Run the kernel on this memory."""
-        self._command(values, None).run()
+        self.native.forward(values)
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
-        """Run the adjoint kernel with the values in `before`."""
-        self._command(before, adjoint).run()
+        """Run the exact adjoint or, if there is none, Warp's adjoint kernel with the values in `before`."""
+        mirror = self.mirrored
+        if mirror is not None:
+            mirror.vjp(before, after, adjoint)
+        else:
+            self.native.vjp(before, after, adjoint)
 
     def program_vjp(self, step: Step, values: Memory, adjoint: Memory) -> None:
         """Do what the program's reverse pass did, in which some arrays may keep their gradients."""
         if not self.taped:
             return
         if step is self:
-            self._command(values, adjoint, retains=True).run()
+            self.command(values, adjoint, retains=True).run()
         else:
             step.vjp(values, values, adjoint)
 
-    def _command(self, values: Memory, adjoint: Memory | None, *, retains: bool = False) -> _Command:
+    def command(self, values: Memory, adjoint: Memory | None, *, retains: bool = False) -> _Command:
         """Return the launch bound to memory, which is done once for each memory."""
         key = self, adjoint, retains
         found = values.bound.get(key)
@@ -280,6 +357,35 @@ class WarpLaunch(HostOperation):
                 self.kernel, self.dim, given, record_cmd=True, record_tape=False, **options
             )
         return _Command(made, binding, both)
+
+
+class _Native:
+    """A launch as Warp runs it.
+
+    Args:
+        launch: The launch.
+    """
+
+    def __init__(self, launch: WarpLaunch) -> None:
+        self._launch = launch
+
+    def forward(self, values: Memory) -> None:
+        """Run the kernel on this memory."""
+        self._launch.command(values, None).run()
+
+    def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
+        """Run Warp's adjoint kernel with the values in `before`."""
+        self._launch.command(before, adjoint).run()
+
+
+def _joined(own: Access, mirrored: Access | None) -> Access:
+    """Return an access with all that the adjoint of the mirror needs, too."""
+    if mirrored is None:
+        return own
+    return own._replace(
+        needs_before=own.needs_before or mirrored.needs_before,
+        needs_after=own.needs_after or mirrored.needs_after,
+    )
 
 
 READ_ONLY = Use(reads=True)

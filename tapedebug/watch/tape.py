@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from types import FrameType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from tapedebug.contract import (
     Array,
@@ -15,6 +16,7 @@ from tapedebug.contract import (
     Engine,
     EngineCoverage,
     Irreplayable,
+    LocalReplays,
     Operation,
     Place,
     ProgramArrays,
@@ -31,6 +33,7 @@ from tapedebug.contract import (
 )
 from tapedebug.operations import (
     ExecutableOperation,
+    OperationReplay,
     OperationTape,
     Region,
     RunsInFloat64,
@@ -39,6 +42,9 @@ from tapedebug.operations import (
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.launch import LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
+from tapedebug.watch.mirror import AdjointComparison, verify_mirrors
+
+T = TypeVar("T")
 
 LOST = (
     "values that the tape found were overwritten outside of Warp before they were copied: raise memory_budget"
@@ -72,6 +78,7 @@ class WatchedTape(OperationTape):
         self.gaps: dict[str, int] = {}
         self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[tuple[WatchedArray, Place]] = []
+        self._verified = 0
         arrays = _Arrays(memory)
         self.capabilities |= {
             ProgramArrays: arrays,
@@ -84,6 +91,29 @@ class WatchedTape(OperationTape):
             UnrecordedLaunches: _Unrecorded(self),
             WarpReverse: _WarpReverse(self),
         }
+
+    @property
+    def launches(self) -> dict[int, WarpLaunch]:
+        """The launches of kernels, by index."""
+        return {o.index: o for o in self.operations if isinstance(o, WarpLaunch)}
+
+    def new_replay(self, *, float64: bool = False) -> OperationReplay:
+        """Return a new replay; see `OperationTape.new_replay`."""
+        self.verify()
+        return super().new_replay(float64=float64)
+
+    def capability(self, kind: type[T], /) -> T | None:
+        """Return the implementation of a capability protocol, or None."""
+        if kind is LocalReplays:
+            self.verify()
+        return super().capability(kind)
+
+    def verify(self) -> None:
+        """Compare the results of launches that this engine runs, too, with Warp's, unless that was done."""
+        if self._verified < len(self.operations):
+            self._verified = len(self.operations)
+            self.look()
+            verify_mirrors(self, self.launches)
 
     def array(self, source: WarpArray) -> WatchedArray:
         """Return the array of the contract for an array of Warp."""
@@ -159,10 +189,17 @@ class _Gaps:
         self._tape = tape
 
     def notes(self) -> list[str]:
-        """Return what is not covered, as sentences."""
-        found = [text if count == 1 else f"{text} (×{count})" for text, count in self._tape.gaps.items()]
-        found += [LOST] if self._tape.lost else []
-        return found if all(region.on_host for region in self._tape.regions) else [*found, DEVICE]
+        """Return what is not covered, as sentences; launches that only Warp can run compute in float32."""
+        native: Counter[tuple[str, str]] = Counter()
+        for launch in self._tape.launches.values():
+            if launch.mirrored is None and not launch.obstacle:
+                native[launch.name, launch.mirror_obstacle] += 1
+        gaps = [text if count == 1 else f"{text} (×{count})" for text, count in self._tape.gaps.items()]
+        for (name, reason), count in native.items():
+            launches = f"{count} launches" if count > 1 else "1 launch"
+            gaps.append(f"{launches} of {name} can only be run by Warp, in float32: {reason}")
+        gaps += [LOST] if self._tape.lost else []
+        return gaps if all(region.on_host for region in self._tape.regions) else [*gaps, DEVICE]
 
 
 WAYS = {
@@ -210,17 +247,34 @@ class _Unrecorded:
 
 
 class _WarpReverse:
-    """The capability `WarpReverse`: the launches themselves are reversed by Warp."""
+    """The capability `WarpReverse`: Warp's adjoint kernels, measured beside exact adjoints."""
 
     consumed = True
     is_own = True
 
     def __init__(self, tape: WatchedTape) -> None:
         self._tape = tape
+        self._comparison: AdjointComparison | None = None
+
+    def _measured(self) -> AdjointComparison:
+        if self._comparison is None:
+            self._comparison = AdjointComparison(self._tape, self._tape.launches)
+            if self._tape.seeds:
+                self._comparison.measure(self._tape.seeds)
+        return self._comparison
 
     def divergences(self) -> Mapping[int, Sequence[ReverseDivergence]]:
-        """Return nothing: what Warp reverses wrongly is measured."""
-        return {}
+        """Return the constructs of each launch whose adjoint kernel gives other adjoints than the exact one.
+
+        If no construct is known to be reversed wrongly, it is the kernel as a whole.
+        """
+        found: dict[int, Sequence[ReverseDivergence]] = {}
+        launches = self._tape.launches
+        for index in self._measured().differences:
+            mirrored = launches[index].mirrored
+            if mirrored is not None:
+                found[index] = mirrored.divergences()
+        return found
 
     def commands(self) -> list[int]:
         """Return the launches of recorded commands, which are not on Warp's tape."""
@@ -247,9 +301,14 @@ class _WarpReverse:
         functions: bool = True,
         retained: bool = False,
     ) -> bool:
-        """Run a replay forward and backward; `retained` is not distinguished."""
-        replay.forward().backward(seeds)
-        return not retained
+        """Run a replay forward and backward, with Warp's adjoint kernels for some operations.
+
+        `parts` and `functions` are not distinguished. Returns False with `retained`.
+        """
+        if retained or not isinstance(replay, OperationReplay):
+            return False
+        self._measured().backward(replay, seeds, operations)
+        return True
 
 
 class _Rerecording:

@@ -23,3 +23,9 @@ def clamped_loop() -> tuple[Any, int, list[Any]]:
     x = wp.array([1.0, 0.5], dtype=float, requires_grad=True)
     c = wp.array([2.0], dtype=float, requires_grad=True)
     return shade, 1, [x, c, 2, wp.zeros(1, dtype=float, requires_grad=True)]
+
+
+@wp.kernel
+def doubled_by_tile(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    t = wp.tile_load(x, shape=4)
+    wp.tile_store(y, t + t)

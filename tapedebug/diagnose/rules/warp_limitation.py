@@ -8,6 +8,7 @@ error; a loop that only adds, or a component that is assigned once, is harmless.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,6 +131,8 @@ def _groups(context: RuleContext) -> Iterator[Group]:
             yield Group(launches, whole, parts=False)
         if parts and not counted:
             yield Group(launches, parts)
+        if unexplained := [item for item in found if item.kind == "adjoint"]:
+            yield Group(launches, unexplained)
         if functions := [item for item in found if item.kind == "function"]:
             yield Group(launches, functions, functions=True)
 
@@ -227,13 +230,31 @@ def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
 
 
 def as_run(context: RuleContext, message: str) -> str:
-    """Return a message adapted to a run that consumed Warp's gradients, as requested."""
+    """Return a message adapted to a run that consumed Warp's gradients, as requested or on Warp itself."""
+    if context.experiment.is_warp:
+        for found, own in _ON_WARP:
+            message = found.sub(own, message)
+        return message
     if not context.experiment.like_warp:
         return message
     return message.replace(
         "so the gradient is right.",
         'so that by default the gradient is right; with on_overwrite="ignore" this run consumed Warp\'s.',
     )
+
+
+_ON_WARP = (
+    (
+        re.compile(r" is reversed here from .*?the gradient is right\. Warp runs"),
+        " is not reversed from its last iteration to its first: Warp runs",
+    ),
+    (
+        re.compile(r" has an adjoint for (.*?) here, so the gradient is right\. Warp has none"),
+        r" has no adjoint for \1 in Warp",
+    ),
+    (re.compile(r" Here [^.]*?the gradient is right\."), ""),
+)
+"""Parts of messages about the gradient that this engine computes, and their replacement on Warp itself."""
 
 
 def who(context: RuleContext, launches: list[int]) -> str:
@@ -270,8 +291,13 @@ def _finding(context: RuleContext, group: Group, severity: Severity) -> Finding:
             "gradients": group.gradients,
             "occurrences": len(group.launches),
         },
-        fix=fix,
+        fix=_for_warp(fix) if context.experiment.is_warp else fix,
     )
+
+
+def _for_warp(fix: str) -> str:
+    """Return a fix for a program that Warp itself runs."""
+    return re.sub(r"\bfor Warp, ", "", fix)
 
 
 def _loop(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
@@ -356,7 +382,26 @@ _FUNCTIONS = {
     "atomic_exch": "for Warp, read the element and write it, by one thread for each element: `a[i] = x`",
     "atomic_cas": "for Warp, compare, read and write the element, by one thread for each element",
 }
-_WORDS = {"loop": _loop, "while": _while, "array": _array, "part": _part, "function": _function}
+
+
+def _adjoint(limit: ReverseDivergence, location: Location) -> tuple[str, str]:
+    return (
+        f"the adjoint that Warp makes of the kernel at {words.place(location)} is not that of the kernel: "
+        "with the values and adjoints of its own launch it gives other results than the exact adjoint"
+    ), (
+        "write the kernel in a simpler form, for example without a variable that a branch assigns and later "
+        "lines read, and compare again"
+    )
+
+
+_WORDS = {
+    "adjoint": _adjoint,
+    "loop": _loop,
+    "while": _while,
+    "array": _array,
+    "part": _part,
+    "function": _function,
+}
 
 
 # ------------------------------------------------------------------ retain_grad

@@ -13,3 +13,5 @@ from tapedebug.watch.mirror.mirrored_kernel import MirroredKernel as MirroredKer
 from tapedebug.watch.mirror.mirrored_kernel import ParameterAccess as ParameterAccess
 from tapedebug.watch.mirror.mirrored_kernel import mirror_kernel as mirror_kernel
 from tapedebug.watch.mirror.mirrored_launch import MirroredLaunch as MirroredLaunch
+from tapedebug.watch.mirror.verification import AdjointComparison as AdjointComparison
+from tapedebug.watch.mirror.verification import verify_mirrors as verify_mirrors

@@ -96,8 +96,8 @@ class MemorySpace:
         return self._before.range(region, scratch.start, scratch.stop)
 
     def in_memory(self, record: Record) -> frozenset[int]:
-        """Return no parameters: the adjoint repeats the stores on a copy of the values before."""
-        return NOTHING
+        """Return the parameters whose stores are not repeated: all if memory is that of another time."""
+        return record.replay if self.guarded else NOTHING
 
     def offset(self, a: array, start: int) -> int:
         """Return the bytes from `start` to the first element."""

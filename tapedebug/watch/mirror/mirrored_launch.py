@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
 from tapedebug._errors import TapedebugError
-from tapedebug._source import Site
-from tapedebug.contract import Access, Array, NumberArguments
+from tapedebug._source import Site, Span
+from tapedebug.compiler.kernel_queries import warp_divergences_of
+from tapedebug.contract import Access, Array, NumberArguments, ReverseDivergence
 from tapedebug.lang import types as t
 from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import ExactAdjoint, RunsInFloat64
@@ -166,6 +168,15 @@ class MirroredLaunch(MirroredStep):
             return cast("T", MirroredNumbers(self)) if self.is_flat else None
         return operation_capability(self.record, kind) if kind in OF_RECORD and self.is_flat else None
 
+    def divergences(self) -> Sequence[ReverseDivergence]:
+        """Return the constructs of the kernel that Warp may reverse wrongly; else the kernel as a whole."""
+        kernel = self.record.plan.kernel
+        try:
+            found: Sequence[ReverseDivergence] = warp_divergences_of(kernel, self.record.plan.active)
+        except TapedebugError:
+            found = ()
+        return found or [_WholeKernel(kernel.origin.span(kernel.origin.tree))]
+
     def space(self, before: Memory, after: Memory, adjoint: Memory, f64: bool) -> MemorySpace:
         """Return the address space of this launch in some memories."""
         return MemorySpace(self._regions, before, after, adjoint, self._late, f64)
@@ -263,6 +274,17 @@ class MirroredLaunch(MirroredStep):
                 )
             found[place] = now
         return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeKernel:
+    """A `contract.ReverseDivergence` that no construct is known to explain."""
+
+    span: Span
+    kind: Literal["adjoint"] = "adjoint"
+    variables: tuple[str, ...] = ()
+    needed: bool = True
+    param: int | None = None
 
 
 def _joined(path: str, label: str) -> str:

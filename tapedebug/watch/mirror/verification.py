@@ -1,0 +1,191 @@
+"""Launches that both engines can run: results compared once, and adjoint kernels of Warp measured.
+
+Each adjoint kernel runs with the values of its launch's own time and the adjoint that really came in. A
+difference from the exact adjoint that remains is no overwrite: it is an error of the kernel that Warp made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Protocol
+
+from tapedebug._errors import TapedebugError
+from tapedebug.contract import A, Access, Values
+from tapedebug.operations import ExecutableOperation, Memory, OperationReplay, OperationTape, Step
+from tapedebug.operations.adjoint_values import When, may_need_after
+from tapedebug.watch.mirror.comparison import Difference, differences_between
+from tapedebug.watch.mirror.mirrored_launch import MirroredLaunch
+
+VERIFIED = 3
+"""The number of launches of each kernel whose results are compared."""
+
+
+class TwoEngines(ExecutableOperation, Protocol):
+    """A launch that Warp runs, and perhaps this engine. Its `vjp` is the exact one if there is a mirror."""
+
+    @property
+    def mirrored(self) -> MirroredLaunch | None:
+        """The launch as this engine runs it; None if it is not mirrored."""
+
+    @property
+    def native(self) -> Step:
+        """The launch as Warp runs it."""
+
+    def refuse_mirror(self, reason: str) -> None:
+        """Let Warp alone run this launch from now on."""
+
+
+def verify_mirrors(tape: OperationTape, launches: Mapping[int, TwoEngines]) -> None:
+    """Run the first launches of each kernel both ways, and refuse mirrors whose results are not Warp's.
+
+    Args:
+        tape: The tape.
+        launches: Its launches that may be mirrored, by index.
+    """
+    seen: Counter[Hashable] = Counter()
+    chosen = []
+    for index, launch in sorted(launches.items()):
+        if launch.mirrored is not None and seen[launch.code] < VERIFIED:
+            seen[launch.code] += 1
+            chosen.append(index)
+    if not chosen:
+        return
+    replay = OperationReplay(tape)
+    replay.forward_only = True
+    scratch = Memory.zeros(replay.sizes)
+    wrong: dict[Hashable, str] = {}
+    for index in chosen:
+        replay.forward(replay.position, index)
+        replay.load_outside(index)
+        launch = launches[index]
+        reason = _refusal(launch, replay, scratch)
+        if reason:
+            wrong.setdefault(launch.code, reason)
+    for launch in launches.values():
+        if launch.code in wrong:
+            launch.refuse_mirror(wrong[launch.code])
+
+
+def _refusal(launch: TwoEngines, replay: OperationReplay, scratch: Memory) -> str:
+    """Run a launch both ways; return why its mirror cannot be trusted, or an empty text."""
+    assert launch.mirrored is not None
+    for access in launch.accesses:
+        array = access.array
+        content = replay.memory.range(array.region, array.start, array.stop)
+        scratch.range(array.region, array.start, array.stop)[:] = content
+    try:
+        launch.mirrored.forward(scratch)
+    except TapedebugError as error:
+        return f"this engine refuses it: {error.message}"
+    replay.forward(replay.position, replay.position + 1)
+    written = [access for access in launch.accesses if access.writes]
+    for difference in differences_between(written, scratch, replay.memory):
+        if difference.is_significant:
+            name, place = difference.access.name, list(difference.index)
+            return (
+                f"its results differ from this engine's: {name}{place} is {difference.native:.6g} in Warp "
+                f"and {difference.mirrored:.6g} here"
+            )
+    return ""
+
+
+class AdjointComparison:
+    """The adjoint kernels of a tape's launches, compared with exact adjoints.
+
+    Args:
+        tape: The tape.
+        launches: Its launches, by index; those without a mirror are not compared.
+
+    Attributes:
+        differences: For each launch whose adjoint kernel is wrong, the significant differences, the largest
+            first. `measure` fills it.
+        given: For each compared launch, the values with which Warp's result is closer: those before the
+            launch, or those after it.
+    """
+
+    def __init__(self, tape: OperationTape, launches: Mapping[int, TwoEngines]) -> None:
+        self.differences: dict[int, Sequence[Difference]] = {}
+        self.given: dict[int, When] = {}
+        self._tape, self._launches = tape, launches
+
+    def measure(self, seeds: Mapping[A, Values]) -> None:
+        """Reverse the tape, each mirrored launch both ways.
+
+        Args:
+            seeds: The adjoints that the reverse pass starts from.
+        """
+        replay = self._tape.new_replay()
+        replay.forward()
+        scratch = Memory.zeros(replay.sizes)
+        count = len(replay.operations)
+        replay.backward(seeds, start=count, stop=count)
+        for index in reversed(range(count)):
+            launch = self._launches.get(index)
+            if launch is None or launch.mirrored is None or not launch.has_adjoint:
+                replay.backward(None, start=index + 1, stop=index)
+                continue
+            active = [access for access in launch.accesses if access.active and access.array.is_float]
+            incoming = {access: replay.adjoint.view(access.array).copy() for access in active}
+            replay.backward(None, start=index + 1, stop=index)
+            if any(values.any() for values in incoming.values()):
+                self._compare(index, launch, replay, incoming, scratch)
+
+    def _compare(
+        self,
+        index: int,
+        launch: TwoEngines,
+        replay: OperationReplay,
+        incoming: Mapping[Access, Values],
+        scratch: Memory,
+    ) -> None:
+        best: list[Difference] | None = None
+        choices: tuple[When, ...] = ("before", "after") if may_need_after(launch) else ("before",)
+        for when in choices:
+            for access, values in incoming.items():
+                scratch.view(access.array)[...] = values
+            launch.native.vjp(replay.before if when == "before" else replay.after, replay.after, scratch)
+            found = differences_between(list(incoming), replay.adjoint, scratch)
+            if best is None or _size(found) < _size(best):
+                best, self.given[index] = found, when
+        significant = [difference for difference in best or () if difference.is_significant]
+        if significant:
+            self.differences[index] = significant
+
+    def backward(self, replay: OperationReplay, seeds: Mapping[A, Values], launches: Collection[int]) -> None:
+        """Run a replay forward, and in reverse with Warp's adjoint kernels for some launches.
+
+        Args:
+            replay: A replay of the tape.
+            seeds: The adjoints that the reverse pass starts from.
+            launches: The launches that Warp reverses, with the values of their own time.
+        """
+        for index in launches:
+            if index in self._launches and self._launches[index].mirrored is not None:
+                replay.use(index, _Native(self._launches[index], self.given.get(index, "before")))
+        replay.forward()
+        replay.backward(seeds)
+
+
+class _Native:
+    """A launch whose adjoint is Warp's.
+
+    Args:
+        launch: The launch.
+        given: The values that the adjoint kernel reads.
+    """
+
+    def __init__(self, launch: TwoEngines, given: When) -> None:
+        self._launch, self._given = launch, given
+
+    def forward(self, values: Memory) -> None:
+        """Run the kernel."""
+        self._launch.forward(values)
+
+    def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
+        """Run Warp's adjoint kernel."""
+        self._launch.native.vjp(before if self._given == "before" else after, after, adjoint)
+
+
+def _size(differences: Collection[Difference]) -> float:
+    return max((difference.relative for difference in differences), default=0.0)
