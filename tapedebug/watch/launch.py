@@ -231,7 +231,6 @@ class WarpLaunch(HostOperation):
 
     Attributes:
         taped: Warp's tape has recorded it.
-        native: The launch as Warp runs it, forward and in reverse.
         mirror_obstacle: The reason why this engine cannot run it; empty if it can, or nobody has asked.
     """
 
@@ -264,10 +263,14 @@ class WarpLaunch(HostOperation):
         self.capabilities[ProgramReverse] = self
         if obstacle:
             self.capabilities[Irreplayable] = self
-        self.native = _Native(self)
         self.mirror_obstacle = ""
         self._mirror: MirroredLaunch | None = None
         self._mirror_is_known = False
+
+    @property
+    def native(self) -> Step:
+        """The launch as Warp runs it, forward and in reverse."""
+        return _Native(self)
 
     @property
     def mirrored(self) -> MirroredLaunch | None:
@@ -308,7 +311,6 @@ class WarpLaunch(HostOperation):
         self.leaves = [
             leaf if leaf.array is None else leaf._replace(array=changed(leaf.array)) for leaf in self.leaves
         ]
-        self.native = _Native(self)
         self._mirror, self._mirror_is_known = None, bool(self.mirror_obstacle)
 
     def reason(self) -> str:
