@@ -154,6 +154,9 @@ def _mirrored(kernel: WarpKernel) -> MirroredKernel:
         raise _explained(error, rebinding) from None
     except RecursionError:
         raise MirrorError(f"`{kernel.key}` is nested too deeply") from None
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of a release of Warp not seen yet
+        what = f"{type(error).__name__}: {error}"
+        raise MirrorError(f"`{kernel.key}` cannot be translated ({what})") from error
 
 
 def _explained(error: TapedebugError, rebinding: Rebinding) -> MirrorError:

@@ -139,6 +139,9 @@ class MirroredLaunch(MirroredStep):
             self.record = self._recorded(dim, args, arrays, site or call_site())
         except TapedebugError as error:
             raise MirrorError.because_of(error) from None
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise MirrorError(f"the arguments of `{mirrored.key}` cannot be passed ({what})") from error
         plan = self.record.plan
         self._late = [self.record.args[p] for p in plan.late]
         self.places = [place_of(plan.kernel, p) for p in range(len(plan.kernel.params))]
