@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -93,18 +92,8 @@ def finding(rule: str, printed: str) -> str:
     return ""
 
 
-def needs_cleared_memory(page: Path) -> bool:
-    """True if the program of a page shows what memory holds that it has not written."""
-    return "wp.empty(" in parts_of(text_of(page))["program"]
-
-
-def output(page: Path, run: Callable[[str, str], str] = run) -> str:
-    """Return the text that the program of a page prints about its finding.
-
-    Args:
-        page: The page.
-        run: Runs a program with the arguments of `tapedebug run`, and returns what it prints.
-    """
+def output(page: Path) -> str:
+    """Return the text that the program of a page prints about its finding."""
     parts = parts_of(text_of(page))
     shown = finding(rule_of(page), run(parts["program"], parts["arguments"]))
     assert shown, f"{page.name}: the program has no such finding"

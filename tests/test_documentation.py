@@ -228,21 +228,9 @@ def test_the_list_of_rules_says_what_their_classes_say() -> None:
 def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    def run(program: str, arguments: str) -> str:
-        """In this process, which takes a third of the time that a new one takes."""
-        *flags, name = shlex.split(arguments)
-        (tmp_path / name).write_text(program, encoding="utf-8")
-        main(["run", *flags, name])
-        printed, complaints = capsys.readouterr()
-        assert not complaints.strip()
-        return printed
-
     text, rule = finding_pages.text_of(page), finding_pages.rule_of(page)
     parts = finding_pages.parts_of(text)
-    own = finding_pages.run if finding_pages.needs_cleared_memory(page) else run
-    shown = finding_pages.output(page, own)
+    shown = finding_pages.output(page)
     assert parts["output"] == shown, "`python -m scripts.finding_pages` writes the pages anew"
     if page == finding_pages.FIRST:
         return  # its fix is a program of its own, which another test runs
@@ -250,7 +238,12 @@ def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(
     if "! warning" in shown or "✕ error" in shown:
         changed = finding_pages.fixed(text)
         assert changed != parts["program"], "the page has no fix"
-        printed = run(changed, parts["arguments"])
+        *flags, name = shlex.split(parts["arguments"])
+        (tmp_path / name).write_text(changed, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        main(["run", *flags, name])
+        printed, complaints = capsys.readouterr()
+        assert not complaints.strip()
         assert not re.search(rf"^  [✕!] \w+ · {rule}\b", printed, re.M), printed
         assert "0 errors, 0 warnings" in printed, printed
 
