@@ -209,6 +209,6 @@ def test_the_notebook_about_watching_warp(printed) -> None:
     [difference] = re.findall(r"^finite difference in NumPy: +(-?[\d.]+)$", text, re.M)
     assert abs(right - float(difference)) < 1e-5 < abs(wrong - float(difference))
     assert "whole tape, length: WRONG" in text and "last swing alone:   WRONG" in text
-    assert "launch 1 (swing) overwrites angle in place" in text
+    assert "Launch 1 (swing) overwrites angle in place" in text
     assert re.search(r"NVIDIA Warp ran the launches: \d+ ", text)
     assert re.search(r"^ +verdict +WRONG → AGREE$", text, re.M)
