@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import importlib
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -439,10 +440,9 @@ def _element_type(dtype: WarpObject) -> ElementType:
 
 def _name_of(dtype: WarpObject) -> str:
     """Return the shortest name that the module `warp` has for a type; else the name of its class."""
-    import warp
-
     if hasattr(dtype, "key"):
         return str(dtype.key)
+    warp = importlib.import_module("warp")
     names = [name for name, found in vars(warp).items() if found is dtype and not name.startswith("_")]
     named = sorted(names, key=len)
     return named[0] if named else str(getattr(dtype, "__name__", dtype))
