@@ -87,7 +87,7 @@ test("a pair that is switched off is not run, and the rest is", { skip }, async 
 test("the mended cell agrees", { skip }, async () => {
   const mended = page.locator(".jp-Notebook .tapedebug").nth(1);
   await show(mended);
-  assert.equal(await mended.locator(".td-badge").textContent(), "✓ gradient AGREE");
+  assert.match(await mended.locator(".td-badge").textContent(), /gradient AGREE/); // in part: races were not looked for
   assert.match(await mended.locator(".td-engine").textContent(), TITLE);
 });
 

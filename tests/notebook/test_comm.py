@@ -84,6 +84,7 @@ def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wron
         "launches": 4,
         "arrays": 5,
         "onOverwrite": "ignore",
+        "engine": "",
         "backwardRuns": 1,
         "preservedBytes": 0,
         "recording": False,
