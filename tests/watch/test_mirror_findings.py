@@ -43,7 +43,7 @@ def test_a_wrong_adjoint_kernel_is_named_with_its_line_and_both_numbers() -> Non
     (error,) = [finding for finding in found.findings if finding.severity == "error"]
     assert error.rule == "warp-limitation"
     assert error.message == (
-        "launch 0 (shade): the loop at warp_limits.py:14 leaves s to what follows, whose reverse needs its "
+        "Launch 0 (shade): the loop at warp_limits.py:14 leaves s to what follows, whose reverse needs its "
         "value. Warp's reverse pass leaves loops out where it computes values once more, and finds what s "
         "held before the loop: its gradient of x is off by beyond measure (zero or not finite) (1 in place "
         "of 0 for x[0])."
