@@ -14,6 +14,7 @@ from tapedebug.operations.operation import ExactAdjoint as ExactAdjoint
 from tapedebug.operations.operation import ExecutableOperation as ExecutableOperation
 from tapedebug.operations.operation import HostOperation as HostOperation
 from tapedebug.operations.operation import ProgramReverse as ProgramReverse
+from tapedebug.operations.operation import ReadsStoredValues as ReadsStoredValues
 from tapedebug.operations.operation import RunsInFloat64 as RunsInFloat64
 from tapedebug.operations.operation import Step as Step
 from tapedebug.operations.operation import caller_place as caller_place

@@ -62,6 +62,14 @@ class ProgramReverse(Protocol):
         """
 
 
+class ReadsStoredValues(Protocol):
+    """Marker: the program's own reverse pass reads the values that the program stored when the operation ran.
+
+    Replays that read the values at the end of the program (`consume="current"`) give such an operation those
+    before it: the replay's own, which are of its precision, and follow what was set.
+    """
+
+
 class HostOperation(AccessSets):
     """The descriptive half of an `ExecutableOperation`; a subclass adds `forward` and `vjp`.
 

@@ -16,6 +16,7 @@ from tapedebug.operations.operation import (
     ExactAdjoint,
     ExecutableOperation,
     ProgramReverse,
+    ReadsStoredValues,
     RunsInFloat64,
     Step,
 )
@@ -64,6 +65,7 @@ class OperationReplay:
         self.sizes: dict[Hashable, int] = {region: region.nbytes for region in tape.regions}
         self.memory, self.adjoint = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
+        self._ended: Memory | None = None
         self.pulse: Callable[[], None] | None = None
         self.on_outside: Callable[[Any], Any] | None = None
         self.after_operation: OnReplay | None = None
@@ -299,7 +301,7 @@ class OperationReplay:
                 self.pulse()
             operation, step = self.operations[index], self._steps[index]
             if step is not None and operation.has_adjoint and index not in skip:
-                if current is not None:
+                if current is not None and operation.capability(ReadsStoredValues) is None:
                     program = operation.capability(ProgramReverse)
                     if program is None:
                         step.vjp(current, current, self.adjoint)
@@ -340,9 +342,11 @@ class OperationReplay:
         late = self.tape.injections(len(self.operations)) if self.position == len(self.operations) else []
         if not late:
             return self.memory
+        if self._ended is None:
+            self._ended = Memory.zeros(self.sizes, self.wide)
         for region in self.sizes:
-            self.before.bytes[region][:] = self.memory.bytes[region]
+            self._ended.bytes[region][:] = self.memory.bytes[region]
         for write in late:
             if not write.settled:
-                write.load(self.before)
-        return self.before
+                write.load(self._ended)
+        return self._ended

@@ -13,9 +13,8 @@ from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import (
     ExactAdjoint,
     HostOperation,
-    ProgramReverse,
+    ReadsStoredValues,
     RunsInFloat64,
-    Step,
 )
 
 T = TypeVar("T")
@@ -34,7 +33,6 @@ class ReplayableFunction:
             adjoints of `reads`, None for no gradient.
         reads: The program's arrays that it reads.
         writes: The program's arrays that it writes completely.
-        given: The values of `reads` at the call.
         names: The names of `reads` and `writes`, in this order.
         write: Writes the results to the program's arrays.
         reverse: Runs as a part of the program's reverse pass.
@@ -53,7 +51,6 @@ class ReplayableFunction:
         backward: Callable[[Sequence[Values], Sequence[Values]], Sequence[Values | None]],
         reads: Sequence[object],
         writes: Sequence[object],
-        given: Sequence[Values],
         names: Sequence[str],
         write: Callable[[], None],
         reverse: Callable[[], None],
@@ -62,7 +59,7 @@ class ReplayableFunction:
         labels: Sequence[tuple[object, str]] = (),
     ) -> None:
         self.name, self.forward, self.backward = name, forward, backward
-        self.reads, self.writes, self.given, self.names = reads, writes, given, names
+        self.reads, self.writes, self.names = reads, writes, names
         self.shown, self.library, self.labels = shown, library, labels
         self._write, self._reverse = write, reverse
         self.has_run = False
@@ -122,7 +119,7 @@ class FunctionOperation(HostOperation):
         )
         parameters = [Parameter(a.name, f"array(dtype={a.array.dtype_name})", True) for a in accesses]
         self.capabilities[ExactAdjoint] = self
-        self.capabilities[ProgramReverse] = self
+        self.capabilities[ReadsStoredValues] = self
         if hasattr(function.shown, "__code__"):
             source = FunctionSource(function.shown, parameters)
             source.enable_backward = True
@@ -161,16 +158,7 @@ class FunctionOperation(HostOperation):
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Consume the adjoints of what it writes, and add to those of what it reads."""
-        self._pull([before.view(a).copy() for a in self.sources], adjoint)
-
-    def program_vjp(self, step: Step, values: Memory, adjoint: Memory) -> None:
-        """Do what the program's reverse pass did: it used the values of the call."""
-        self._pull(
-            [v.astype(values.view(a).dtype) for v, a in zip(self.function.given, self.sources, strict=True)],
-            adjoint,
-        )
-
-    def _pull(self, given: Sequence[Values], adjoint: Memory) -> None:
+        given = [before.view(a).copy() for a in self.sources]
         arriving = []
         for array in self.targets:
             view = adjoint.view(array)

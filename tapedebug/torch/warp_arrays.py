@@ -168,7 +168,6 @@ class WarpArrays:
             call.backward,
             reads,
             writes,
-            call.given,
             names,
             write,
             reverse,

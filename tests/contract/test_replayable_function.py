@@ -43,7 +43,7 @@ def recorded(backward=scaled_backward, forward=scaled):
         y.values[...] = forward(x.values, w.values)[0]
 
     function = ReplayableFunction(
-        "scaled", forward, backward, [x, w], [y], [x.current(), w.current()], ["x", "w", "y"], write,
+        "scaled", forward, backward, [x, w], [y], ["x", "w", "y"], write,
         lambda: None, forward, labels=[(w, "weights")],
     )  # fmt: skip
     place = site_span((recorded.__code__, 0))
@@ -92,3 +92,18 @@ def test_it_runs_in_float64_only_if_its_results_are():
 def test_its_adjoint_is_checked(backward, verdict):
     tape, _, _, _, y = recorded(backward)
     assert td.diagnose(tape, loss={y: np.ones(3, np.float32)}).verdict == verdict
+
+
+def test_the_programs_pass_reads_the_values_of_the_call_in_the_replays_precision():
+    tape, _, x, w, y = recorded()
+    x.values[...] = 9  # after the call, before backward
+    with tape.reverse_pass({y: np.ones(3, np.float32)}):
+        pass
+    third, seeds = np.array([1, 2, 3]) / 3, {y: np.array([1.0, 10.0, 100.0])}
+    replay = tape.new_replay(float64=True)
+    replay.set(x, third)
+    replay.forward().backward(seeds, consume="current")
+    assert replay.gradient(w)[0] == pytest.approx(107, rel=1e-14)  # not 321, nor 107 to seven digits
+    assert replay.gradient(x).tolist() == [1.5, 15, 150]
+    replay.backward(seeds)
+    assert replay.gradient(w)[0] == pytest.approx(107, rel=1e-14)
