@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from tapedebug.contract import Values
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
 from tapedebug.watch.memory import WarpArray
 
@@ -87,6 +90,7 @@ class Handles:
         self._options: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
         self._builds: weakref.WeakKeyDictionary[Any, Build] = weakref.WeakKeyDictionary()
         self._numbers: set[int] = set()
+        self._all_are_known = False
 
     def note_made(self, made: WarpObject, options: Mapping[str, Any]) -> None:
         """Note an object that the program has made, and the options that its attributes do not tell."""
@@ -111,11 +115,42 @@ class Handles:
             found = self._search(number)
         return None if found is None else self._handle(found)
 
+    def obstacle_of(self, source: WarpArray, values: Values) -> str:
+        """Return why a launch that reads an array cannot be run again; empty if it can.
+
+        Elements may be numbers of meshes and other objects, or structs with pointers to arrays. A replay
+        would follow them to the memory of the program.
+
+        Args:
+            source: The array of Warp.
+            values: Its values.
+        """
+        if source.dtype is look_up("warp:uint64"):
+            return self._obstacle_in(values)
+        if not isinstance(source.dtype, look_up("warp._src.codegen:Struct")):
+            return ""
+        if _has_array(source.dtype):
+            return f"it uses an array of structs with arrays ({source.dtype.key})"
+        records = np.ascontiguousarray(values).reshape(-1).view(source.dtype.numpy_dtype())
+        return next(filter(None, map(self._obstacle_in, _numbers_in(records))), "")
+
+    def _obstacle_in(self, numbers: Values) -> str:
+        found = np.intersect1d(numbers, np.fromiter(self._live_numbers(), np.uint64))
+        handle = self.find(int(found[0])) if found.size else None
+        return "" if handle is None else f"it finds an object of class {handle.kind} in an array"
+
+    def _live_numbers(self) -> list[int]:
+        """Return the numbers of all objects, also of those that were made before watching began."""
+        if not self._all_are_known:
+            self._all_are_known = True
+            for candidate in _objects_with_numbers():
+                self._objects.setdefault(int(candidate.id), weakref.ref(candidate))
+        return [number for number, known in self._objects.items() if known() is not None]
+
     def _search(self, number: int) -> WarpObject | None:
         """Search for an object that was made before watching began."""
-        kinds = tuple(look_up(f"warp:{name}") for name in (*ARRAYS, "Volume"))
-        for candidate in gc.get_objects():
-            if isinstance(candidate, kinds) and getattr(candidate, "id", None) == number:
+        for candidate in _objects_with_numbers():
+            if candidate.id == number:
                 self._objects[number] = weakref.ref(candidate)
                 return candidate
         self._numbers.add(number)
@@ -138,3 +173,29 @@ class Handles:
         if kind == "Mesh":
             options.setdefault("support_winding_number", getattr(source, "support_winding_number", False))
         return Handle(kind, source, {n: a for n, a in arrays.items() if a is not None}, options=options)
+
+
+def _objects_with_numbers() -> Iterator[WarpObject]:
+    """Yield all meshes and other objects of the process that kernels know by a number."""
+    kinds = tuple(look_up(f"warp:{name}") for name in (*ARRAYS, "Volume"))
+    for candidate in gc.get_objects():
+        if isinstance(candidate, kinds) and getattr(candidate, "id", None):
+            yield candidate
+
+
+def _has_array(struct: WarpObject) -> bool:
+    """True if a struct has an array among its fields, or among those of its structs."""
+    return any(
+        look_up("warp._src.types:is_array")(field.type)
+        or (hasattr(field.type, "vars") and _has_array(field.type))
+        for field in struct.vars.values()
+    )
+
+
+def _numbers_in(records: Values) -> Iterator[Values]:
+    """Yield the fields of structs that may be numbers of objects."""
+    for name in records.dtype.names or ():
+        if records[name].dtype.names:
+            yield from _numbers_in(records[name])
+        elif records[name].dtype == np.uint64:
+            yield records[name]

@@ -323,7 +323,7 @@ class Recorder:
             return run()
         if tape is None:
             return self._outside(run, template.written, "launch", call.place, unrecorded=True)
-        obstacle = _obstacle(leaves)
+        obstacle = self._obstacle(leaves)
         options = LaunchOptions(device, *call.options[1:])
         operation = WarpLaunch(
             call.kernel, _dims(call.dim), call.values, options, leaves, template, call.place, obstacle
@@ -332,6 +332,17 @@ class Recorder:
         if obstacle:
             self.skip(tape, call.what, obstacle, call.place)
         return self._record(tape, operation, run)
+
+    def _obstacle(self, leaves: Sequence[Leaf]) -> str:
+        """Return why a launch cannot be run again; empty if it can."""
+        for leaf in leaves:
+            if leaf.handle is not None and leaf.handle.obstacle:
+                return leaf.handle.obstacle
+            if leaf.array is not None and leaf.array.scalar_dtype.kind == "u":
+                found = self.objects.obstacle_of(leaf.value, leaf.array.current())
+                if found:
+                    return found
+        return ""
 
     def _template(
         self, tape: WatchedTape | None, kernel: WarpObject, leaves: Sequence[Leaf]
@@ -526,11 +537,6 @@ class _Call:
 
 def _reason(error: Exception) -> str:
     return error.message if isinstance(error, NotWatchable) else f"{type(error).__name__}: {error}"
-
-
-def _obstacle(leaves: Sequence[Leaf]) -> str:
-    """Return why a launch cannot be run again; empty if it can."""
-    return next((leaf.handle.obstacle for leaf in leaves if leaf.handle and leaf.handle.obstacle), "")
 
 
 def _name(kernel: WarpObject) -> str:

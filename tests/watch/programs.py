@@ -153,6 +153,48 @@ def push_out(mesh: wp.uint64, x: wp.array(dtype=wp.vec3), y: wp.array(dtype=floa
 
 
 @wp.kernel
+def push_out_of_each(meshes: wp.array(dtype=wp.uint64), x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
+    i = wp.tid()
+    query = wp.mesh_query_point(meshes[0], x[i], 10.0)
+    if query.result:
+        p = wp.mesh_eval_position(meshes[0], query.face, query.u, query.v)
+        y[i] = wp.dot(x[i] - p, x[i] - p)
+
+
+@wp.struct
+class Body:
+    mesh: wp.uint64
+    mass: float
+
+
+@wp.struct
+class Part:
+    values: wp.array(dtype=float)
+
+
+@wp.kernel
+def push_out_of_bodies(bodies: wp.array(dtype=Body), x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
+    i = wp.tid()
+    query = wp.mesh_query_point(bodies[0].mesh, x[i], 10.0)
+    if query.result:
+        p = wp.mesh_eval_position(bodies[0].mesh, query.face, query.u, query.v)
+        y[i] = bodies[0].mass * wp.dot(x[i] - p, x[i] - p)
+
+
+@wp.kernel
+def square_parts(parts: wp.array(dtype=Part), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = parts[0].values[i] * parts[0].values[i]
+
+
+@wp.kernel
+def keyed(keys: wp.array(dtype=wp.uint64), y: wp.array(dtype=float)):
+    i = wp.tid()
+    if keys[i] > wp.uint64(1):
+        y[i] = 2.0
+
+
+@wp.kernel
 def density(grid: wp.uint64, x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
     i = wp.tid()
     total = float(0.0)

@@ -301,6 +301,42 @@ def test_a_hash_grid_that_was_built_before_watching_is_not_covered():
     assert str(gap) in found.coverage.notes
 
 
+def parts():
+    """An array with one struct that points to another array, and that array."""
+    part = programs.Part()
+    part.values = programs.array([1.0, 2.0])
+    return wp.array([part], dtype=programs.Part), part.values
+
+
+def launched(launch):
+    """What a watched program with one launch says that it does not cover."""
+    with td.watch_warp() as session, wp.Tape():
+        launch()
+    return [str(gap.reason) for gap in session.not_covered]
+
+
+def test_launches_that_follow_elements_of_arrays_to_other_memory_are_not_covered():
+    points = programs.array([[0, 0, 0], [1, 0, 0], [0, 1, 0.0]], dtype=wp.vec3)
+    mesh = wp.Mesh(points, wp.array([0, 1, 2], dtype=int))
+    x, y = programs.array([[0.2, 0.3, 1.0]], dtype=wp.vec3), programs.zeros(2)
+    numbers = wp.array([mesh.id], dtype=wp.uint64)
+    assert launched(lambda: wp.launch(programs.push_out_of_each, 1, [numbers, x, y])) == [
+        "it finds an object of class Mesh in an array"
+    ]
+    body = programs.Body()
+    body.mesh, body.mass = mesh.id, 2.0
+    bodies = wp.array([body], dtype=programs.Body)
+    assert launched(lambda: wp.launch(programs.push_out_of_bodies, 1, [bodies, x, y])) == [
+        "it finds an object of class Mesh in an array"
+    ]
+    structs, _ = parts()
+    assert launched(lambda: wp.launch(programs.square_parts, 2, [structs, y])) == [
+        "it uses an array of structs with arrays (Part)"
+    ]
+    keys = wp.array([3, 1], dtype=wp.uint64)
+    assert launched(lambda: wp.launch(programs.keyed, 2, [keys, y])) == []
+
+
 def test_index_arrays_are_read():
     tape, (_, _, loss) = watched(programs.indexed)
     assert [access.name for access in tape.operations[0].accesses] == ["x", "x.indices[0]", "y"]
