@@ -9,6 +9,10 @@ import numpy as np
 
 STEPS = (0.1, 0.03, 0.01, 0.003, 1e-3, 1e-4)
 """Relative displacements, of which the best is used."""
+POINTS = np.arange(-3, 4) / 3
+BASIS = np.stack([np.ones(7), POINTS, POINTS**2, POINTS**3], 1)
+FIT = np.linalg.pinv(BASIS)
+SPREAD = float(np.sqrt(np.linalg.inv(BASIS.T @ BASIS)[1, 1]))
 KINKED = 10.0
 """Slopes on both sides that differ by this many times their error are those of a kink."""
 STABLE = 0.2
@@ -46,19 +50,20 @@ def fitted_slope(
         noise: A lower bound of the noise of its values: few roundings can look like a smooth curve.
         steps: The displacements, the largest first.
     """
-    points = np.arange(-3, 4) / 3
-    basis = np.stack([np.ones(7), points, points**2, points**3], 1)
-    spread = float(np.sqrt(np.linalg.inv(basis.T @ basis)[1, 1]))
     best, last = FittedSlope(np.nan, np.inf, np.nan, np.nan, False), np.nan
     gaps: list[float] = []
+    levels = 0
     for step in steps:
-        values = np.array([function(float(point * step)) for point in points])
+        values = np.array([function(float(point * step)) for point in POINTS])
         if not np.isfinite(values).all():
             continue
-        fitted = np.linalg.lstsq(basis, values, rcond=None)[0]
-        residual = max(float(np.linalg.norm(values - basis @ fitted)) / np.sqrt(3), noise)
+        if len(set(values.tolist())) < levels:  # displacements that vanish in rounding: a staircase
+            break
+        levels = levels or len(set(values.tolist()))
+        fitted = FIT @ values
+        residual = max(float(np.linalg.norm(values - BASIS @ fitted)) / np.sqrt(3), noise)
         found = float(fitted[1]) / step
-        error = 2 * residual * spread / step + (abs(found - last) if last == last else np.inf)
+        error = 2 * residual * SPREAD / step + (abs(found - last) if last == last else np.inf)
         left, right = _one_sided(values, step)
         gaps.append(right - left)
         kink = len(gaps) > 1 and _is_kink(gaps[-2:], noise / step)
@@ -68,6 +73,39 @@ def fitted_slope(
         if kink:
             best = FittedSlope(found, abs(right - left), left, right, True)
     return best
+
+
+def fitted_slopes(
+    function: Callable[[float], np.ndarray[tuple[int], np.dtype[np.float64]]], scale: float = 1.0
+) -> list[FittedSlope]:
+    """Return the derivatives of several results of a function at 0, each as `fitted_slope` does.
+
+    Args:
+        function: The function of one number; returns all results, (m,).
+        scale: The displacement of which `STEPS` are parts.
+    """
+    known: dict[float, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+
+    def at(step: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        if step not in known:
+            known[step] = function(step)
+        return known[step]
+
+    start = at(0.0)
+    noise = float(np.finfo(np.float32).eps) * np.abs(start)
+    steps = [scale * step for step in STEPS]
+    moves = np.zeros(start.shape, bool)
+    for step in steps:
+        for point in POINTS:
+            moves |= at(float(point * step)) != start
+
+    def fitted(row: int) -> FittedSlope:
+        least = float(noise[row])
+        if not moves[row]:
+            return FittedSlope(0.0, 2 * least * SPREAD / steps[0], 0.0, 0.0, False)
+        return fitted_slope(lambda step: float(at(step)[row]), least, steps)
+
+    return [fitted(row) for row in range(start.size)]
 
 
 def slope(function: Callable[[float], float], noise: float) -> tuple[float, float]:

@@ -88,6 +88,11 @@ class OperationReplay:
             return operation
         return operation.capability(RunsInFloat64) or NarrowedStep(operation)
 
+    @property
+    def is_narrow(self) -> bool:
+        """True if operations compute in float32 although the replay is in float64."""
+        return any(isinstance(step, NarrowedStep) for step in self._steps)
+
     def use(self, index: int, step: Step) -> None:
         """Run another step for an operation in all further runs of this replay."""
         self._steps[index] = step

@@ -7,6 +7,7 @@ import pytest
 
 import tapedebug as td
 from tapedebug._source import site_span
+from tapedebug.autograd import gradcheck_tape
 from tapedebug.contract import Engine, KernelSource
 from tapedebug.operations import (
     FunctionOperation,
@@ -107,3 +108,31 @@ def test_the_programs_pass_reads_the_values_of_the_call_in_the_replays_precision
     assert replay.gradient(x).tolist() == [1.5, 15, 150]
     replay.backward(seeds)
     assert replay.gradient(w)[0] == pytest.approx(107, rel=1e-14)
+
+
+def refuses_float64(x, w):
+    assert x.dtype == np.float32
+    return (np.tanh(x) * x * w.sum(),)
+
+
+def right(values, adjoints):
+    x, w = values
+    t = np.tanh(x)
+    return [adjoints[0] * w.sum() * (t + x * (1 - t * t)), np.full_like(w, (adjoints[0] * t * x).sum())]
+
+
+def wrong(values, adjoints):
+    return [1.02 * adjoint for adjoint in right(values, adjoints)]
+
+
+@pytest.mark.parametrize(("backward", "verdict"), [(right, "AGREE"), (wrong, "WRONG")])
+def test_alone_in_float32_it_is_compared_with_differences_of_larger_steps(backward, verdict):
+    tape, operation, _, _, y = recorded(backward, refuses_float64)
+    operation.kind = "kernel"  # operations of kind "python" are not checked alone
+    checked = gradcheck_tape(tape, show_summary=False, raise_exception=False)
+    assert {pair.verdict for pair in checked.pairs} == {verdict}
+    assert (
+        "launch 0 (scaled): it computes in float32: its differences are taken with larger steps and have "
+        "larger error bars"
+    ) in checked.coverage.notes
+    assert td.diagnose(tape, loss={y: np.ones(3, np.float32)}).verdict == verdict

@@ -156,6 +156,30 @@ def test_an_operation_in_float32_is_said_to_be_one():
     )
 
 
+def bent(b):
+    if b.dtype != np.float32:
+        raise TypeError("float32 only")
+    return np.tanh(b) * b
+
+
+def bent_backward(values, adjoints):
+    t = np.tanh(values[0])
+    return adjoints[0] * (t + values[0] * (1 - t * t))
+
+
+@pytest.mark.parametrize("at", [(0.4, 0.9, 1.3), (0.011, 0.7, 1.6)])
+def test_an_operation_that_refuses_float64_is_judged_with_larger_steps(at):
+    tape = program(bent, bent_backward, at=at)
+    assert wp.diagnose(tape).verdict == "AGREE"
+    checked = gradcheck_tape(tape, end_to_end=True, show_summary=False)
+    assert [pair.verdict for pair in checked.pairs] == ["AGREE"] * 5
+    assert any("forward raises TypeError if it is given float64" in note for note in checked.coverage.notes)
+    wrong = program(bent, lambda values, adjoints: 1.02 * bent_backward(values, adjoints), at=at)
+    checked = gradcheck_tape(wrong, end_to_end=True, show_summary=False, raise_exception=False)
+    assert {pair.launch for pair in checked.pairs if pair.verdict == "WRONG"} == {None, 1}
+    assert wp.diagnose(wrong).verdict == "WRONG"
+
+
 def test_a_trace_shows_its_source_names_and_call_site(tmp_path):
     trace = wp.trace.record(program(jvp=lambda values, tangents: solve(tangents[0])))
     launch = trace.launches[1]

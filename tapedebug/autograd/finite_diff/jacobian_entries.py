@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._float32_slope import STEPS, fitted_slopes
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate, slopes
 from tapedebug.autograd.finite_diff.verdict import Reference, Tolerance
@@ -145,7 +146,10 @@ def along(
             for port, vectors in directions.items()
         ]
     at_zero = np.concatenate([start[target] for target in targets])
-    found = slopes(both, at_zero, eps=eps, magnitudes=np.max(sizes, axis=0), enough=enough)
+    if program.is_narrow:
+        found = _of_float32(both, np.max(sizes, axis=0), len(at_zero))
+    else:
+        found = slopes(both, at_zero, eps=eps, magnitudes=np.max(sizes, axis=0), enough=enough)
     bounds = np.cumsum([0, *(target.size for target in targets)])
     return {
         target: DerivativeEstimate(
@@ -154,6 +158,25 @@ def along(
         )
         for target, low, high in zip(targets, bounds[:-1], bounds[1:], strict=True)
     }  # fmt: skip
+
+
+def _of_float32(
+    both: Callable[[Indices, Floats], tuple[Floats, Floats]], magnitudes: Floats, width: int
+) -> DerivativeEstimate:
+    """Return derivatives of results that are rounded to float32 on their way; see `fitted_slopes`."""
+    several = np.full((4, len(magnitudes), width), np.nan)
+    kink = np.zeros((len(magnitudes), width), bool)
+    for row, magnitude in enumerate(magnitudes):
+
+        def at(step: float, row: int = row) -> Floats:
+            found: Floats = both(np.array([row]), np.array([step]))[0][0]
+            return found
+
+        each = fitted_slopes(at, float(magnitude) or 1.0)
+        several[:, row] = np.array([(f.value, f.error, f.left, f.right) for f in each]).T.reshape(4, width)
+        kink[row] = [f.kink for f in each]
+    value, bar, left, right = several
+    return DerivativeEstimate(value, bar, left, right, kink, evaluations=7 * len(STEPS) * len(magnitudes))
 
 
 def plainly(

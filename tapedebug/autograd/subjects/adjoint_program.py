@@ -45,6 +45,7 @@ class AdjointProgram:
 
     def __init__(self, program: ShadowProgram, tape: Tape | None, seeds: Mapping[Port, Floats]) -> None:
         self.first, self.tape = program, tape
+        self.is_narrow = program.is_narrow
         self.subject = f"the gradient of {program.subject}"
         self.by_seed = {_gradient_of(port): port for port in seeds}
         self.by_result = {_gradient_of(port): port for port in program.inputs}

@@ -1,4 +1,4 @@
-"""Notes on functions whose adjoints themselves use finite differences."""
+"""Notes on functions whose adjoints use finite differences, and on differences of less than float64."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from tapedebug.contract import Operation
 
 BY_DIFFERENCES = "derivative by finite differences"
+IN_FLOAT32 = "computes in float32: its differences are taken with larger steps and have larger error bars"
 
 
 def is_of_differences(note: str) -> bool:
     """True if a note is one of these."""
-    return BY_DIFFERENCES in note
+    return BY_DIFFERENCES in note or IN_FLOAT32 in note
 
 
 def differences_on(operations: Iterable[Operation]) -> list[str]:

@@ -100,6 +100,11 @@ class Program(Protocol):
         ...
 
     @property
+    def is_narrow(self) -> bool:
+        """True if parts of its float64 run compute in float32: small displacements vanish there."""
+        ...
+
+    @property
     def inputs(self) -> Sequence[Port]:
         """The ports by which derivatives can be taken."""
         ...

@@ -38,6 +38,7 @@ class ShadowProgram:
     Attributes:
         pulse: Called before each record of every run; may raise to cancel.
         has_tangents: `push` is possible.
+        is_narrow: Parts of it compute in float32 also in the float64 replay.
         engine: The name of the engine, if it is not this project's own.
         one_by_one: Of the runs that can not run several rows at once, "forward", "backward" or "push", why.
     """
@@ -67,6 +68,7 @@ class ShadowProgram:
         self._rounded: Replay | None = None
         self.one_by_one: dict[str, str] = {}
         self.has_tangents = True
+        self.is_narrow = False
         self.engine = ""
         self.pulse: Callable[[], None] | None = None
 

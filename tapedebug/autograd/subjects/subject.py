@@ -15,7 +15,7 @@ from tapedebug.autograd.array_types import DeviceLike, LaunchDim, Values
 from tapedebug.autograd.subjects.functions import FunctionCall, Unrepeatable, require_faithful
 from tapedebug.autograd.subjects.masks import Argument, choose_pairs
 from tapedebug.autograd.subjects.metadata import FunctionMetadata, Named, input_names
-from tapedebug.autograd.subjects.numerical import differences_in, differences_on
+from tapedebug.autograd.subjects.numerical import IN_FLOAT32, differences_in, differences_on
 from tapedebug.autograd.subjects.overlaps import refuse_overlaps
 from tapedebug.autograd.subjects.pairs import Mask, differentiable, port
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
@@ -217,8 +217,9 @@ def operation_subject(
     def make(double: bool) -> Replay:
         return replays.new_replay(index, values, float64=double)
 
+    narrow = False
     try:
-        make(True)
+        narrow = bool(getattr(make(True), "is_narrow", False))
     except TapeError as error:
         notes.append(f"not checked: {error.message}")
         sources = []
@@ -230,7 +231,9 @@ def operation_subject(
     refuse_overlaps(name, pairs, arrays, launch=True)
     inputs, outputs = _restricted(sources, pairs.inputs()), _restricted(targets, pairs.outputs())
     program = ShadowProgram(name, make, inputs, outputs, launch=index)
-    program.has_tangents, program.engine = False, engine
+    program.has_tangents, program.engine, program.is_narrow = False, engine, narrow
+    if narrow and sources:
+        pairs.notes.append(f"it {IN_FLOAT32}")
 
     def refuse() -> Scene:
         raise GradcheckError(f"no script can be written for operations of {engine}")

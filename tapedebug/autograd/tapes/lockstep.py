@@ -232,6 +232,7 @@ class _Lockstep:
 
         inside = ShadowProgram("", make, list(own.values()), list(outputs), launch=record.index)
         inside.pulse = self.checkpoint
+        inside.is_narrow = record.kind == "python" and self.program.is_narrow
         return SingleLaunch(record.index, inside, own, outputs, self.rtol, self.checkpoint)
 
     def _users(self, record: Record, arriving: Mapping[Any, Floats]) -> dict[int, Floats] | None:
