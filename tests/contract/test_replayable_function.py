@@ -132,7 +132,7 @@ def test_alone_in_float32_it_is_compared_with_differences_of_larger_steps(backwa
     checked = gradcheck_tape(tape, show_summary=False, raise_exception=False)
     assert {pair.verdict for pair in checked.pairs} == {verdict}
     assert (
-        "launch 0 (scaled): it computes in float32: its differences are taken with larger steps and have "
-        "larger error bars"
+        "launch 0 (scaled): it computes in float32: it is compared with differences of larger steps, which "
+        "have larger error bars"
     ) in checked.coverage.notes
     assert td.diagnose(tape, loss={y: np.ones(3, np.float32)}).verdict == verdict

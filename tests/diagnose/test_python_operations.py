@@ -180,6 +180,25 @@ def test_an_operation_that_refuses_float64_is_judged_with_larger_steps(at):
     assert wp.diagnose(wrong).verdict == "WRONG"
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "AGREE"), (1.02, "WRONG")])
+def test_a_function_with_an_operation_that_refuses_float64_is_judged_with_larger_steps(factor, verdict):
+    def backward(values, adjoints):
+        return factor * bent_backward(values, adjoints)
+
+    def function(x):
+        y = wp.zeros(3, requires_grad=True)
+        wp.launch_python(bent, backward, reads=[x], writes=[y])
+        return y
+
+    x = wp.array((0.4, 0.9, 1.3), dtype=float, requires_grad=True)
+    checked = gradcheck(function, inputs=[x], show_summary=False, raise_exception=False)
+    assert checked.verdict == verdict
+    assert (
+        "record 0 (bent) computes in float32: forward raises TypeError if it is given float64: its "
+        "derivative is compared with differences of larger steps, which have larger error bars"
+    ) in checked.coverage.notes
+
+
 def test_a_trace_shows_its_source_names_and_call_site(tmp_path):
     trace = wp.trace.record(program(jvp=lambda values, tangents: solve(tangents[0])))
     launch = trace.launches[1]

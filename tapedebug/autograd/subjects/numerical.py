@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from tapedebug.contract import Operation
 
 BY_DIFFERENCES = "derivative by finite differences"
-IN_FLOAT32 = "computes in float32: its differences are taken with larger steps and have larger error bars"
+IN_LARGE_STEPS = "is compared with differences of larger steps, which have larger error bars"
+IN_FLOAT32 = f"computes in float32: it {IN_LARGE_STEPS}"
 
 
 def is_of_differences(note: str) -> bool:
     """True if a note is one of these."""
-    return BY_DIFFERENCES in note or IN_FLOAT32 in note
+    return BY_DIFFERENCES in note or IN_LARGE_STEPS in note
 
 
 def differences_on(operations: Iterable[Operation]) -> list[str]:

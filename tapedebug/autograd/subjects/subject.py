@@ -15,7 +15,7 @@ from tapedebug.autograd.array_types import DeviceLike, LaunchDim, Values
 from tapedebug.autograd.subjects.functions import FunctionCall, Unrepeatable, require_faithful
 from tapedebug.autograd.subjects.masks import Argument, choose_pairs
 from tapedebug.autograd.subjects.metadata import FunctionMetadata, Named, input_names
-from tapedebug.autograd.subjects.numerical import IN_FLOAT32, differences_in, differences_on
+from tapedebug.autograd.subjects.numerical import IN_FLOAT32, IN_LARGE_STEPS, differences_in, differences_on
 from tapedebug.autograd.subjects.overlaps import refuse_overlaps
 from tapedebug.autograd.subjects.pairs import Mask, differentiable, port
 from tapedebug.autograd.subjects.program import IN_PLACE, Pairs, Port
@@ -25,7 +25,15 @@ from tapedebug.autograd.subjects.struct_fields import flat_call, listed
 from tapedebug.autograd.subjects.write_sites import WriteSite, placed, placed_by_tape
 from tapedebug.compiler.diagnostics import ASSERT
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.contract import LocalReplays, Operation, RecordedTape, Replay, is_array
+from tapedebug.contract import (
+    Float64,
+    LocalReplays,
+    Operation,
+    RecordedTape,
+    Replay,
+    WarpReverse,
+    is_array,
+)
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.launch import launch_dims
 from tapedebug.runtime.launch.overloads import concrete
@@ -230,7 +238,11 @@ def operation_subject(
     arrays = [(label, a) for _, label, a in [*named_in, *named_out] if is_array(a)]
     refuse_overlaps(name, pairs, arrays, launch=True)
     inputs, outputs = _restricted(sources, pairs.inputs()), _restricted(targets, pairs.outputs())
-    program = ShadowProgram(name, make, inputs, outputs, launch=index)
+    reverse = tape.capability(WarpReverse)
+    at_end = reverse is not None and reverse.is_own  # its adjoints read what the operation left in memory
+    program = ShadowProgram(
+        name, make, inputs, outputs, launch=index, consume="current" if at_end else "versions"
+    )
     program.has_tangents, program.engine, program.is_narrow = False, engine, narrow
     if narrow and sources:
         pairs.notes.append(f"it {IN_FLOAT32}")
@@ -359,6 +371,11 @@ def function_subject(
         _restricted(targets, pairs.outputs()),
     )
     pairs.notes = list(dict.fromkeys([*notes, *pairs.notes, *differences_on(call.tape.operations)]))
+    wide = call.tape.capability(Float64)
+    obstacle = "" if wide is None or not call.tape.operations else wide.obstacle()
+    if obstacle:
+        program.is_narrow = True
+        pairs.notes.append(f"{obstacle}: its derivative {IN_LARGE_STEPS}")
     unrepeatable = None
     if pairs.chosen:
         try:
