@@ -142,7 +142,7 @@ def launch(
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
     if state.foreign is not None:
         state.foreign.note_arguments(record, (*inputs, *outputs))
-    tracker, before = tape.tracker, plan.opening
+    tracker, before = tape.tracker, plan.record_hook
     if before is None or tracker.budget is not None:
         watched = tracker.before(record)
     else:

@@ -74,7 +74,7 @@ class LaunchPlan:
         value_slots: Slots of the pointers of the arrays.
         adjoint_slots: Slots of the pointers of the active arrays' adjoints.
         needed_slots: Slots of the pointers of the needed arrays.
-        opening: The specialized function that a tape runs before a record of this kind, after the first one.
+        record_hook: The specialized function that a tape runs before a record of this kind but the first one.
         access_rows: The accesses of such a record without its arrays, computed on first use.
         source: The source of the kernel, computed on first use.
     """
@@ -101,8 +101,8 @@ class LaunchPlan:
         "names",
         "needed",
         "needed_slots",
-        "opening",
         "reads",
+        "record_hook",
         "source",
         "strided",
         "touched",
@@ -146,7 +146,7 @@ class LaunchPlan:
         self.late = tuple(sorted(info.after)) if info is not None else ()
         self.early = tuple(p for p in self.needed if p not in self.late)
         self.exposed: tuple[tuple[int, int, bool], ...] = ()
-        self.opening: Callable[[Any, Any], bool] | None = None
+        self.record_hook: Callable[[Any, Any], bool] | None = None
         self.access_rows: tuple[AccessRow, ...] | None = None
         self.source: KernelSource | None = None
 

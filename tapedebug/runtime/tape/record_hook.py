@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import LaunchPlan
 
 
-def opening(plan: LaunchPlan) -> Callable[[Any, Any], bool]:
+def new_record_hook(plan: LaunchPlan) -> Callable[[Any, Any], bool]:
     """Return the function that a tape calls before launches of a plan, with its tracker and the record.
 
     It opens the values that the launch reads and needs, closes those that it overwrites, and returns True if

@@ -29,7 +29,7 @@ from tapedebug.runtime.tape.buffer_versions import (
 )
 from tapedebug.runtime.tape.gradient_history import Event, History, is_gradient, note, note_read
 from tapedebug.runtime.tape.memory_budget import Budget
-from tapedebug.runtime.tape.record_hook import opening
+from tapedebug.runtime.tape.record_hook import new_record_hook
 from tapedebug.runtime.tape.write_barrier import after_write
 
 if TYPE_CHECKING:
@@ -186,9 +186,9 @@ class Tracker:
         if budget is not None and budget.full:
             budget.thin(self)
         plan = record.plan
-        if plan.opening is None:
-            plan.opening = opening(plan)
-        watched = plan.opening(self, record)
+        if plan.record_hook is None:
+            plan.record_hook = new_record_hook(plan)
+        watched = plan.record_hook(self, record)
         if budget is not None and plan.kind == "func":
             budget.pinned.update(record.needs)
         return watched
