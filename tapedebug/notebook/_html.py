@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -31,11 +32,20 @@ def trace_html(trace: dict[str, Any], note: str = "") -> str:
         f"<p><strong>{escape(str(trace['name']))}</strong> · {_verdict(trace)} · "
         f"{escape(' · '.join(facts))}</p>",
         f"<p>{escape(str(trace['coverage'].get('summary', '')))}</p>",
+        _engine(tape.get("engine"), trace["coverage"].get("notes", ())),
         _findings(trace["findings"]),
     ]
     if note:
         parts.append(f"<p><em>{escape(note)}</em></p>")
     return f'<div class="tapedebug-static">{"".join(parts)}</div>'
+
+
+def _engine(engine: str | None, notes: Sequence[str]) -> str:
+    """Return the name of another engine than that of tapedebug, with the notes of the coverage to unfold."""
+    if not engine:
+        return ""
+    items = "".join(f"<li>{escape(str(note))}</li>" for note in notes)
+    return f"<details><summary>{escape(str(engine))}</summary><ul>{items}</ul></details>"
 
 
 def _verdict(trace: dict[str, Any]) -> str:
