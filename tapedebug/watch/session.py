@@ -121,9 +121,7 @@ def _check_installed() -> None:
     """
     warp = hooks.installed_warp()
     if warp is None:
-        raise TapedebugError(
-            "watch_warp: NVIDIA Warp is not installed", hint="pip install 'tapedebug[warp]', or warp-lang"
-        )
+        raise TapedebugError("watch_warp: NVIDIA Warp is not installed", hint="pip install warp-lang")
     lacking = hooks.missing()
     if lacking:
         raise TapedebugError(

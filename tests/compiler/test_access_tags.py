@@ -206,7 +206,7 @@ def test_stamps_of_random_kernels(seed: int) -> None:
 def test_random_kernels_with_crossing_threads_do_conflict() -> None:
     """So that the comparison above is not one of nothing with nothing."""
     counts = []
-    for seed in range(100, 112):
+    for seed in range(100, 100 + cases(full=12, sample=4)):
         trial = Trial.of(seed, size=20, crossing=True)
         counts.append(check(trial.kernel, THREADS, singles(trial.args, trial.kernel))[1])
     assert sum(count > 0 for count in counts) >= len(counts) // 2, counts

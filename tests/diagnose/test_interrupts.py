@@ -143,8 +143,9 @@ def test_at_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) -> Non
     whole = time.process_time() - began
     assert whole < 20.0, "a thousand launches take seconds"
     rng = np.random.default_rng(1)
+    points = cases(full=100, sample=5)
     landed = late = 0
-    while landed < POINTS:
+    while landed < points:
         moment = rng.uniform(0.0, whole)
         try:
             alarm.set(max(moment, 1e-4))
@@ -157,8 +158,8 @@ def test_at_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) -> Non
             whole *= 0.95  # the run that was measured was slower than others are
         world.check(before, f"after {moment:.3f} s of {whole:.3f} s")
         swallowed = alarm.rang - landed
-        assert swallowed <= POINTS // 10, "Python itself swallows few: those in what it cleans up"
-        assert late <= POINTS, "most moments are before the end"
+        assert swallowed <= max(1, points // 10), "Python itself swallows few: those in what it cleans up"
+        assert late <= points, "most moments are before the end"
     assert str(wp.diagnose(world.tape)) == str(first)
     world.tape.zero()
     world.tape.backward(world.loss)

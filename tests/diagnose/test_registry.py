@@ -68,7 +68,7 @@ def test_every_class_is_listed_once() -> None:
         own = [
             item for item in classes if inspect.isclass(item) and item.__module__.endswith(f".{module.name}")
         ]
-        found += [item for item in own if issubclass(item, Rule)]
+        found += [item for item in own if issubclass(item, Rule) and "code" in vars(item)]  # others are bases
     assert sorted(item.__name__ for item in found) == sorted(type(rule).__name__ for rule in RULES)
 
 
