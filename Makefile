@@ -153,7 +153,7 @@ fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs (FUZZ_ARGS='--count 5
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
 	@$(BIN)/python -m tests.compiler.fuzz --programs --jobs $(WORKERS) $(FUZZ_ARGS)
 	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) tests/trace/test_fuzz.py tests/diagnose/test_interrupts.py
-	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) -m sweep tests --ignore tests/gallery
+	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) -m "sweep or unoptimized" tests --ignore tests/gallery
 
 compilers: $(PY_STAMP)  ## every test of the language with what Numba compiles (config.compiler = "numba"); an hour and more
 	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --compiler numba tests/lang tests/compiler tests/seeds $(PYTEST_ARGS)

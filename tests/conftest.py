@@ -45,6 +45,19 @@ def _compiler(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
 
 
+@pytest.fixture(autouse=True)
+def _optimization(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile kernels without optimization in tests that are marked `unoptimized`, except in a full sweep."""
+    if sweeps.FULL or request.node.get_closest_marker("unoptimized") is None:
+        yield
+        return
+    from tapedebug.compiler import backend
+
+    usual, backend.optimization = backend.optimization, 0
+    yield
+    backend.optimization = usual
+
+
 def pytest_configure() -> None:
     """Hear SIGINT, which jobs in the background of a shell and those of many CI systems start out ignoring.
 

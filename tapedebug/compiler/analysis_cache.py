@@ -144,7 +144,7 @@ class AnalysisCache:
 
     def code(self, variant: str, text: Callable[[], GeneratedSource]) -> objects.Entry:
         """The machine code of a variant, from the cache where it is there; else of its text."""
-        what = f"code {config.compiler} {objects.processor()} {variant}"
+        what = f"code {config.compiler} {backend.optimization} {objects.processor()} {variant}"
         key, diagnostics = self.get(what, CODE) or (None, ())
         entry = None if key is None else backend.cached(key)
         if entry is None:

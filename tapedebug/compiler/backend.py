@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from tapedebug.compiler.generated_source import GeneratedSource, SimdLoop
 
 
+optimization = 3
+"""LLVM's level of optimization for kernels. Tests marked `unoptimized` set 0, which compiles long code many
+times as fast."""
+
+
 class CompilerError(Exception):
     """Generated code that is refused: a bug of this compiler; carries the code and what is wrong with it."""
 
 
-def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
+def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None, level: int = 3) -> bytes:
     """Object code of a generated text, translated to LLVM directly; where it can be, in lanes if asked for.
 
     Raises:
@@ -36,9 +41,11 @@ def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     tree = parsed(code)
     assembly = None if lanes is None else _in_lanes(tree, symbol, lanes)
     if assembly is not None:
-        return object_code(assembly, *linked_with(code), vectorise=has_plain(assembly), lanes=True)
+        plain = has_plain(assembly)
+        return object_code(assembly, *linked_with(code), vectorise=plain, lanes=True, level=level)
     try:
-        return object_code(translated(tree, symbol), *linked_with(code), searchable=is_searchable(tree))
+        modules = translated(tree, symbol), *linked_with(code)
+        return object_code(*modules, searchable=is_searchable(tree), level=level)
     except (TranslationError, Misfit, RuntimeError) as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
 
@@ -72,7 +79,7 @@ define void @{symbol}(i64 %lo, i64 %hi, ptr %args) {{
 """Numba's calling convention has places for a result and an exception; kernels have neither."""
 
 
-def with_numba(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
+def with_numba(code: str, symbol: str, lanes: SimdLoop | None = None, level: int = 3) -> bytes:
     """Object code of a generated text, compiled by Numba, which vectorises as it can.
 
     Raises:
@@ -98,20 +105,24 @@ def with_numba(code: str, symbol: str, lanes: SimdLoop | None = None) -> bytes:
     except NumbaError as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
     wrapper = WRAPPER.format(symbol=symbol, inner=inner)
-    return object_code(wrapper, *assembly, *linked_with(code), searchable=is_searchable(parsed(code)))
+    modules = wrapper, *assembly, *linked_with(code)
+    return object_code(*modules, searchable=is_searchable(parsed(code)), level=level)
 
 
-COMPILERS: dict[str, Callable[[str, str, SimdLoop | None], bytes]] = {"llvm": with_llvm, "numba": with_numba}
+COMPILERS: dict[str, Callable[[str, str, SimdLoop | None, int], bytes]] = {
+    "llvm": with_llvm,
+    "numba": with_numba,
+}
 """By the name that `config.compiler` has."""
 
 
 def compiled(text: GeneratedSource) -> tuple[str, objects.Entry]:
     """The machine code of a generated function, from the cache where it is there; and its key."""
-    code = text.code
-    key = objects.key_of(f"{text.lanes}\n{code}" if text.lanes else code, config.compiler)
+    code, level = text.code, optimization
+    key = objects.key_of(f"{text.lanes}\n{code}" if text.lanes else code, config.compiler, level)
     found = cached(key)
     if found is None:
-        content = COMPILERS[config.compiler](code, symbol_of(key), text.lanes)
+        content = COMPILERS[config.compiler](code, symbol_of(key), text.lanes, level)
         if "njit0_" not in code:
             objects.write(key, content)
         found = objects.load(key, symbol_of(key), content)

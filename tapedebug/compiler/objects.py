@@ -58,14 +58,14 @@ def processor() -> str:
     return f"{target_fingerprint.processor()} {libc} {made_by}"
 
 
-def key_of(code: str, compiler: str) -> str:
-    """Return the name in the cache of the object code that a compiler makes of a generated text."""
+def key_of(code: str, compiler: str, level: int = 3) -> str:
+    """Return the name in the cache of the object code that a compiler makes of a text at a level of LLVM."""
     version = ""
     if compiler != "llvm":
         from importlib import metadata
 
         version = metadata.version(compiler)
-    return hashlib.sha256(f"{processor()}\n{compiler} {version}\n{code}".encode()).hexdigest()
+    return hashlib.sha256(f"{processor()}\n{compiler} {version} {level}\n{code}".encode()).hexdigest()
 
 
 def folder() -> Path:

@@ -16,7 +16,7 @@ import platformdirs
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import objects
+from tapedebug.compiler import backend, objects
 from tests.compiler.harness import run
 
 ROOT = Path(__file__).parents[2]
@@ -176,6 +176,7 @@ def test_key_is_of_code_processor_and_compiler(monkeypatch):
     assert one == objects.key_of("a = 1\n", "llvm")
     assert one != objects.key_of("a = 2\n", "llvm")
     assert one != objects.key_of("a = 1\n", "numba")
+    assert one != objects.key_of("a = 1\n", "llvm", 0)
     assert "llvmlite" in objects.processor()
     monkeypatch.setattr(objects, "processor", lambda: "another machine")
     assert one != objects.key_of("a = 1\n", "llvm")
@@ -201,6 +202,28 @@ def test_same_code_at_other_lines_is_one_object(folder):
     run(two, 2, [x])
     assert len(list(folder.glob("*.o"))) == 1
     assert x.tolist() == [7.25**2] * 2
+
+
+def test_objects_of_different_optimization_are_not_mixed(folder, monkeypatch):
+    """One definition, compiled at two levels of LLVM, is two objects: notes lead to their own one."""
+
+    def made():
+        @wp.kernel
+        def leveled(x: wp.array(dtype=float)):
+            i = wp.tid()
+            x[i] = x[i] * 7.25
+
+        return leveled
+
+    x = np.ones(2, np.float32)
+    run(made(), 2, [x])
+    first = set(folder.glob("*.o"))
+    monkeypatch.setattr(backend, "optimization", 0)
+    run(made(), 2, [x])
+    assert len(first) == 1 and len(set(folder.glob("*.o")) - first) == 1
+    run(made(), 2, [x])
+    assert len(list(folder.glob("*.o"))) == 2
+    assert x.tolist() == [7.25**3] * 2
 
 
 # Who may change what is run ---------------------------------------------------------------------------------

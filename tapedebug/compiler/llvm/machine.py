@@ -9,11 +9,13 @@ VECTORISED = 6000
 """Lines of assembly up to which code is vectorised: loops over threads, which makes kernels three to eight
 times as fast, and components side by side (a gather of vec3 gains 12 %). The time that LLVM takes for loops
 grows with the square of the lines, and is some three seconds there."""
+FULL = 3
+"""LLVM's highest level of optimization."""
 
 
 @cache
-def target_machine() -> Any:
-    """The target of generated code: this processor, with all its instructions."""
+def target_machine(level: int = FULL) -> Any:
+    """The target of generated code: this processor, with all its instructions, at a level of optimization."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -22,7 +24,7 @@ def target_machine() -> Any:
     return target.create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
+        opt=level,
         reloc="static" if target.name.startswith("x86") else "default",
         codemodel="jitdefault",
         jit=True,
@@ -57,7 +59,7 @@ def vector_bits() -> int:
 
 
 def object_code(
-    *assembly: str, searchable: bool = True, vectorise: bool = True, lanes: bool = False
+    *assembly: str, searchable: bool = True, vectorise: bool = True, lanes: bool = False, level: int = FULL
 ) -> bytes:
     """Optimised machine code of modules, linked into one.
 
@@ -66,14 +68,15 @@ def object_code(
         searchable: Whether loops can be vectorised in reasonable time, for all that their length says.
         vectorise: Whether LLVM looks for what it can vectorise: where it is so written there is nothing.
         lanes: The loops are so written: it looks only for components side by side.
+        level: LLVM's level of optimization, 0 to 3.
 
     Raises:
         RuntimeError: LLVM refuses the assembly.
     """
     module = _linked(assembly)
     vectorised = vectorise and sum(text.count("\n") for text in assembly) <= VECTORISED
-    _optimize(module, loops=vectorised and searchable and not lanes, components=vectorised)
-    return bytes(target_machine().emit_object(module))
+    _optimize(module, loops=vectorised and searchable and not lanes, components=vectorised, level=level)
+    return bytes(target_machine(level).emit_object(module))
 
 
 def optimized(*assembly: str, keep: str) -> str:
@@ -106,11 +109,11 @@ def _linked(assembly: tuple[str, ...]) -> Any:
     return module
 
 
-def _optimize(module: Any, *, loops: bool, components: bool) -> None:
-    """Run LLVM's passes; `loops` and `components` are what is vectorised."""
+def _optimize(module: Any, *, loops: bool, components: bool, level: int = FULL) -> None:
+    """Run the passes of a level of LLVM; `loops` and `components` are what is vectorised."""
     import llvmlite.binding as llvm
 
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization, options.slp_vectorization = loops, components
-    builder = llvm.create_pass_builder(target_machine(), options)
+    builder = llvm.create_pass_builder(target_machine(level), options)
     builder.getModulePassManager().run(module, builder)
