@@ -24,6 +24,7 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Composite, Quantity, Rule
 from tapedebug.lang.rules._quantities import require
 from tapedebug.lang.rules.table import numbers
+from tests import sweeps
 from tests.compiler.harness import run, twin
 from tests.lang import cases
 from tests.lang.cases import Case
@@ -105,6 +106,20 @@ SEMANTIC = [
     pytest.param(*c.values, id=c.id, marks=() if c.values[0] in OPTIMIZED else pytest.mark.unoptimized)
     for c in ALL
 ]
+
+
+def in_one_precision(listed: list[Any]) -> list[Any]:
+    """Return the cases of each table and length in one of its precisions; all of them in a full sweep."""
+    if sweeps.FULL:
+        return listed
+    scalars: dict[tuple[str, int], list[type[t.Scalar]]] = {}
+    for case in listed:
+        group = case.values[0]
+        known = scalars.setdefault((group.table, group.length), [])
+        if group.scalar not in known:
+            known.append(group.scalar)
+    chosen = {key: known[zlib.crc32(repr(key).encode()) % len(known)] for key, known in scalars.items()}
+    return [c for c in listed if chosen[c.values[0].table, c.values[0].length] is c.values[0].scalar]
 
 
 def load(source: str) -> Any:
@@ -265,7 +280,7 @@ def tangents(group: Group) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]
     )
 
 
-@pytest.mark.parametrize(("group", "row"), SEMANTIC)
+@pytest.mark.parametrize(("group", "row"), in_one_precision(SEMANTIC))
 def test_tangent_is_the_adjoint_transposed(group: Group, row: int) -> None:
     case = group.cases[row]
     direction, dots = tangents(group)

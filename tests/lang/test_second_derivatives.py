@@ -11,10 +11,10 @@ import pytest
 from tapedebug.lang import types as t
 from tests.compiler.harness import run, twin
 from tests.lang import cases
-from tests.lang.test_rules import SAMPLES, SEMANTIC, Group, arguments, kernel, seeds
+from tests.lang.test_rules import SAMPLES, SEMANTIC, Group, arguments, in_one_precision, kernel, seeds
 
 Arrays = list[np.ndarray]
-ALL = [case for case in SEMANTIC if case.values[0].scalar is not t.float16]
+ALL = in_one_precision([case for case in SEMANTIC if case.values[0].scalar is not t.float16])
 """The float64 twins of halves are those of float32."""
 
 
