@@ -435,7 +435,7 @@ def _for_warp(
         return f"{watch.refused}; {on_ours}"
     if recorded or "warp" not in sys.modules:
         return ""
-    if watch.imported:
+    if watch.imported and not outcome.failed:
         return "no launch was recorded: launches of NVIDIA Warp are diagnosed inside `with wp.Tape():`"
     return "" if watch.watched is not None else f"launches of NVIDIA Warp are not recorded; {on_ours}"
 

@@ -109,7 +109,7 @@ def _values(seed: Array | npt.ArrayLike) -> np.ndarray[Any, Any]:
 
 
 def find_leaves(recorded: TraceBinding, inputs: Iterable[Array] | Array | None) -> list[int]:
-    """Return the ids of the arrays whose gradients matter."""
+    """Return the ids of the arrays whose gradients matter: of those that are not given, no empty one."""
     if inputs is not None:
         given = arrays_in(inputs)
         for item in given:
@@ -126,4 +126,6 @@ def find_leaves(recorded: TraceBinding, inputs: Iterable[Array] | Array | None) 
     read = {
         arg.array for launch in trace.launches for arg in launch.args if arg.reads and not arg.read_version
     }
-    return [info.id for info in trace.arrays if info.id in read and differentiable(info)]
+    return [
+        info.id for info in trace.arrays if info.id in read and differentiable(info) and 0 not in info.shape
+    ]

@@ -15,7 +15,8 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import CodeType, FunctionType, ModuleType
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 WarpObject = Any
@@ -78,6 +79,7 @@ ADDED: dict[str, Callable[..., Any]] = {"warp._src.types:is_struct": _is_struct}
 """Functions that older releases of Warp lack, with what stands in for them there."""
 
 _GLOBAL = "__tapedebug_handlers__"
+_PACKAGE = str(Path(__file__).parents[1])
 _numbers = itertools.count()
 
 
@@ -199,10 +201,30 @@ def _entry(original: FunctionType, handler: Handler) -> Callable[..., Any]:
         _thread.depth += 1
         try:
             return handler(original, *args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = _without_own_frames(error.__traceback__)
+            raise
         finally:
             _thread.depth -= 1
 
     return entry
+
+
+def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback of an error of Warp or the program without the frames of this package in between.
+
+    That of an error of this package stays as it is.
+    """
+    entries = []
+    while trace is not None:
+        entries.append(trace)
+        trace = trace.tb_next
+    kept = [each for each in entries if not each.tb_frame.f_code.co_filename.startswith(_PACKAGE)]
+    if not kept or kept[-1] is not entries[-1]:
+        return entries[0] if entries else None
+    for each, following in zip(kept, [*kept[1:], None], strict=True):
+        each.tb_next = following
+    return kept[0]
 
 
 def _copy_of(function: FunctionType) -> FunctionType:
@@ -225,7 +247,11 @@ def _redirection(function: FunctionType, number: int) -> CodeType:
     made: dict[str, Any] = {}
     exec(compile(text, function.__code__.co_filename, "exec"), made)
     code: CodeType = made["redirection"].__code__
-    return code.replace(co_name=function.__name__, co_qualname=function.__qualname__)
+    return code.replace(
+        co_name=function.__name__,
+        co_qualname=function.__qualname__,
+        co_firstlineno=function.__code__.co_firstlineno,
+    )
 
 
 def warp_functions(handlers: Mapping[str, Handler]) -> dict[FunctionType, Handler]:

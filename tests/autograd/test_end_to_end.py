@@ -322,6 +322,27 @@ def test_without_inputs_nothing_was_checked() -> None:
     assert named.coverage.notes == ("not checked: x has requires_grad=False",)
 
 
+@wp.kernel
+def total_of_what_there_is(x: wp.array(dtype=float), loss: wp.array(dtype=float)) -> None:
+    i = wp.tid()
+    if i < x.shape[0]:
+        wp.atomic_add(loss, 0, x[i])
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_empty_input_is_called_so() -> None:
+    x, loss = wp.zeros(0, dtype=float, requires_grad=True), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(total_of_what_there_is, 2, [x, loss])
+    tape.backward(loss)
+    summary = "0 of 1 launches checked end to end: the only input with requires_grad=True is empty"
+    assert end_to_end(tape, loss).coverage.summary == summary
+    found = wp.diagnose(tape, loss=loss)
+    assert (found.verdict, found.findings) == ("NOT CHECKED", [])
+    assert found.coverage.summary == summary
+
+
 def test_arrays_that_the_tape_computes_are_no_inputs() -> None:
     x, y, loss = k.vector([1.0]), k.vector([0.0]), k.vector([0.0])
     tape = wp.Tape()

@@ -54,8 +54,7 @@ const START = 180_000;
 const browsers = [];
 
 export function startBrowser(flags = []) {
-  const browser =
-    BROWSER && flags.length === 0 ? chromium.connect(BROWSER) : chromium.launch(launchOptions(flags));
+  const browser = BROWSER && flags.length === 0 ? chromium.connect(BROWSER) : chromium.launch(launchOptions(flags));
   browsers.push(browser);
   return browser;
 }

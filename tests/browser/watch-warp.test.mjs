@@ -91,7 +91,9 @@ test("the mended cell agrees", { skip }, async () => {
   assert.match(await mended.locator(".td-engine").textContent(), TITLE);
 });
 
-test("values at a launch are those of Warp's array then, and arrays and gradients are as before", { skip }, async () => {
+test("values at a launch are those of Warp's array then, and arrays and gradients are as before", {
+  skip,
+}, async () => {
   const told = await python(
     page,
     "trace = tapedebug.trace.recording.record(tape, values='arrays')\n" +

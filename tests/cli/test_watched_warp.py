@@ -192,6 +192,15 @@ def test_a_warp_that_cannot_be_watched_runs_and_the_reason_is_the_only_message(
     )
 
 
+def test_a_program_that_failed_is_not_told_where_launches_are_recorded(
+    watcher: Watcher, fake_warp: Path, run: Run
+) -> None:
+    status, _, err = run(text="import warp\nraise ValueError('of the program')\n")
+    assert status == 2
+    assert "ValueError: of the program" in err
+    assert "hint" not in err
+
+
 def test_a_program_without_a_tape_is_told_where_launches_are_recorded(
     watcher: Watcher, fake_warp: Path, run: Run
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import types
 from functools import partial
 
@@ -84,6 +85,21 @@ def test_an_error_in_a_handler_leaves_interception_on(engine):
         with pytest.raises(KeyError):
             engine.copy("bad")
         assert engine.launch("good", 1) == "good"
+
+
+def test_the_traceback_of_an_error_has_no_frame_of_this_package(engine):
+    def handler(original, *args):
+        return original(*args)
+
+    def refuse(what):
+        raise ValueError(what)
+
+    engine.copy = refuse
+    with hooks.Interception({engine.launch: handler}), pytest.raises(ValueError, match="kernel") as raised:
+        engine.launch("kernel", 1)
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(raised.tb)]
+    assert frames[1:] == ["launch", "handler", "launch", "refuse"]
+    assert not any("tapedebug/watch" in frame.f_code.co_filename for frame, _ in traceback.walk_tb(raised.tb))
 
 
 def test_not_intercepted_is_a_context(engine):

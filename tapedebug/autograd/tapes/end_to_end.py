@@ -151,12 +151,21 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck], dot: DotProduct 
         summary += f"; {verdict} with respect to {_inputs(bad)}: {bad[0].reason}"
     elif any(note.startswith("not checked: ") for note in program.notes):
         summary += ": none of the inputs can be checked"
+    elif empty := [array for array in _read_arrays(program) if array.requires_grad and not array.size]:
+        one = len(empty) == 1
+        summary += f": {'the only input' if one else 'each input'} with requires_grad=True is empty"
     else:
         summary += ": no input has requires_grad=True"
     zero = [check.name for check in agreeing if not check.reference.any()]
     notes = [f"exactly zero: the gradient with respect to {name}" for name in zero]
     notes += [f"{check.name}: {check.note}" for check in agreeing if check.note]
     return Coverage(summary, program.launches, checked, (*program.notes, *notes))
+
+
+def _read_arrays(program: WholeTape) -> list[Array]:
+    """Return the arrays that operations of the tape read, each once."""
+    accesses = [access for operation in program.tape.operations for access in operation.accesses]
+    return list(dict.fromkeys(access.array for access in accesses if access.reads))
 
 
 def _agrees(checks: Sequence[InputCheck], dot: DotProduct | None) -> str:
