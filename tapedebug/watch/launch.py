@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
-import contextlib
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
-
-import numpy as np
 
 from tapedebug.contract import (
     Access,
@@ -21,128 +14,20 @@ from tapedebug.contract import (
     Irreplayable,
     KernelOperations,
     KernelSource,
-    Parameter,
     Place,
-    SourceAccess,
-    SourceText,
     Threads,
 )
 from tapedebug.operations import ExactAdjoint, HostOperation, Memory, ProgramReverse, RunsInFloat64, Step
+from tapedebug.watch.arguments import Leaf, WarpKernel, frozen
 from tapedebug.watch.device_staging import Staging
-from tapedebug.watch.handles import Handle, Handles, Rebuilt
+from tapedebug.watch.handles import Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
-from tapedebug.watch.kernel_accesses import ANYTHING, Definition, Path, Use, uses_of
-from tapedebug.watch.memory import MemoryMap, NotWatchable, WarpArray, WatchedArray, is_on_host
+from tapedebug.watch.kernel_accesses import Path, Use
+from tapedebug.watch.kernel_source import WarpKernelSource, is_reversible
+from tapedebug.watch.memory import WarpArray, WatchedArray, is_on_host
 from tapedebug.watch.mirror import MirroredLaunch, MirrorError, mirror_kernel
 
 T = TypeVar("T")
-
-WarpKernel = WarpObject
-"""An object of class `warp.Kernel`."""
-
-
-class Leaf(NamedTuple):
-    """An argument of a launch, or a field of a struct that is one.
-
-    Attributes:
-        param: The number of the parameter of the kernel.
-        path: The name of the parameter, and those of the fields.
-        value: The value as the program has it.
-        array: The array, if it is one.
-        handle: The object of which it is the number.
-    """
-
-    param: int
-    path: Path
-    value: object
-    array: WatchedArray | None
-    handle: Handle | None = None
-
-    @property
-    def name(self) -> str:
-        """The name as the kernel's source writes it."""
-        return ".".join(self.path)
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """The number of the parameter, and the path of the field."""
-        return self.param, ".".join(self.path[1:])
-
-
-class Arguments:
-    """Splits arguments of launches into leaves.
-
-    Args:
-        memory: The memory of the program's arrays.
-        handles: The objects that kernels know by a number.
-    """
-
-    def __init__(self, memory: MemoryMap, handles: Handles) -> None:
-        self._memory, self._handles = memory, handles
-        self._number: type = look_up("warp:uint64")
-        self._array: type[WarpObject] = look_up("warp:array")
-        self._indexed: type[WarpObject] = look_up("warp._src.types:indexedarray")
-        self._parameters: dict[WarpKernel, list[tuple[Path, object, bool]]] = {}
-
-    def leaves(self, kernel: WarpKernel, values: Sequence[object]) -> list[Leaf]:
-        """Return the arguments, with structs, indexed arrays and handles split into their parts.
-
-        Raises:
-            NotWatchable: An argument cannot be watched.
-        """
-        parameters = self._parameters.get(kernel)
-        if parameters is None:
-            parameters = self._parameters[kernel] = [
-                ((argument.label,), argument.type, argument.type is self._number)
-                for argument in kernel.adj.args
-            ]
-        found: list[Leaf] = []
-        for param, ((path, kind, number), value) in enumerate(zip(parameters, values, strict=True)):
-            if type(value) is self._array:
-                found.append(Leaf(param, path, value, self._memory.array_of(value)))
-            elif type(value) in PLAIN and not number:
-                found.append(Leaf(param, path, value, None))
-            else:
-                found.extend(self._leaves(param, path, kind, value))
-        return found
-
-    def _leaves(self, param: int, path: Path, kind: object, value: WarpObject) -> Iterator[Leaf]:
-        memory = self._memory
-        if kind is self._number and (number := int(value.value if hasattr(value, "value") else value)):
-            handle = self._handles.find(number)
-            yield Leaf(param, path, value, None, handle)
-            for name, array in () if handle is None else handle.arrays.items():
-                yield Leaf(param, (*path, name), array, memory.array_of(array))
-        elif isinstance(value, self._array):
-            yield Leaf(param, path, value, memory.array_of(value))
-        elif isinstance(value, self._indexed):
-            yield Leaf(param, path, value.data, memory.array_of(value.data))
-            for axis, indices in enumerate(value.indices):
-                if indices is not None:
-                    yield Leaf(param, (*path, f"indices[{axis}]"), indices, memory.array_of(indices))
-        elif look_up("warp._src.types:is_struct")(value):
-            for name, field in value._cls.vars.items():
-                yield from self._leaves(param, (*path, name), field.type, getattr(value, name))
-        elif look_up("warp._src.types:is_array")(value) or (
-            hasattr(value, "__array_interface__") and not isinstance(value, np.generic)
-        ):
-            raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
-        else:
-            yield Leaf(param, path, value, None)
-
-
-PLAIN = frozenset({int, float, bool})
-"""The types of most arguments that are no arrays."""
-
-
-def frozen(value: WarpObject) -> Any:
-    """Return an argument as it is now: a copy of a struct, as the program may give it other fields."""
-    if type(value) in PLAIN or not look_up("warp._src.types:is_struct")(value):
-        return value
-    found = value._cls()
-    for name in value._cls.vars:
-        setattr(found, name, frozen(getattr(value, name)))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +61,7 @@ class LaunchTemplate:
         self.accesses: list[Access] = []
         for number, leaf in enumerate(leaves):
             if leaf.array is not None:
-                use = uses.get(leaf.path, READ_ONLY if len(leaf.path) > 1 else ANYTHING)
+                use = uses.get(leaf.path, READ_ONLY)
                 self.accesses.append(
                     Access(
                         number,
@@ -505,173 +390,3 @@ class _Binding:
             device=source.device,
             grad=gradient,
         )
-
-
-def is_reversible(kernel: WarpKernel) -> bool:
-    """True if Warp makes an adjoint of a kernel."""
-    enabled = kernel.options.get("enable_backward")
-    if enabled is None:
-        enabled = kernel.module.options.get("enable_backward")
-    return enabled is not False
-
-
-class WarpKernelSource:
-    """The capability `contract.KernelSource` of a launch."""
-
-    def __init__(self, kernel: WarpKernel, leaves: Sequence[Leaf], uses: Mapping[Path, Use]) -> None:
-        self.functions: Sequence[SourceText] = ()
-        self._kernel, self._leaves, self._uses = kernel, leaves, uses
-
-    @property
-    def kernel(self) -> Hashable:
-        """The function of the kernel, which all its overloads share."""
-        found: Hashable = self._kernel.func
-        return found
-
-    @property
-    def text(self) -> SourceText:
-        """The kernel itself."""
-        definition = definition_of(self._kernel)
-        if definition is None:
-            return SourceText(str(self._kernel.key), "", 0, ())
-        return SourceText(
-            str(self._kernel.key),
-            definition.file,
-            definition.first_line,
-            [line.rstrip("\n") for line in definition.lines],
-        )
-
-    @cached_property
-    def parameters(self) -> Sequence[Parameter]:
-        """The arguments, with structs split into fields."""
-        return [
-            Parameter(
-                leaf.name,
-                type(leaf.value).__name__ if leaf.array is None else leaf.array.dtype_name,
-                leaf.array is not None,
-            )
-            for leaf in self._leaves
-        ]
-
-    @property
-    def accesses(self) -> Sequence[SourceAccess]:
-        """The places that access arrays, of those that the syntax tree shows."""
-        return [
-            SourceAccess(number, kind, place)
-            for number, leaf in enumerate(self._leaves)
-            if leaf.path in self._uses
-            for kind, place in self._uses[leaf.path].places
-        ]
-
-    @property
-    def needed(self) -> Mapping[int, Sequence[Place]]:
-        """The reads of each array."""
-        found: dict[int, list[Place]] = {}
-        for access in self.accesses:
-            if access.kind == "read":
-                found.setdefault(access.param, []).append(access.place)
-        return found
-
-    @property
-    def needed_key(self) -> Hashable:
-        """Equal for all launches of a kernel."""
-        return None
-
-    @property
-    def enable_backward(self) -> bool:
-        """True if the kernel has an adjoint."""
-        return is_reversible(self._kernel)
-
-    def adjoint_text(self) -> None:
-        """Return None: Warp's adjoints are C++."""
-
-
-def definition_of(function: WarpObject) -> Definition | None:
-    """Return the source of a kernel or function of Warp; None if there is none."""
-    adj: WarpObject = getattr(function, "adj", None)
-    tree = getattr(adj, "tree", None)
-    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
-        return None
-    return Definition(
-        tree.body[0], adj.filename, adj.fun_lineno, adj.source.splitlines(), _Names(function.func).resolve
-    )
-
-
-class _Names:
-    """The objects that the names in a function stand for."""
-
-    def __init__(self, function: WarpObject) -> None:
-        self._globals = function.__globals__
-        names = function.__code__.co_freevars
-        self._closure = dict(zip(names, function.__closure__ or (), strict=True))
-
-    def resolve(self, node: ast.expr) -> object:
-        """Return the object of a name or attribute; None if it is unknown."""
-        if isinstance(node, ast.Name):
-            with contextlib.suppress(ValueError):
-                if node.id in self._closure:
-                    return self._closure[node.id].cell_contents
-            found = self._globals.get(node.id)
-            return _builtin(node.id) if found is None else found
-        if isinstance(node, ast.Attribute):
-            base = self.resolve(node.value)
-            if base is None:
-                return None
-            if isinstance(base, ModuleType) and base.__name__ == "warp":
-                return _builtin(node.attr) or getattr(base, node.attr, None)
-            return getattr(base, node.attr, None)
-        return None
-
-
-def _builtin(name: str) -> object:
-    """Return a built-in function or operator of Python or Warp; None if there is none."""
-    return look_up("warp._src.context:builtin_functions").get(name) or getattr(builtins, name, None)
-
-
-class WarpLibrary:
-    """The `kernel_accesses.Library` of functions of Warp."""
-
-    def function(self, found: object, /) -> list[Definition]:
-        """Return the definitions of a function of the user."""
-        function: Any = found
-        if self.builtin(found) is not None or getattr(found, "native_snippet", None) is not None:
-            return []
-        several = list(getattr(function, "user_overloads", {}).values()) or [function]
-        definitions = [definition_of(each) for each in several]
-        return [] if None in definitions else [each for each in definitions if each is not None]
-
-    def builtin(self, found: object, /) -> str | None:
-        """Return the name of a built-in function of Warp."""
-        function: Any = found
-        if isinstance(found, look_up("warp._src.context:Function")) and function.is_builtin():
-            return str(function.key)
-        return "len" if found is len else None
-
-    def is_plain(self, found: object, /) -> bool:
-        """True for types and `range`: they use no array that they are called with."""
-        return isinstance(found, type)
-
-
-class KernelUses:
-    """The uses of arrays by kernels, computed once for each kernel and number of axes."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, dict[Path, Use]] = {}
-        self._library = WarpLibrary()
-
-    def of(self, kernel: WarpKernel, leaves: Sequence[Leaf]) -> dict[Path, Use]:
-        """Return the use of each array of a launch, by path."""
-        ndims = {leaf.path: leaf.array.ndim for leaf in leaves if leaf.array is not None}
-        key = kernel, tuple(ndims.items())
-        found = self._known.get(key)
-        if found is None:
-            definition = definition_of(kernel)
-            handles = {leaf.path for leaf in leaves if leaf.handle is not None}
-            named = {
-                path: ndim
-                for path, ndim in ndims.items()
-                if not path[-1].startswith("indices[") and path[:-1] not in handles
-            }
-            found = {} if definition is None else uses_of(definition, named, self._library)
-            self._known[key] = found
-        return found

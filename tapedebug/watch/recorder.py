@@ -21,11 +21,13 @@ from tapedebug.operations import (
     ReplayableFunction,
     SnapshotBudget,
 )
+from tapedebug.watch.arguments import Arguments, Leaf
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
 from tapedebug.watch.call_site import user_frame, user_place
 from tapedebug.watch.handles import Handles
 from tapedebug.watch.hooks import Handler, WarpObject, is_capturing, look_up
-from tapedebug.watch.launch import Arguments, KernelUses, LaunchOptions, LaunchTemplate, Leaf, WarpLaunch
+from tapedebug.watch.kernel_source import KernelUses
+from tapedebug.watch.launch import LaunchOptions, LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
 from tapedebug.watch.tape import WatchedTape
 

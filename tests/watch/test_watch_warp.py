@@ -337,6 +337,14 @@ def test_launches_that_follow_elements_of_arrays_to_other_memory_are_not_covered
     assert launched(lambda: wp.launch(programs.keyed, 2, [keys, y])) == []
 
 
+def test_arrays_of_a_kernel_without_source_are_taken_as_written(monkeypatch):
+    monkeypatch.setattr("tapedebug.watch.kernel_source.definition_of", lambda function: None)
+    tape, _ = watched(programs.states)
+    operation = tape.operations[0]
+    assert [(a.reads, a.writes) for a in operation.accesses] == [(True, True)] * len(operation.accesses)
+    assert any("." in access.name for access in operation.accesses)
+
+
 def test_index_arrays_are_read():
     tape, (_, _, loss) = watched(programs.indexed)
     assert [access.name for access in tape.operations[0].accesses] == ["x", "x.indices[0]", "y"]
