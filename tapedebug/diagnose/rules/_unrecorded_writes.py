@@ -8,9 +8,11 @@ results as constants.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
+from tapedebug.contract import Values
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import relative_errors
 from tapedebug.diagnose.gradient_diff import largest_difference, off_by, worst_element
@@ -18,6 +20,7 @@ from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.trace import Finding, Launch, Trace
+from tapedebug.trace.model import Severity
 
 
 def find_unrecorded_writes(case: RuleContext, rule: str) -> list[Finding]:
@@ -33,14 +36,7 @@ def find_unrecorded_writes(case: RuleContext, rule: str) -> list[Finding]:
     every = experiment.gradients(unrecorded=[item.index for group in places.values() for item in group])
     if max(relative_errors(right, every).values(), default=0.0) <= GRADIENT_CHANGED:
         return []
-    findings = []
-    for group in places.values():
-        wrong = experiment.gradients(unrecorded=[item.index for item in group])
-        errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
-        if max(errors.values()) > GRADIENT_CHANGED:
-            gradients = largest_difference(trace, right, wrong)
-            findings.append(_finding(trace, rule, group, errors, gradients, experiment.is_warp))
-    return findings
+    return [_finding(case, rule, effect) for effect in _effects(case, right, places.values())]
 
 
 def find_unrecorded_commands(case: RuleContext, rule: str) -> list[Finding]:
@@ -52,34 +48,53 @@ def find_unrecorded_commands(case: RuleContext, rule: str) -> list[Finding]:
         places.setdefault((launch.kernel, str(launch.call_site)), []).append(launch)
     if not places or experiment.blocked or not experiment.leaves:
         return []
-    right, findings = experiment.gradients(), []
-    for group in places.values():
-        wrong = experiment.gradients(unrecorded=[item.index for item in group])
+    effects = _effects(case, experiment.gradients(), places.values())
+    return [_command(case, rule, effect) for effect in effects]
+
+
+class _Effect(NamedTuple):
+    """The error of Warp's gradient because its tape does not record some launches.
+
+    Attributes:
+        group: The launches, which one line makes.
+        errors: The relative error of each gradient, by the label of its array.
+        gradients: The gradients at the element that differs most.
+    """
+
+    group: list[Launch]
+    errors: dict[str, float]
+    gradients: dict[str, Any]
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of a finding about it."""
+        return "error" if max(self.errors.values()) > GRADIENT_WRONG else "warning"
+
+
+def _effects(
+    case: RuleContext, right: Mapping[int, Values], groups: Iterable[list[Launch]]
+) -> Iterator[_Effect]:
+    """Yield the effect of each group of launches, of those that change a gradient."""
+    trace = case.trace
+    for group in groups:
+        wrong = case.experiment.gradients(unrecorded=[item.index for item in group])
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values()) > GRADIENT_CHANGED:
-            gradients = largest_difference(trace, right, wrong)
-            findings.append(_command(trace, rule, group, errors, gradients, experiment.is_warp))
-    return findings
+            yield _Effect(group, errors, largest_difference(trace, right, wrong))
 
 
-def _command(
-    trace: Trace,
-    rule: str,
-    group: list[Launch],
-    errors: dict[str, float],
-    gradients: dict[str, Any],
-    is_warp: bool,
-) -> Finding:
+def _command(case: RuleContext, rule: str, effect: _Effect) -> Finding:
+    trace, (group, errors, gradients) = case.trace, effect
     launch = group[0]
     more = f" and {len(group) - 1} more like it" if len(group) > 1 else ""
     ours = "Here the tape records it, so the gradient is right. "
-    if is_warp:
+    if case.experiment.is_warp:
         ours = ""
     elif trace.tape.on_overwrite == "ignore":
         ours = 'Here the tape records it; with on_overwrite="ignore" its gradient is left out, as in Warp. '
     return Finding(
         rule=rule,
-        severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
+        severity=effect.severity,
         message=(
             f"{words.launch_words(launch)}{more} is the launch of a command (record_cmd=True). {ours}"
             "Warp's tape does not record it, and takes what it computes as constant: its gradient of "
@@ -107,14 +122,8 @@ def _is_unrecorded(trace: Trace, launch: Launch) -> bool:
     return differentiable(arrays[0]) and not any(differentiable(info) for info in arrays[1:])
 
 
-def _finding(
-    trace: Trace,
-    rule: str,
-    group: list[Launch],
-    errors: dict[str, float],
-    gradients: dict[str, Any],
-    is_warp: bool,
-) -> Finding:
+def _finding(case: RuleContext, rule: str, effect: _Effect) -> Finding:
+    trace, (group, errors, gradients) = case.trace, effect
     launch = next((each for each in group if _writer(trace, each) is not None), group[0])
     label = trace.arrays[launch.args[0].array or 0].label
     writer = _writer(trace, launch)
@@ -122,7 +131,7 @@ def _finding(
     what = "zero_ and fill_" if launch.kind == "fill" else "a copy of what has no gradient"
     verb = "are" if launch.kind == "fill" else "is"
     ours = "Here it ends, so the gradient is right; "
-    if is_warp:
+    if case.experiment.is_warp:
         ours = ""
     elif trace.tape.on_overwrite == "ignore":
         ours = 'Here it ends as well, unless on_overwrite="ignore" asks for what Warp gives; '
@@ -138,7 +147,7 @@ def _finding(
     launches = [writer.index, launch.index] if writer else [launch.index]
     return RuleFinding(
         rule=rule,
-        severity="error" if max(errors.values()) > GRADIENT_WRONG else "warning",
+        severity=effect.severity,
         message=message,
         launches=[*launches, *(each.index for each in group if each is not launch)],
         arrays=[label],
