@@ -255,9 +255,13 @@ class _WarpReverse:
     def __init__(self, tape: WatchedTape) -> None:
         self._tape = tape
         self._comparison: AdjointComparison | None = None
+        self._compared = 0, 0
 
     def _measured(self) -> AdjointComparison:
-        if self._comparison is None:
+        """Return the comparison for the last reverse pass, which is made once."""
+        now = len(self._tape.operations), len(self._tape.reverse_passes)
+        if self._comparison is None or self._compared != now:
+            self._compared = now
             self._comparison = AdjointComparison(self._tape, self._tape.launches)
             if self._tape.seeds:
                 self._comparison.measure(self._tape.seeds)

@@ -10,8 +10,8 @@ import numpy as np
 import warp as wp
 
 from tapedebug.operations import HostArray, Memory, Region
-from tapedebug.watch.mirror import Difference, MirroredLaunch, compare_adjoint, compare_forward, mirror_kernel
-from tapedebug.watch.mirror.comparison import random_adjoints
+from tapedebug.watch.mirror import Difference, MirroredLaunch, mirror_kernel
+from tests.watch.both_engines import compare_adjoint, compare_forward, random_adjoints
 
 Place = tuple[int, str]
 

@@ -14,11 +14,10 @@ from tapedebug.operations.memory import widened
 from tapedebug.watch.mirror import (
     MirroredLaunch,
     MirrorError,
-    compare_adjoint,
-    compare_forward,
     mirror_kernel,
 )
 from tests.watch import warp_stand_in as stand_in
+from tests.watch.both_engines import compare_adjoint, compare_forward
 from tests.watch.warp_stand_in import warp as wp
 
 SCALE = 3.0

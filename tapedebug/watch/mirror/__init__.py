@@ -5,9 +5,6 @@ accesses by source line, threads that can be followed. No module here imports Wa
 """
 
 from tapedebug.watch.mirror.comparison import Difference as Difference
-from tapedebug.watch.mirror.comparison import compare_adjoint as compare_adjoint
-from tapedebug.watch.mirror.comparison import compare_forward as compare_forward
-from tapedebug.watch.mirror.comparison import random_adjoints as random_adjoints
 from tapedebug.watch.mirror.errors import MirrorError as MirrorError
 from tapedebug.watch.mirror.mirrored_kernel import MirroredKernel as MirroredKernel
 from tapedebug.watch.mirror.mirrored_kernel import ParameterAccess as ParameterAccess

@@ -1,8 +1,8 @@
-"""Comparison of a mirrored launch with the same launch run by Warp: results, and adjoints.
+"""Differences between what a mirrored launch and the same launch run by Warp leave in memory.
 
-Both run on the same memory. Results of the same source agree to a few units in the last place; sums of many
-threads may differ by the order of their terms. A larger difference of the adjoints is an error of one of the
-two: the mirror's is the transpose of its derivative, so it is most likely Warp's.
+Results of the same source agree to a few units in the last place; sums of many threads may differ by the
+order of their terms. A larger difference of the adjoints is an error of one of the two: the mirror's is the
+transpose of its derivative, so it is most likely Warp's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from tapedebug.contract import Access, Array, Values
 from tapedebug.operations.memory import Memory
-from tapedebug.operations.operation import Step
 
 ROUNDING = 1e-4
 """Largest difference, relative to the largest value of the array, that rounding in float32 explains."""
@@ -42,78 +41,6 @@ class Difference:
     def is_significant(self) -> bool:
         """True if rounding does not explain the difference."""
         return not self.relative <= ROUNDING
-
-
-def compare_forward(
-    mirrored: Step, native: Step, accesses: Sequence[Access], before: Memory
-) -> list[Difference]:
-    """Run a launch both ways and compare what it writes.
-
-    Args:
-        mirrored: The launch as this engine runs it.
-        native: The launch as Warp runs it.
-        accesses: Its accesses.
-        before: The values that it starts from, which stay unchanged.
-
-    Returns:
-        The largest difference in each array that it writes, the largest first; none where all are equal.
-    """
-    one, other = _copy(before, accesses), _copy(before, accesses)
-    mirrored.forward(one)
-    native.forward(other)
-    return differences_between([access for access in accesses if access.writes], one, other)
-
-
-def compare_adjoint(
-    mirrored: Step,
-    native: Step,
-    accesses: Sequence[Access],
-    before: Memory,
-    after: Memory,
-    adjoint: Memory,
-) -> list[Difference]:
-    """Run the adjoint of a launch both ways and compare the adjoints that it passes on.
-
-    An adjoint kernel of Warp that overwrites its own inputs may be right with the values before the launch,
-    or with those after it: both are tried, and the closer result counts.
-
-    Args:
-        mirrored: The launch as this engine runs it.
-        native: The launch as Warp runs it.
-        accesses: Its accesses.
-        before: The values before it.
-        after: The values after it.
-        adjoint: The adjoints that come in. These memories stay unchanged.
-
-    Returns:
-        The largest difference in each array with a gradient, the largest first; none where all are equal.
-    """
-    active = [access for access in accesses if access.active and access.array.is_float]
-    one = _copy(adjoint, accesses)
-    mirrored.vjp(_copy(before, accesses), _copy(after, accesses), one)
-    found = []
-    for given in (before, after) if any(a.writes and a.reads for a in accesses) else (before,):
-        other = _copy(adjoint, accesses)
-        native.vjp(_copy(given, accesses), _copy(after, accesses), other)
-        found.append(differences_between(active, one, other))
-    return min(found, key=lambda differences: max((d.relative for d in differences), default=0.0))
-
-
-def random_adjoints(accesses: Sequence[Access], like: Memory, seed: int = 0) -> Memory:
-    """Return memory with random adjoints for all arrays with a gradient, to compare adjoints with."""
-    made = Memory({region: np.zeros_like(content) for region, content in like.bytes.items()}, like.wide)
-    rng = np.random.default_rng(seed)
-    for access in accesses:
-        if access.active and access.array.is_float:
-            view = made.view(access.array)
-            view[...] = rng.standard_normal(view.shape)
-    return made
-
-
-def _copy(memory: Memory, accesses: Sequence[Access]) -> Memory:
-    """Return a copy of the regions that a launch accesses."""
-    regions = {access.array.region for access in accesses}
-    return Memory({region: memory.bytes[region].copy() for region in regions}, memory.wide)
 
 
 def differences_between(accesses: Sequence[Access], one: Memory, other: Memory) -> list[Difference]:

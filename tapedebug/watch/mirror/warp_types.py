@@ -52,11 +52,6 @@ def is_struct(value: object) -> builtins.bool:
     return is_of_warp(value, "Struct") and hasattr(value, "vars")
 
 
-def is_struct_instance(value: object) -> builtins.bool:
-    """True for a value of a type that `wp.struct` made."""
-    return is_of_warp(value, "StructInstance")
-
-
 def type_of(kind: object) -> Any:
     """Return the type of this engine that has the structure of a type of Warp.
 
