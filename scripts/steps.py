@@ -59,7 +59,9 @@ def run_step(targets: list[str]) -> tuple[list[str], dict[str, int]]:
             with outputs[name] as output:
                 output.seek(0)
                 ending = "" if status == 0 else f", which failed with status {status}"
-                print(f"==== output of {name}{ending}", output.read(), sep="\n", flush=True)
+                # in one piece: another target writes to the same place meanwhile
+                sys.stdout.write(f"==== output of {name}{ending}\n{output.read()}\n")
+                sys.stdout.flush()
     return rows, failed
 
 
