@@ -160,7 +160,10 @@ class CheckRunner:
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
-        """Context that reports a heartbeat every second."""
+        """Context that reports a heartbeat every second.
+
+        Its thread has ended when the context does: until then it holds the runner, and with it the tape.
+        """
         ended = threading.Event()
 
         def beat() -> None:
@@ -170,11 +173,13 @@ class CheckRunner:
                 self._tell_results()
                 self._report(beat=number)
 
-        threading.Thread(target=beat, name="tapedebug beat", daemon=True).start()
+        thread = threading.Thread(target=beat, name="tapedebug beat", daemon=True)
+        thread.start()
         try:
             yield
         finally:
             ended.set()
+            thread.join()
 
     def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
         self._asked, self._fresh = mask, {}

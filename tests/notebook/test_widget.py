@@ -308,6 +308,23 @@ def test_progress_is_told_no_faster_than_it_can_be_seen(wrong):
     assert sum("progress" in changes for changes in told) <= 2
 
 
+def test_no_heartbeat_outlives_a_run(wrong, monkeypatch):
+    from tapedebug.panel.panel_source import subject_of
+
+    beating = threading.Event()
+
+    def report(**changes):
+        if "beat" in changes:
+            beating.set()
+            time.sleep(0.1)
+
+    monkeypatch.setattr(check_runner, "BETWEEN_BEATS", 0.001)
+    monkeypatch.setattr(check_runner, "check_pairs", lambda *_, **__: beating.wait(10) and [])
+    check_runner.CheckRunner(subject_of(wrong[0]), report).run([[1, "x", "y"]])
+    assert beating.is_set()
+    assert [thread for thread in threading.enumerate() if thread.name == "tapedebug beat"] == []
+
+
 def test_running_a_cell_again_closes_the_panels_it_had_shown(front_end):
     from tapedebug.notebook.display import tape_bundle
 
