@@ -1,9 +1,11 @@
 """Run notebooks and write them with their outputs: `python scripts/run_notebooks.py FOLDER NOTEBOOK…`.
 
 The documentation shows the notebooks with outputs, which git does not hold. Two run at a time. A notebook
-that needs a module that is not installed (`tapedebug.requires` in its metadata) is not run.
+that needs a module that is not installed (`tapedebug.requires` in its metadata) is not run. Each that ran
+holds a digest of what it ran with: if that has not changed, neither this script nor a test runs it again.
 """
 
+import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -13,7 +15,10 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
+ROOT = Path(__file__).resolve().parents[1]
 WORKERS = 2
+DIGEST = "ran_with"
+"""The key of the digest in a notebook's metadata, below `tapedebug`."""
 
 
 def run(path: Path, folder: Path) -> None:
@@ -24,8 +29,30 @@ def run(path: Path, folder: Path) -> None:
         print(f"{path.name}: not run, without {', '.join(packages)}", file=sys.stderr)
         book.cells.insert(1, nbformat.v4.new_markdown_cell(note(packages)))
     else:
-        NotebookClient(book, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+        book = executed(path, folder)
     nbformat.write(book, folder / path.name)
+
+
+def executed(path: Path, folder: Path) -> Any:
+    """Return a notebook with its outputs: that in `folder` if it ran with the same sources, or run it now."""
+    before, wanted = folder / path.name, digest(path)
+    if before.exists():
+        book = nbformat.read(before, as_version=4)
+        if book.metadata.get("tapedebug", {}).get(DIGEST) == wanted:
+            return book
+    book = nbformat.read(path, as_version=4)
+    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    book.metadata.setdefault("tapedebug", {})[DIGEST] = wanted
+    return book
+
+
+def digest(path: Path) -> str:
+    """Return a digest of what a notebook's outputs depend on: its text, modules beside it, the package."""
+    found = hashlib.sha256(sys.version.encode())
+    used = [*path.parent.glob("*.py"), *(ROOT / "tapedebug").rglob("*.py"), path]
+    for file in sorted(used):
+        found.update(f"{file.name}\n".encode() + file.read_bytes())
+    return found.hexdigest()
 
 
 def missing_packages(book: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Run targets of make in turn; at the end print the time of each and the memory of its largest process.
+"""Run targets of make in turn; at the end print the time of each, its processor time and its largest process.
 
 Targets joined by `+` are one step and run side by side. Browsers run alone: beside pytest, which keeps both
 processors busy, JupyterLab takes longer to answer than its tests wait.
@@ -9,6 +9,7 @@ is named, the sooner it gets a processor: `scripts/steps.py setup lint+browser-t
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -31,11 +32,12 @@ def start(target: str, nice: int, output: IO[str] | None) -> subprocess.Popen[st
     return subprocess.Popen(command, stdout=output, stderr=output and subprocess.STDOUT, text=True)
 
 
-def row(name: str, seconds: float, usage: object) -> str:
+def row(name: str, seconds: float, usage: resource.struct_rusage) -> str:
     """Return the line about a target that has ended."""
     minutes, rest = divmod(int(seconds), 60)
-    megabytes = usage.ru_maxrss >> (20 if sys.platform == "darwin" else 10)  # type: ignore[attr-defined]
-    return f"  {name:<16} {minutes:3} min {rest:02} s, largest process {megabytes} MB"
+    megabytes = usage.ru_maxrss >> (20 if sys.platform == "darwin" else 10)
+    cpu = int(usage.ru_utime + usage.ru_stime)
+    return f"  {name:<16} {minutes:3} min {rest:02} s, {cpu:4} CPU s, largest process {megabytes} MB"
 
 
 def run_step(targets: list[str]) -> tuple[list[str], dict[str, int]]:

@@ -105,7 +105,7 @@ def test_steps_show_which_is_running_and_how_long_each_took(tmp_path: Path) -> N
         command, env={**os.environ, "MAKE": str(make)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    lines = re.sub(r"\d+ (s|MB)", r"0 \1", done.stdout).splitlines()
+    lines = re.sub(r" +\d+ (s|MB|CPU)", r" 0 \1", done.stdout).splitlines()
     one, two = lines.index("==== output of one"), lines.index("ran --no-print-directory two")
     assert lines[one + 1] == "ran --no-print-directory one"
     assert two > 0
@@ -115,9 +115,9 @@ def test_steps_show_which_is_running_and_how_long_each_took(tmp_path: Path) -> N
             "==== step 2 of 3: bad",
             "ran --no-print-directory bad",
             "==== time and memory of each target",
-            "  one                0 min 0 s, largest process 0 MB",
-            "  two                0 min 0 s, largest process 0 MB",
-            "  bad                0 min 0 s, largest process 0 MB",
+            "  one                0 min 0 s, 0 CPU s, largest process 0 MB",
+            "  two                0 min 0 s, 0 CPU s, largest process 0 MB",
+            "  bad                0 min 0 s, 0 CPU s, largest process 0 MB",
             "==== bad failed",
         ]
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from scripts import run_notebooks
 from tests.processes import ROOT
 
 
@@ -21,12 +23,14 @@ def words(page: str) -> str:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a notebook; gives all that its cells print, and the words of what they show if asked for."""
+    """Runs a notebook; gives all that its cells print, and the words of what they show if asked for.
+
+    If `make docs` has run it with the same sources, as in CI, its outputs are taken from there.
+    """
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     def run(name: str, *, shown: bool = False) -> str:
-        book = nbformat.read(ROOT / "notebooks" / name, as_version=4)
-        NotebookClient(book, timeout=300, resources={"metadata": {"path": str(ROOT / "notebooks")}}).execute()
+        book = run_notebooks.executed(ROOT / "notebooks" / name, ROOT / "docs" / "notebooks")
         outputs = [o for cell in book.cells if cell.cell_type == "code" for o in cell.outputs]
         return "".join(
             o.text
@@ -169,6 +173,41 @@ def test_the_notebook_about_diffusion(printed) -> None:
     assert powers == [0.0, pytest.approx(39.8759, rel=1e-6)]  # float32 sums in no fixed order
     assert re.findall(r"verdict +(\w+ → \w+)", text) == ["WRONG → AGREE"]
     assert re.findall(r"findings +(.+)", text) == ["4 gone, 0 new, 0 still there"]
+
+
+def test_a_notebook_runs_again_only_if_its_sources_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+
+    class Client:
+        def __init__(self, book: nbformat.NotebookNode, **options: object) -> None:
+            self.book = book
+
+        def execute(self) -> None:
+            runs.append(self.book)
+            self.book.cells[0].outputs = [nbformat.v4.new_output("stream", text=f"run {len(runs)}")]
+
+    monkeypatch.setattr(run_notebooks, "NotebookClient", Client)
+    monkeypatch.setattr(run_notebooks, "ROOT", tmp_path)
+    (tmp_path / "tapedebug").mkdir()
+    (tmp_path / "docs").mkdir()
+    package = tmp_path / "tapedebug" / "kernel.py"
+    book, beside = tmp_path / "a.ipynb", tmp_path / "net.py"
+
+    def printed() -> str:
+        run_notebooks.run(book, tmp_path / "docs")
+        return run_notebooks.executed(book, tmp_path / "docs").cells[0].outputs[0].text
+
+    package.write_text("a = 1")
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(a)")]), book)
+    assert [printed(), printed()] == ["run 1", "run 1"]
+    package.write_text("a = 2")
+    assert [printed(), printed()] == ["run 2", "run 2"]
+    beside.write_text("b = 1")
+    assert printed() == "run 3"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(-a)")]), book)
+    assert printed() == "run 4"
 
 
 def test_html_of_nbconvert_shows_the_static_report_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
