@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -68,18 +69,21 @@ def run(program: str, arguments: str, *options: str) -> str:
     *flags, name = shlex.split(arguments)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / name).write_text(program, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "tapedebug", "run", *options, *flags, name],
-            cwd=folder,
-            env={**os.environ, **CLEARED, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        environment = {**os.environ, **CLEARED, "PYTHONPATH": str(ROOT)}
+        done = started(["-m", "tapedebug", "run", *options, *flags, name], Path(folder), environment)
     if done.stderr.strip():
         raise RuntimeError(f"{name}: {done.stderr}")
     return done.stdout
+
+
+def started(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in a folder."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
 
 
 def finding(rule: str, printed: str) -> str:

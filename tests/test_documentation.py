@@ -1,16 +1,17 @@
 """Commands of README and of the documentation's first page, run as a reader would type them."""
 
+import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts import finding_pages
 from tapedebug.cli import main
-from tests.processes import ROOT, run_python
+from tests import forked
+from tests.processes import ROOT
 
 PAGES = [
     "docs/start/first-bug.md",
@@ -38,7 +39,7 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     script = blocks(page)
     path = tmp_path / "example.py"
     path.write_text(script, encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_in(tmp_path, str(path))
     assert (done.returncode, done.stderr) == (0, "")
     wanted = promised(script)
     assert wanted, "the page shows no output to compare with"
@@ -57,7 +58,7 @@ def readme(section: str, language: str) -> str:
 
 def run_in(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     """Run Python as somebody would who saved the files of a page in a folder."""
-    return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
+    return forked.run(command, folder, {**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def test_the_first_example_of_the_readme_is_right_by_default(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_the_check_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
     assert found is not None
     path = tmp_path / "energies.py"
     path.write_text(found[1], encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_in(tmp_path, str(path))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.replace(f"{tmp_path}/", "") == found[2]
 
@@ -126,7 +127,7 @@ def test_the_page_about_debugging_prints_what_it_promises(tmp_path: Path) -> Non
     script = blocks("docs/debugging.md")
     path = tmp_path / "example.py"
     path.write_text(script, encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_in(tmp_path, str(path))
     assert (done.returncode, done.stderr) == (0, "")
     wanted = re.findall(r"^# prints: (.*)$|^print\(.*\)  # (.*)$", script, re.M)
     assert len(wanted) == 7
@@ -140,7 +141,7 @@ def test_the_example_of_a_python_operation_prints_what_it_promises(tmp_path: Pat
     assert found is not None
     path = tmp_path / "solver.py"
     path.write_text(found[1], encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_in(tmp_path, str(path))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == found[2]
 
@@ -149,7 +150,7 @@ def test_the_page_about_options_of_checks_prints_what_it_promises(tmp_path: Path
     page = (ROOT / "docs/check-options.md").read_text(encoding="utf-8")
     path = tmp_path / "example.py"
     path.write_text(blocks("docs/check-options.md"), encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_in(tmp_path, str(path))
     assert (done.returncode, done.stderr) == (0, "")
     wanted = re.findall(r"^print\(.*\)\n# (.*)$|^```\n(d Re w.*)\n```$", page, re.M)
     assert len(wanted) == 3
@@ -169,7 +170,7 @@ def test_the_page_about_arrays_prints_what_it_promises(torch: bool, tmp_path: Pa
     )
     path = tmp_path / "example.py"
     path.write_text(script, encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_in(tmp_path, str(path))
     assert (done.returncode, done.stderr) == (0, "")
     wanted = promised(script)
     assert len(wanted) == page.count("  # [") - 2 * (not torch)
@@ -185,7 +186,7 @@ def test_the_page_about_reading_checks_shows_what_is_printed(tmp_path: Path) -> 
     headless = "import matplotlib; matplotlib.use('Agg')"
     path.write_text(f"{first}\n{second}\n{headless}\n{third}", encoding="utf-8")
     pytest.importorskip("matplotlib")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_in(tmp_path, str(path))
     assert (done.returncode, done.stderr) == (0, "")
     error_bar = re.compile(r"± \S+;")  # its digits depend on the processor
     printed, shown = (
@@ -228,6 +229,7 @@ def test_the_list_of_rules_says_what_their_classes_say() -> None:
 def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(finding_pages, "started", forked.run)
     text, rule = finding_pages.text_of(page), finding_pages.rule_of(page)
     parts = finding_pages.parts_of(text)
     shown = finding_pages.output(page)

@@ -2,8 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
 import time
 import warnings
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck, jacobian
+from tests import forked
 from tests.autograd import kernels as k
 from tests.processes import ROOT
 
@@ -417,9 +416,7 @@ def test_reproduce_writes_a_script_that_shows_the_failure(tmp_path: Any) -> None
     result = check(k.root, [0.0, 1.0])
     path = tmp_path / "failure.py"
     path.write_text(result.reproduce(), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(path)], check=False, cwd=ROOT, capture_output=True, text=True, env=_environment()
-    )
+    done = forked.run([str(path)], ROOT, _environment())
     assert (done.returncode, done.stderr) == (1, "")
     assert "FAIL (WRONG)" in done.stdout
     assert result.pairs[0].message in done.stdout
@@ -459,9 +456,7 @@ def test_reproduce_takes_functions_and_constants_along(tmp_path: Any) -> None:
     assert "x = wp.array([0.1, 0.7], dtype=wp.float32, shape=(2,), requires_grad=True)" in script
     assert script.index("def inner") < script.index("def outer") < script.index("def local")
     path.write_text(script, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=True, env=_environment()
-    )
+    done = forked.run([str(path)], ROOT, _environment())
     expected = result_of(local, x, v, y).summary().splitlines()
     assert done.stdout.splitlines() == [*expected[:-1], "Gradient check for kernel local passed"]
 
@@ -489,9 +484,7 @@ def test_reproduce_writes_types_that_have_no_name(tmp_path: Any) -> None:
     assert "mat23 = wp.types.matrix((2, 3), wp.float32)" in script
     path = tmp_path / "unnamed.py"
     path.write_text(script, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=True, env=_environment()
-    )
+    done = forked.run([str(path)], ROOT, _environment())
     assert "Gradient check for kernel unnamed passed" in done.stdout
 
 

@@ -1,7 +1,5 @@
 """`gradgradcheck`: second derivatives that are right, wrong, at kinks, and beside PyTorch's."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck, gradgradcheck
+from tests import forked
 from tests.autograd import kernels as k
 from tests.processes import ROOT
 
@@ -404,6 +403,6 @@ def test_a_script_shows_the_failure(tmp_path: Any) -> None:
     result = gradgradcheck(right_at_2, 2, [x], [y], **QUIET)
     path = tmp_path / "failure.py"
     path.write_text(result.reproduce(), encoding="utf-8")
-    done = subprocess.run([sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = forked.run([str(path)], ROOT)
     assert (done.returncode, done.stderr) == (1, "")
     assert result.pairs[-1].message in done.stdout

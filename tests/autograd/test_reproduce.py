@@ -5,7 +5,6 @@ import linecache
 import os
 import pickle
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck, gradcheck_tape
+from tests import forked
 from tests.autograd import kernels as k
 from tests.processes import ROOT
 
@@ -30,11 +30,7 @@ def run(script: str, path: Path) -> subprocess.CompletedProcess:
 
 
 def started(path: Path) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, str(path)],
-        check=False, cwd=path.parent, capture_output=True, text=True, env=environment,
-    )  # fmt: skip
+    return forked.run([str(path)], path.parent, {**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def shown(result: GradcheckResult, path: Path, pair: Any = None) -> None:

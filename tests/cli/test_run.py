@@ -18,6 +18,7 @@ from tapedebug._tape_retention import TapeRetention
 from tapedebug.cli import main
 from tapedebug.diagnose import Diagnosis, diagnose
 from tapedebug.trace import load_trace
+from tests import forked
 from tests.processes import ROOT
 
 
@@ -69,16 +70,7 @@ def run(
 
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
-    return subprocess.run(
-        [sys.executable, "-m", "tapedebug", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return forked.run(["-m", "tapedebug", *arguments], folder, dict(os.environ, PYTHONPATH=str(ROOT)))
 
 
 def line_of(text: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import gradcheck_tape
-from tests.processes import run_python
+from tests import forked
 
 SCALE = 3.0
 
@@ -290,7 +290,7 @@ def test_a_failed_check_gives_a_script_that_runs(tmp_path):
     failed = gradcheck_tape(tape, raise_exception=False)
     assert failed.verdict == "WRONG"
     script.write_text(failed.reproduce(), encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")
+    done = forked.run([str(script)])
     assert "Gradient check for kernel map_lambda failed: WRONG" in done.stdout
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.processes import run_python
+from tests import forked
 from tests.runtime.kernels import square
 
 
@@ -494,7 +494,7 @@ def test_a_script_makes_the_structs_again(tmp_path: Path) -> None:
     )
     path = tmp_path / "again.py"
     path.write_text(script, encoding="utf-8")
-    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = forked.run([str(path)])
     assert (done.returncode, done.stderr) == (0, "")
     assert "passed" in done.stdout
 
