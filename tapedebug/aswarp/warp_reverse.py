@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,10 @@ class TapeWarpReverse:
             if known[key]:
                 found[record.index] = known[key]
         return found
+
+    def left_out(self) -> Sequence[str]:
+        """Return nothing: divergences are derived from the kernels of all launches."""
+        return ()
 
     def commands(self) -> list[int]:
         """Return the launches that a recorded command launched."""

@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.replay_variants import LocalReplays as LocalReplays
     from tapedebug.contract.replay_variants import NoTangents as NoTangents
     from tapedebug.contract.replay_variants import Recording as Recording
+    from tapedebug.contract.replay_variants import ReplayReuse as ReplayReuse
     from tapedebug.contract.replay_variants import Rerecording as Rerecording
     from tapedebug.contract.replay_variants import Resequencing as Resequencing
     from tapedebug.contract.replay_variants import SecondOrder as SecondOrder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,6 +101,13 @@ class LocalReplays(Protocol):
             values: The values that it starts from, of each array that it accesses.
             float64: Compute in float64; raises if that is not possible.
         """
+
+
+class ReplayReuse(Protocol):
+    """Memory of replays that have ended, for later ones: an engine whose replays are expensive to make."""
+
+    def reused(self) -> AbstractContextManager[None]:
+        """Return a context in which new replays of the tape may use the memory of ones that have ended."""
 
 
 class Recording(Protocol):

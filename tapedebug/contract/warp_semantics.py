@@ -51,6 +51,9 @@ class WarpReverse(Protocol):
     def divergences(self) -> Mapping[int, Sequence[ReverseDivergence]]:
         """Return, for each operation with an adjoint, what Warp may reverse wrongly, if there is any."""
 
+    def left_out(self) -> Sequence[str]:
+        """Return, as sentences, the operations that `divergences` did not measure."""
+
     def commands(self) -> Sequence[int]:
         """Return the operations that a recorded command launched."""
 

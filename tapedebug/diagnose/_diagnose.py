@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tapedebug.contract import (
     LiveArrays,
     RecordedTape,
     RecordingGaps,
+    ReplayReuse,
     WarpReverse,
     from_program,
     is_recorded_tape,
@@ -97,7 +98,7 @@ def diagnose(
     """
     tapes: list[Any] = [recorded_tape(t) for t in (tape if isinstance(tape, (list, tuple)) else [tape])]
     _check_tapes(tapes)
-    with _checked(tapes), Progress(progress, max_seconds, len(tapes)) as pace:
+    with _checked(tapes), _reused(tapes), Progress(progress, max_seconds, len(tapes)) as pace:
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         found = [(_context(item, own, inputs, pace), own, item) for item, own in pairs]
         if all(context.trace.tape.began for context, *_ in found):
@@ -134,6 +135,17 @@ def _checked(tapes: Sequence[RecordedTape]) -> contextlib.AbstractContextManager
     except TapedebugError:
         return debugging()
     return debugging(shown=True)
+
+
+@contextlib.contextmanager
+def _reused(tapes: Sequence[RecordedTape]) -> Iterator[None]:
+    """Context in which replays may use the memory of ones that have ended."""
+    with contextlib.ExitStack() as stack:
+        for item in tapes:
+            reuse = item.capability(ReplayReuse)
+            if reuse is not None:
+                stack.enter_context(reuse.reused())
+        yield
 
 
 def _reveal(context: RuleContext, again: Rediagnose) -> None:

@@ -80,19 +80,32 @@ class Memory:
 
     Attributes:
         bytes: The bytes by region.
+        block: The bytes of all regions in one piece, if `zeros` made them; else None.
         bound: Objects that engines create for this memory and that live as long as it.
     """
 
     def __init__(self, regions: Mapping[Hashable, Bytes], wide: Collection[Hashable] = ()) -> None:
         self.bytes = dict(regions)
+        self.block: Bytes | None = None
         self.wide = frozenset(wide)
         self.bound: dict[Any, Any] = {}
         self._views: dict[Array, Values] = {}
 
     @classmethod
     def zeros(cls, sizes: Mapping[Any, int], wide: Collection[Hashable] = ()) -> Memory:
-        """Return new zeroed memory for regions of these sizes in bytes; wide ones are twice as large."""
-        return cls({region: _aligned(size * (1 + (region in wide))) for region, size in sizes.items()}, wide)
+        """Return new zeroed memory for regions of these sizes in bytes; wide ones are twice as large.
+
+        The regions lie in one block, in the order of `sizes`.
+        """
+        starts, end = {}, 0
+        for region, size in sizes.items():
+            nbytes = size * (1 + (region in wide))
+            starts[region] = end, end + nbytes
+            end += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        block = _aligned(end)
+        found = cls({region: block[start:stop] for region, (start, stop) in starts.items()}, wide)
+        found.block = block
+        return found
 
     def view(self, array: Array) -> Values:
         """Return an array in this memory, of its shape plus that of one element; float64 in a wide region."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import TapeError
-from tapedebug.contract import A, Array, Consume, Irreplayable, OnReplay, Values
-from tapedebug.operations.adjoint_values import given_values, may_need_after
-from tapedebug.operations.memory import Bytes, Memory, widened
+from tapedebug.contract import A, Array, Consume, OnReplay, Values
+from tapedebug.operations.adjoint_values import given_values
+from tapedebug.operations.memory import Bytes, Memory
 from tapedebug.operations.narrowed import NarrowedStep
 from tapedebug.operations.operation import (
-    ExactAdjoint,
     ExecutableOperation,
     ProgramReverse,
     ReadsStoredValues,
-    RunsInFloat64,
     Step,
 )
+from tapedebug.operations.replay_memory import Plan, Range
 
 if TYPE_CHECKING:
     from tapedebug.operations.tape import OperationTape
@@ -37,6 +36,8 @@ class _Need:
 
 Needs = tuple[list[_Need], list[_Need]]
 """The values that the adjoint of an operation may read: those before it, and those after it."""
+NONE: Needs = ([], [])
+"""The values of an operation that does not run in reverse."""
 
 
 class OperationReplay:
@@ -61,11 +62,10 @@ class OperationReplay:
         self.tape = tape
         self.is_float64 = float64
         self.operations: list[ExecutableOperation] = list(tape.operations)
-        self.wide = tape.float32_regions() if float64 else frozenset[Hashable]()
-        self.sizes: dict[Hashable, int] = {region: region.nbytes for region in tape.regions}
-        self.memory, self.adjoint = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
-        self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
-        self._ended: Memory | None = None
+        self._kept = tape.idle_replays.take(tape, float64)
+        self.wide, self.sizes = self._kept.wide, self._kept.sizes
+        self.memory, self.adjoint = self._kept.values, self._kept.adjoint
+        self.before, self.after = self._kept.before, self._kept.after
         self.pulse: Callable[[], None] | None = None
         self.on_outside: Callable[[Any], Any] | None = None
         self.after_operation: OnReplay | None = None
@@ -77,21 +77,22 @@ class OperationReplay:
         self._needs: list[Needs] = []
         self._open: dict[Hashable, dict[tuple[int, int], _Need]] = {}
         self._loaded: tuple[dict[Hashable, dict[tuple[int, int], _Need]], ...] = ({}, {})
-        self._steps = [self._step(operation) for operation in self.operations]
+        self._steps: list[Step | None] = list(self._kept.steps)
         self._restart()
 
-    def _step(self, operation: ExecutableOperation) -> Step | None:
-        """Return the step that runs an operation in this replay; None if it cannot be run again."""
-        if operation.capability(Irreplayable) is not None:
-            return None
-        if not self.is_float64:
-            return operation
-        return operation.capability(RunsInFloat64) or NarrowedStep(operation)
+    def __del__(self) -> None:
+        kept = getattr(self, "_kept", None)
+        if kept is not None:
+            self.tape.idle_replays.give(kept)
 
     @property
     def is_narrow(self) -> bool:
         """True if operations compute in float32 although the replay is in float64."""
         return any(isinstance(step, NarrowedStep) for step in self._steps)
+
+    def keep_memory(self) -> None:
+        """Keep the memory from later replays, because something in it was changed for good."""
+        self._kept.is_changed = True
 
     def use(self, index: int, step: Step) -> None:
         """Run another step for an operation in all further runs of this replay."""
@@ -179,9 +180,7 @@ class OperationReplay:
         self.position = 0
         self._needs.clear()
         self._open.clear()
-        for region in self.sizes:
-            content = self.tape.live_in(region)
-            self.memory.bytes[region][:] = widened(content) if region in self.wide else content
+        self._kept.restart(self.tape)
         for array, values in self._inputs.items():
             self.memory.view(array)[...] = values
 
@@ -242,33 +241,45 @@ class OperationReplay:
             self.on_outside(self.operations[index])
 
     def _run(self, index: int, skipped: bool) -> None:
-        operation, step = self.operations[index], self._steps[index]
-        both = not self.forward_only and may_need_after(operation)
-        accesses = () if self.forward_only else operation.accesses
-        before = [x.array for x in accesses if x.needs_before or (both and x.needs_after)]
-        after = [x.array for x in accesses if x.needs_after or (both and x.needs_before)]
-        found = self._keep(before)
-        if step is not None and not skipped:
-            for access in operation.accesses:
-                if access.writes:
-                    self._preserve(access.array.region, access.array.start, access.array.stop)
+        step = None if skipped else self._steps[index]
+        if self.forward_only:
+            if step is not None:
+                step.forward(self.memory)
+            self._needs.append(NONE)
+            return
+        plan = self._plan(index)
+        found = self._keep(plan.before)
+        if step is not None:
+            for region, start, stop in plan.writes:
+                if region in self._open:
+                    self._preserve(region, start, stop)
             step.forward(self.memory)
-        self._needs.append((found, self._keep(after)))
+        self._needs.append((found, self._keep(plan.after)))
 
-    def _keep(self, arrays: list[Array]) -> list[_Need]:
-        """Return the current values of arrays, which are copied just before they are overwritten."""
+    def _plan(self, index: int) -> Plan:
+        found = self._kept.plans[index]
+        if found is None:
+            found = self._kept.plans[index] = Plan(self.operations[index])
+        return found
+
+    def _keep(self, ranges: Sequence[Range]) -> list[_Need]:
+        """Return the current values of ranges, which are copied just before they are overwritten."""
         found = []
-        for array in arrays:
-            known = self._open.setdefault(array.region, {})
-            key = array.start, array.stop
-            if key not in known:
-                known[key] = _Need(array.region, *key)
-            found.append(known[key])
+        for region, start, stop in ranges:
+            known = self._open.get(region)
+            if known is None:
+                known = self._open[region] = {}
+            need = known.get((start, stop))
+            if need is None:
+                need = known[start, stop] = _Need(region, start, stop)
+            found.append(need)
         return found
 
     def _preserve(self, region: Hashable, start: int, stop: int) -> None:
         """Copy the values that adjoints need from a range that is about to be overwritten."""
-        known = self._open.get(region, {})
+        known = self._open.get(region)
+        if not known:
+            return
         for low, high in [key for key in known if key[0] < stop and start < key[1]]:
             known.pop((low, high)).copy = self.memory.range(region, low, high).copy()
 
@@ -294,8 +305,7 @@ class OperationReplay:
             )
         self._unused = None
         if seeds is not None:
-            for content in self.adjoint.bytes.values():
-                content[:] = 0
+            self._kept.clear_adjoint()
             for array, values in seeds.items():
                 self.set_gradient(array, values)
         for loaded in self._loaded:
@@ -328,7 +338,7 @@ class OperationReplay:
             for need in needs:
                 self._load(memory, loaded.setdefault(need.region, {}), need)
         given = self.before
-        if operation.capability(ExactAdjoint) is None and may_need_after(operation):
+        if self._plan(operation.index).is_measured:
             given = self.after if given_values(self.tape)[operation.index] == "after" else self.before
         step.vjp(given, self.after, self.adjoint)
 
@@ -347,11 +357,8 @@ class OperationReplay:
         late = self.tape.injections(len(self.operations)) if self.position == len(self.operations) else []
         if not late:
             return self.memory
-        if self._ended is None:
-            self._ended = Memory.zeros(self.sizes, self.wide)
-        for region in self.sizes:
-            self._ended.bytes[region][:] = self.memory.bytes[region]
+        ended = self._kept.memory_at_end()
         for write in late:
             if not write.settled:
-                write.load(self._ended)
-        return self._ended
+                write.load(ended)
+        return ended

@@ -26,6 +26,7 @@ from tapedebug.contract import (
     Irreplayable,
     LocalReplays,
     Place,
+    ReplayReuse,
     Values,
     memory_key,
 )
@@ -34,6 +35,7 @@ from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, c
 from tapedebug.operations.pass_history import PassHistory
 from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget
 from tapedebug.operations.replay import OperationReplay
+from tapedebug.operations.replay_memory import IdleReplays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,10 +178,12 @@ class OperationTape:
         self.regions: dict[Region, dict[Array, None]] = {}
         self.given_values: dict[int, When] | None = None
         self.history = PassHistory()
+        self.idle_replays = IdleReplays()
         self._names: dict[Hashable, list[str]] = {}
         self._budget = SnapshotBudget() if budget is None else budget
         self._seen: dict[Region, RecordedRegion] = {}
         self._injections: list[Injection] = []
+        self._injected: dict[int, list[Injection]] = {}
         self._scope: int | None = None
         for array in arrays:
             self.watch(array)
@@ -398,6 +402,7 @@ class OperationTape:
             how,
         )
         self._injections.append(write)
+        self._injected.setdefault(write.at, []).append(write)
         return seen
 
     def live_in(self, region: Hashable, /) -> Bytes:
@@ -418,7 +423,8 @@ class OperationTape:
 
     def injections(self, at: int, /) -> list[Injection]:
         """Return the outside writes just before an operation, or after the last one."""
-        return [write for write in self._injections if write.at == at and write.region in self.regions]
+        found = self._injected.get(at)
+        return [write for write in found if write.region in self.regions] if found else []
 
     @property
     def outside_writes(self) -> list[OutsideWrite]:
@@ -482,6 +488,8 @@ class OperationTape:
             return cast("T", _InFloat64(self))
         if kind is LocalReplays:
             return cast("T", _LocalReplays(self))
+        if kind is ReplayReuse:
+            return cast("T", self.idle_replays)
         if kind is History:
             return cast("T", self.history)
         return cast("T | None", self.capabilities.get(kind))

@@ -39,6 +39,7 @@ from tapedebug.operations import (
     RunsInFloat64,
     SnapshotBudget,
 )
+from tapedebug.operations.replay_memory import IdleReplays
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.launch import LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
@@ -280,6 +281,13 @@ class _WarpReverse:
                 found[index] = mirrored.divergences()
         return found
 
+    def left_out(self) -> Sequence[str]:
+        """Return the kernels of which only some launches were compared."""
+        return [
+            f"Warp's adjoint kernel of {name} was compared for {compared} of {total} launches"
+            for name, (compared, total) in self._measured().left_out.items()
+        ]
+
     def commands(self) -> list[int]:
         """Return the launches of recorded commands, which are not on Warp's tape."""
         return [o.index for o in self._tape.operations if isinstance(o, WarpLaunch) and not o.taped]
@@ -337,6 +345,7 @@ class _Rerecorded(WatchedTape):
         self.__dict__ |= {name: copy.copy(value) for name, value in vars(tape).items() if name != "memory"}
         self.memory = tape.memory
         self.given_values = None
+        self.idle_replays = IdleReplays(kept=True)
         self.capabilities = {
             **tape.capabilities,
             Rerecording: _Rerecording(self),

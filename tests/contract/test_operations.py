@@ -247,3 +247,43 @@ def test_scopes_group_operations():
         ("inner", 0, 1, 1),
     ]
     assert [o.scope for o in tape.operations] == [0, 1]
+
+
+def test_a_replay_takes_over_the_memory_of_an_ended_one_where_that_is_asked_for():
+    tape, x, w, loss = layers(overwrite=True)
+    tape.backward(loss)
+    seeds, right = tape.seeds, expected(x, w)
+
+    def run(moved):
+        replay = tape.new_replay()
+        assert not replay.gradient(x).any()
+        replay.set(x, moved * x.values)
+        matches = replay.forward().matches_live()
+        replay.backward(seeds)
+        return replay.memory, matches, replay.gradient(x), replay.gradient(w)
+
+    with tape.capability(contract.ReplayReuse).reused():
+        found = [run(moved) for moved in (2.0, 3.0, 1.0)]
+        assert len({id(memory) for memory, *_ in found}) == 1
+        assert [matches for _, matches, *_ in found] == [False, False, True]
+        for gradient, wanted in zip(found[-1][2:], right, strict=True):
+            np.testing.assert_allclose(gradient, wanted, rtol=1e-5)
+        first, second = tape.new_replay(), tape.new_replay()
+        assert first.memory is found[0][0] is not second.memory
+    del first, second
+    assert tape.new_replay().memory is not found[0][0]
+
+
+@pytest.mark.parametrize("how", ["changed", "recorded"])
+def test_memory_that_does_not_fit_any_more_is_not_taken_over(how):
+    tape, x, _, _ = layers()
+    with tape.capability(contract.ReplayReuse).reused():
+        replay = tape.new_replay()
+        kept = replay.memory
+        if how == "changed":
+            replay.keep_memory()
+        else:
+            with tape:
+                square(x, zeros(3, 2))
+        del replay
+        assert tape.new_replay().memory is not kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tapedebug.watch.mirror import (
     AdjointComparison,
     MirroredLaunch,
     mirror_kernel,
+    verification,
     verify_mirrors,
 )
 from tests.watch import warp_stand_in as stand_in
@@ -130,6 +132,19 @@ def test_a_wrong_adjoint_kernel_is_found_at_its_launch_only() -> None:
     (wrong,) = comparison.differences[1]
     assert (wrong.access.name, wrong.index) == ("x", (2,))
     assert (wrong.mirrored, wrong.native) == (6 * 28, 3 * 28)
+
+
+def test_of_many_launches_a_sample_is_compared_and_all_of_a_kernel_that_is_wrong(monkeypatch) -> None:
+    monkeypatch.setattr(verification, "COMPARED", 3)
+    for slope, wrong in (6.0, []), (5.0, [4, 3, 2, 1, 0]):
+        arrays = [host(1, 1, 1), *(host(0, 0, 0) for _ in range(5))]
+        launches = [Launch(curve, x, y, slope) for x, y in pairwise(arrays)]
+        tape = recorded(*launches)
+        comparison = AdjointComparison(tape, dict(enumerate(launches)))
+        comparison.measure({arrays[-1]: np.full(3, 1e-9)})
+        assert sorted(comparison.differences, reverse=True) == wrong
+        assert sorted(comparison.given) == ([0, 1, 2, 3, 4] if wrong else [0, 2, 4])
+        assert comparison.left_out == ({} if wrong else {"curve": (3, 5)})
 
 
 def test_the_effect_of_a_wrong_adjoint_kernel_can_be_replayed() -> None:

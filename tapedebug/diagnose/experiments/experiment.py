@@ -150,6 +150,10 @@ class Experiment(Protocol):
         """Return for each launch the constructs of its kernel that Warp may reverse wrongly."""
         ...
 
+    def unmeasured_limits(self) -> Sequence[str]:
+        """Return, as sentences, the launches that `warp_limits` did not measure."""
+        ...
+
     def commands(self) -> list[int]:
         """Return the launches made by recorded commands, in a program for Warp."""
         ...

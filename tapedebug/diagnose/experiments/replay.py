@@ -234,6 +234,10 @@ class Replay:
             self._limits = {} if self.warp is None else self.warp.divergences()
         return self._limits
 
+    def unmeasured_limits(self) -> Sequence[str]:
+        """See `Experiment`."""
+        return () if self.warp is None or self._limits is None else self.warp.left_out()
+
     def commands(self) -> list[int]:
         """See `Experiment`."""
         return [] if self.warp is None else list(self.warp.commands())

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tapedebug.contract import OutsideWrite, OverwrittenOutside, RecordedTape, arrays_overlap
+from tapedebug.contract import (
+    Array,
+    OutsideWrite,
+    OverwrittenOutside,
+    RecordedTape,
+    Region,
+    arrays_overlap,
+)
 from tapedebug.diagnose.experiments.experiment import ValueChange, Values, value_change
 
 if TYPE_CHECKING:
@@ -51,17 +59,23 @@ def off_tape_writes(replay: Replay) -> list[OffTapeWrite]:
 
 def _taken(replay: Replay) -> Iterator[tuple[int, int, OutsideWrite]]:
     """Yield the same, derived from accesses: the first write that overwrites values needed by an adjoint."""
-    outside = replay.recorded.tape.outside_writes
+    outside: dict[Region, list[OutsideWrite]] = {}
+    for write in replay.recorded.tape.outside_writes:
+        outside.setdefault(write.array.region, []).append(write)
+    writers: dict[Region, list[tuple[int, Array]]] = {region: [] for region in outside}
     for record in replay.records:
         for access in record.accesses:
-            if not (access.needs_before or access.needs_after):
+            if access.writes and access.array.region in writers:
+                writers[access.array.region].append((record.index, access.array))
+    for record in replay.records:
+        for access in record.accesses:
+            a = access.array
+            if a.region not in outside or not (access.needs_before or access.needs_after):
                 continue
-            a, last = access.array, len(replay.records)
-            for later in replay.records[record.index + access.needs_before :]:
-                if any(each.writes and arrays_overlap(each.array, a) for each in later.accesses):
-                    last = later.index
-                    break
-            for write in outside:
+            first = record.index + access.needs_before
+            later = writers[a.region][bisect_left(writers[a.region], first, key=lambda each: each[0]) :]
+            last = next((index for index, each in later if arrays_overlap(each, a)), len(replay.records))
+            for write in outside[a.region]:
                 if record.index < write.at <= last and arrays_overlap(write.array, a):
                     yield record.index, access.param, write
                     break

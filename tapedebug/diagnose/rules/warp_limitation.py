@@ -101,7 +101,10 @@ class WarpLimitation(ConstructRule):
         """Return a finding for each kernel that Warp reverses wrongly, and `retain_grad` array affected."""
         if not context.as_warp:
             return []
-        return [*_constructs(context), *_retained(context), *find_unrecorded_commands(context, self.code)]
+        found = [*_constructs(context), *_retained(context), *find_unrecorded_commands(context, self.code)]
+        for note in context.experiment.unmeasured_limits():
+            context.skipped(note)
+        return found
 
 
 def _constructs(context: RuleContext) -> Iterator[Finding]:

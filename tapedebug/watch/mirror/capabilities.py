@@ -48,6 +48,7 @@ class MirroredNumbers:
     def scale(self, replay: Replay, param: int, factor: float, /) -> None:
         """Multiply an argument by a factor in all further forward runs of a replay."""
         assert isinstance(replay, OperationReplay)
+        replay.keep_memory()
         launch = self._launch
         step = launch.in_float64 if replay.is_float64 else launch
         assert step is not None

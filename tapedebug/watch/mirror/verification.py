@@ -19,6 +19,8 @@ from tapedebug.watch.mirror.mirrored_launch import MirroredLaunch
 
 VERIFIED = 3
 """The number of launches of each kernel whose results are compared."""
+COMPARED = 32
+"""The number of launches of each kernel whose adjoints are compared, unless a difference is found."""
 
 
 class TwoEngines(ExecutableOperation, Protocol):
@@ -100,34 +102,56 @@ class AdjointComparison:
     Attributes:
         differences: For each launch whose adjoint kernel is wrong, the significant differences, the largest
             first. `measure` fills it.
+        left_out: By kernel of which not all launches were compared, the number of those that were, and of
+            all.
         given: For each compared launch, the values with which Warp's result is closer: those before the
             launch, or those after it.
     """
 
     def __init__(self, tape: OperationTape, launches: Mapping[int, TwoEngines]) -> None:
         self.differences: dict[int, Sequence[Difference]] = {}
+        self.left_out: dict[str, tuple[int, int]] = {}
         self.given: dict[int, When] = {}
         self._tape, self._launches = tape, launches
 
     def measure(self, seeds: Mapping[A, Values]) -> None:
-        """Reverse the tape, each mirrored launch both ways.
+        """Reverse the tape, launches of each mirrored kernel both ways: all launches of those that differ.
 
         Args:
             seeds: The adjoints that the reverse pass starts from.
         """
+        kernels: dict[Hashable, list[int]] = {}
+        for index, launch in sorted(self._launches.items()):
+            if launch.mirrored is not None and launch.has_adjoint:
+                kernels.setdefault(launch.code, []).append(index)
+        sample = {code: _spread(indices, COMPARED) for code, indices in kernels.items()}
+        self._reverse(seeds, {index for chosen in sample.values() for index in chosen})
+        wrong = {self._launches[index].code for index in self.differences}
+        rest = {index for code in wrong for index in kernels[code]} - {
+            index for code in wrong for index in sample[code]
+        }
+        if rest:
+            self._reverse(seeds, rest)
+        self.left_out = {
+            self._launches[indices[0]].name: (len(sample[code]), len(indices))
+            for code, indices in kernels.items()
+            if code not in wrong and len(sample[code]) < len(indices)
+        }
+
+    def _reverse(self, seeds: Mapping[A, Values], chosen: Collection[int]) -> None:
+        """Reverse the tape, and compare the adjoints of some launches."""
         replay = self._tape.new_replay()
         replay.forward()
         scratch = Memory.zeros(replay.sizes)
-        count = len(replay.operations)
-        replay.backward(seeds, start=count, stop=count)
-        for index in reversed(range(count)):
-            launch = self._launches.get(index)
-            if launch is None or launch.mirrored is None or not launch.has_adjoint:
-                replay.backward(None, start=index + 1, stop=index)
-                continue
+        position = len(replay.operations)
+        replay.backward(seeds, start=position, stop=position)
+        for index in sorted(chosen, reverse=True):
+            replay.backward(None, start=position, stop=index + 1)
+            launch = self._launches[index]
             active = [access for access in launch.accesses if access.active and access.array.is_float]
             incoming = {access: replay.adjoint.view(access.array).copy() for access in active}
             replay.backward(None, start=index + 1, stop=index)
+            position = index
             if any(values.any() for values in incoming.values()):
                 self._compare(index, launch, replay, incoming, scratch)
 
@@ -185,6 +209,13 @@ class _Native:
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Run Warp's adjoint kernel."""
         self._launch.native.vjp(before if self._given == "before" else after, after, adjoint)
+
+
+def _spread(indices: Sequence[int], most: int) -> list[int]:
+    """Return at most `most` of some launches, the first and the last among them, at even distances."""
+    if len(indices) <= most:
+        return list(indices)
+    return [indices[round(n * (len(indices) - 1) / (most - 1))] for n in range(most)]
 
 
 def _size(differences: Collection[Difference]) -> float:
