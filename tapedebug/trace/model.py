@@ -463,6 +463,10 @@ class Trace:
     """The arrays that `contents` describes, by member."""
     recording: str = field(default="", repr=False, compare=False, metadata={"json": False})
     """Id of the recording in this process that the trace was made from; empty for a trace from a file."""
+    _by_array: tuple[list[Version], int, dict[int, list[Version]]] | None = field(
+        default=None, init=False, repr=False, compare=False, metadata={"json": False}
+    )
+    """The versions by array, with the list that they were taken from and its length."""
 
     def array(self, label: str) -> ArrayInfo:
         """Return the array with this label.
@@ -478,7 +482,13 @@ class Trace:
 
     def versions_of(self, array: int) -> list[Version]:
         """Return the versions of the array with id `array`, oldest first."""
-        return [version for version in self.versions if version.array == array]
+        known = self._by_array
+        if known is None or known[0] is not self.versions or known[1] != len(self.versions):
+            by_array: dict[int, list[Version]] = {}
+            for version in self.versions:
+                by_array.setdefault(version.array, []).append(version)
+            known = self._by_array = self.versions, len(self.versions), by_array
+        return list(known[2].get(array, ()))
 
     def values(self, array: int | str, version: int | None = None) -> np.ndarray[Any, Any]:
         """Return all values of a version, which `tape.trace(values="arrays")` keeps.
