@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import tapedebug as td
 from tapedebug._source import site_span
 from tapedebug.autograd import gradcheck_tape
+from tapedebug.autograd.subjects.whole_tape import whole_tape
+from tapedebug.autograd.tapes import resolution
+from tapedebug.autograd.thresholds import ASIDE_AGREES
 from tapedebug.contract import Engine, KernelSource
 from tapedebug.operations import (
     FunctionOperation,
@@ -123,6 +128,19 @@ def right(values, adjoints):
 
 def wrong(values, adjoints):
     return [1.02 * adjoint for adjoint in right(values, adjoints)]
+
+
+@pytest.mark.parametrize(("backward", "is_wrong"), [(right, False), (wrong, True)])
+def test_beside_a_stationary_point_its_adjoint_is_compared_with_larger_steps(backward, is_wrong):
+    tape, _, _, _, y = recorded(backward, refuses_float64)
+    program = whole_tape(tape, {y: np.ones(3, np.float32)}, None, None)
+    assert program.is_narrow
+    exact = SimpleNamespace(exact=program.pull(program.seeds, double=True, preserved=True))
+    for port in program.inputs:
+        assert resolution._jumps(program, port, exact).any()  # the displacement is not lost in rounding
+        level, found = resolution._aside(program, port)
+        assert found == is_wrong
+        assert (level > ASIDE_AGREES) == is_wrong
 
 
 @pytest.mark.parametrize(("backward", "verdict"), [(right, "AGREE"), (wrong, "WRONG")])

@@ -1,4 +1,4 @@
-"""Run one program, plainly or watched: `python -m tests.programs.one NAME RESULT [--watched]`.
+"""Run one program, plainly or watched: `python -m tests.programs.one NAME RESULT [MAX_SECONDS]`.
 
 The result is a JSON file. `table` starts this module in a process of its own for each program.
 """
@@ -14,9 +14,6 @@ from collections import Counter
 from pathlib import Path
 
 from tests.programs.catalog import BY_NAME, Program
-
-MAX_SECONDS = 120.0
-"""The time limit of a diagnosis."""
 
 
 class NoCapture:
@@ -53,8 +50,8 @@ def run(program: Program) -> None:
             runpy.run_path(str(program.file), run_name="__main__")
 
 
-def watched(program: Program) -> dict:
-    """Run a program, watched, and diagnose its tapes; return what the table shows."""
+def watched(program: Program, max_seconds: float) -> dict:
+    """Run a program, watched, and diagnose its tapes within a time limit; return what the table shows."""
     import tapedebug
 
     with tapedebug.watch_warp() as session:
@@ -66,7 +63,9 @@ def watched(program: Program) -> dict:
     )
     result["gaps"] = sorted({text for tape in tapes for text in tape.gaps})
     if tapes:
-        found = tapedebug.diagnose(tapes, progress=False, as_warp=True, max_seconds=MAX_SECONDS)
+        began = time.perf_counter()
+        found = tapedebug.diagnose(tapes, progress=False, as_warp=True, max_seconds=max_seconds)
+        result["max_seconds"], result["diagnosis_seconds"] = max_seconds, time.perf_counter() - began
         result["verdict"] = found.verdict
         result["text"] = str(found)
         result["findings"] = [finding.to_json() for finding in found.findings]
@@ -75,7 +74,7 @@ def watched(program: Program) -> dict:
 
 def engine_of(operation: object) -> str:
     """Return "mirrored" or "native" for a launch, and "other" for copies, fills and the like."""
-    from tapedebug.contract import RunsInFloat64
+    from tapedebug.operations import RunsInFloat64
     from tapedebug.watch.launch import WarpLaunch
 
     if not isinstance(operation, WarpLaunch):
@@ -85,10 +84,9 @@ def engine_of(operation: object) -> str:
 
 def main() -> None:
     name, result = sys.argv[1:3]
-    watch = "--watched" in sys.argv[3:]
     program = BY_NAME[name]
     started = time.perf_counter()
-    told = watched(program) if watch else (run(program), {})[1]
+    told = watched(program, float(sys.argv[3])) if sys.argv[3:] else (run(program), {})[1]
     told["wall_seconds"] = time.perf_counter() - started
     told["seconds"] = time.process_time()
     Path(result).write_text(json.dumps(told, indent=1, default=str), encoding="utf-8")

@@ -22,15 +22,24 @@ TIMEOUT = 900.0
 """Seconds after which a program is stopped."""
 
 
-def measure(program: Program, *, watched: bool) -> dict:
-    """Run a program in a process and a folder of its own; return its result, or the reason for none."""
+LIMIT, LEAST = 3.0, 60.0
+"""The time limit of a diagnosis: a multiple of the duration of the program alone, and at least some seconds."""
+
+
+def measure(program: Program, max_seconds: float | None = None) -> dict:
+    """Run a program in a process and a folder of its own; return its result, or the reason for none.
+
+    Args:
+        program: The program.
+        max_seconds: The time limit of its diagnosis; None to run it without watching.
+    """
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         command = [sys.executable, "-m", "tests.programs.one", program.name, str(result)]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         try:
             done = subprocess.run(
-                command + ["--watched"] * watched,
+                command + ([] if max_seconds is None else [str(max_seconds)]),
                 cwd=folder,
                 env=environment,
                 capture_output=True,
@@ -52,8 +61,9 @@ def measure_all(names: Iterable[str]) -> None:
     known["machine"] = machine()
     for name in names:
         program = BY_NAME[name]
-        measure(program, watched=False)  # compiles the kernels
-        plain, watched = measure(program, watched=False), measure(program, watched=True)
+        measure(program)  # compiles the kernels
+        plain = measure(program)
+        watched = measure(program, max(LEAST, LIMIT * plain.get("wall_seconds", 0.0)))
         known["programs"][name] = row(plain, watched)
         RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(name, known["programs"][name].get("verdict"), known["programs"][name].get("failed", ""))

@@ -6,7 +6,8 @@ import pytest
 
 from tests.programs.catalog import BY_NAME, DRIVERS, PACKAGES, PROGRAMS, REQUIREMENTS
 from tests.programs.judgements import JUDGEMENTS
-from tests.programs.table import PAGE, ROOT, judgement, load, loud, measure, page
+from tests.programs.one import engine_of
+from tests.programs.table import LEAST, PAGE, ROOT, judgement, load, loud, measure, page
 
 RESULTS = load()["programs"]
 
@@ -47,13 +48,17 @@ def test_errors_of_the_table_are_on_the_page_of_errors():
                 assert f"`{finding['rule']}`" in text
 
 
+def test_operations_that_are_no_launches_are_counted_apart():
+    assert engine_of(object()) == "other"
+
+
 @pytest.mark.peer
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["warp_surface_cubes", "warp_nn_conv", "sph_crk"])
 def test_a_program_gives_its_row_again(name):
     for needed in ("warp", PACKAGES[BY_NAME[name].package]):
         pytest.importorskip(needed)
-    found = measure(BY_NAME[name], watched=True)
+    found = measure(BY_NAME[name], LEAST)
     assert "failed" not in found, found
     assert found["verdict"] == RESULTS[name]["verdict"]
     assert {finding["rule"] for finding in found["findings"] if finding["severity"] != "info"} == {

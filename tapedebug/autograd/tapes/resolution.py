@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tapedebug._float32_slope import fitted_slope
 from tapedebug.autograd.array_types import Floats, Values
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import RATIO, slope
@@ -105,11 +106,16 @@ def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequen
 
 
 def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
-    """Return how much the float64 adjoint changes within the shortest difference step, for each entry."""
-    at = _displaced(program, LEAST)
+    """Return how much the float64 adjoint changes within the shortest displacement, for each entry."""
+    at = _displaced(program, _shortest(program))
     moved = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
     found: Floats = np.abs(moved - gradients.exact[port]) * sizes_of(program.values(port))
     return found
+
+
+def _shortest(program: WholeTape) -> float:
+    """Return a displacement of the inputs, relative to their size, that does not vanish in rounding."""
+    return ROUNDINGS if program.is_narrow else LEAST
 
 
 def _is_smooth(port: Port, probe: Probe, jumps: Floats) -> bool:
@@ -217,12 +223,12 @@ def _unresolved(program: WholeTape, misses: Sequence[tuple[float, Probe]], close
 
 
 def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
-    """Compare adjoint and differences at displaced inputs, in float64.
+    """Compare adjoint and differences at displaced inputs, in float64 if the tape runs in it.
 
     Returns:
         The relative error to which they agree, and True if they certainly disagree.
     """
-    at, near = _displaced(program, DISTANCES[0]), _displaced(program, DISTANCES[0] + LEAST)
+    at, near = (_displaced(program, DISTANCES[0] + further) for further in (0.0, _shortest(program)))
     gradient, other = (
         program.pull(program.seeds, at=place, double=True, preserved=True)[port] for place in (at, near)
     )
@@ -236,14 +242,20 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
         size = float(np.linalg.norm(gradient * direction))
         if not float(np.abs(other - gradient) @ np.abs(direction)) <= ROUNDING_SENSITIVE * size:
             return float("inf"), False
-        enough = functools.partial(np.full_like, fill_value=0.1 * ASIDE_AGREES * size)
-        found = slope(displaced, start, eps=STRIDE, magnitude=1.0, enough=enough, max_steps=STRIDES)
-        off, bar = abs(float(gradient @ direction - found.value[0])), float(found.bar[0])
-        if off > ASIDE_AGREES * size + DERIVATIVE_REFUTED * bar:
+        along = float(gradient @ direction)
+        if program.is_narrow:
+            rounding = float(np.finfo(np.float32).eps) * abs(float(start[0]))
+            fitted = fitted_slope(lambda step, displaced=displaced: float(displaced(step)[0]), rounding)
+            off, bar, kink = abs(along - fitted.value), fitted.error, fitted.kink
+        else:
+            enough = functools.partial(np.full_like, fill_value=0.1 * ASIDE_AGREES * size)
+            found = slope(displaced, start, eps=STRIDE, magnitude=1.0, enough=enough, max_steps=STRIDES)
+            off, bar, kink = abs(along - float(found.value[0])), float(found.bar[0]), bool(found.kink[0])
+        if off > ASIDE_AGREES * size + DERIVATIVE_REFUTED * bar and not program.is_narrow:
             change = abs(float((displaced(1.0) - start)[0]))
             bar = max(bar, computational_noise(displaced, change) / SHORTEST)
         level = max(level, (off + bar) / size if size and np.isfinite(off + bar) else float("inf"))
-        wrong |= bool(off > ASIDE_AGREES * size + DERIVATIVE_REFUTED * bar) and not found.kink[0]
+        wrong |= bool(off > ASIDE_AGREES * size + DERIVATIVE_REFUTED * bar) and not kink
     return level, wrong
 
 
