@@ -306,6 +306,7 @@ def _end_to_end(
         launches=done.launches,
         checked=done.checked,
         notes=[*trace.coverage.notes, *done.notes],
+        partial=bool(result.left_out),
     )
     label = "loss" if trace.backward.loss is None else trace.arrays[trace.backward.loss].label
     trace.checks = [

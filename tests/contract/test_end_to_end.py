@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tapedebug import GradcheckError
+from tapedebug._progress import OutOfTime
 from tapedebug.autograd import end_to_end
 from tests.reference_engine import Tape, array, operation, zeros
 
@@ -61,6 +62,16 @@ def recorded(first=square, overwrite=False):
     return tape, x, loss
 
 
+@operation(writes="loss")
+def add_up(a, b):
+    return np.array([np.sum(a) + np.sum(b)])
+
+
+@add_up.adjoint
+def _(g, a, b):
+    return np.full_like(a, g[0]), np.full_like(b, g[0])
+
+
 def test_a_right_gradient_agrees_and_the_coverage_says_what_was_not_tested() -> None:
     tape, x, _ = recorded()
     found = end_to_end(tape)
@@ -94,3 +105,26 @@ def test_a_loss_of_another_tape_is_refused() -> None:
     with pytest.raises(GradcheckError, match="is not on the tape") as error:
         end_to_end(tape, zeros(1))
     assert error.value.hint == "pass the array that a launch of this tape wrote"
+
+
+def test_results_until_the_time_limit_are_returned_and_the_rest_is_named() -> None:
+    x, y, first, second, loss = array([1.0, 2.0]), array([3.0, 4.0]), zeros(2), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, first)
+        square(y, second)
+        add_up(first, second, loss)
+    tape.backward(loss)
+    found: list[object] = []
+
+    def expire() -> None:
+        if found:
+            raise OutOfTime("time was up")
+
+    result = end_to_end(tape, loss, [x, y], labels={x: "x", y: "y"}, checkpoint=expire, each=found.append)
+    assert [check.name for check in result.inputs] == ["x"]
+    assert (result.verdict, result.left_out) == ("AGREE", ("y",))
+    assert not result
+    assert "not compared, as time was up: y" in result.coverage.notes
+    found.append("before the first result")
+    with pytest.raises(OutOfTime):
+        end_to_end(tape, loss, [x, y], checkpoint=expire)

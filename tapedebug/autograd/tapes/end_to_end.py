@@ -8,9 +8,10 @@ and finite differences of the loss along random directions and along the largest
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from tapedebug._display import renderer
 from tapedebug._process_state import preserve_process_state
+from tapedebug._progress import OutOfTime
 from tapedebug._tape_observers import recorded_tape
 from tapedebug.autograd.array_types import Checkpoint, Loss
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
@@ -52,6 +54,7 @@ class EndToEnd:
         loss64: The loss of the replay in float64.
         seconds: The duration of the check.
         dot_product: The dot-product test of the consumed reverse pass, in float64; None if there was none.
+        left_out: The names of the inputs that were not reached when `checkpoint` ended the check.
     """
 
     verdict: Verdict
@@ -62,13 +65,14 @@ class EndToEnd:
     loss64: float
     seconds: float
     dot_product: DotProduct | None = None
+    left_out: tuple[str, ...] = ()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """Return the MIME bundle for a notebook."""
         return renderer().static(self)
 
     def __bool__(self) -> bool:
-        return self.verdict == "AGREE"
+        return self.verdict == "AGREE" and not self.left_out
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}: {self.coverage}"]
@@ -105,7 +109,8 @@ def end_to_end(
         max_seconds: The time limit. If needed, inputs are displaced in fewer directions, which the coverage
             says; a gradient is compared in at least two.
         labels: Names of arrays, for messages.
-        checkpoint: Called often; may raise to cancel.
+        checkpoint: Called often; may raise to cancel. If it raises `OutOfTime` after the first result, the
+            check returns the results that it has.
         each: Called with the result for each input as soon as it is available.
 
     Returns:
@@ -127,6 +132,9 @@ def end_to_end(
             program, rtol, max(1, directions), max_seconds, checkpoint, each or (lambda _: None), dot
         )
     errors = [check.rel_error for check in checks]
+    left_out = tuple(port.name for port in program.inputs[len(checks) :])
+    if left_out:
+        program.notes.append(f"not compared, as time was up: {', '.join(left_out)}")
     return EndToEnd(
         verdict=worst(check.verdict for check in checks),
         inputs=tuple(checks),
@@ -136,6 +144,7 @@ def end_to_end(
         loss64=value64,
         seconds=time.perf_counter() - began,
         dot_product=dot,
+        left_out=left_out,
     )
 
 
@@ -255,17 +264,28 @@ def _check_inputs(
     reference = reference_of(program, gradients)
     program.notes += [reference.note] if reference.note else []
     program.forget()
-    checks = []
-    for number, port in enumerate(program.inputs, start=1):
-        share = replace(effort, until=began + max_seconds * number / len(program.inputs))
-        probes = together.get(port) or probe_input(program, port, gradients, rtol, share, checkpoint)
-        checks.append(judge_input(program, port, gradients, probes, rtol, diverged, reference))
-        each(checks[-1])
+    checks: list[InputCheck] = []
+    with _as_far_as_possible(checks):
+        for number, port in enumerate(program.inputs, start=1):
+            share = replace(effort, until=began + max_seconds * number / len(program.inputs))
+            probes = together.get(port) or probe_input(program, port, gradients, rtol, share, checkpoint)
+            checks.append(judge_input(program, port, gradients, probes, rtol, diverged, reference))
+            each(checks[-1])
     if dot is not None and _transpose_fails(dot, program, reference, checks):
         checks = [unconfirmed(check, dot.message) for check in checks]
         for check in checks:
             each(check)
     return checks, value, value64
+
+
+@contextlib.contextmanager
+def _as_far_as_possible(checks: Sequence[InputCheck]) -> Iterator[None]:
+    """Context that ends when the time limit expires, if there is a result by then."""
+    try:
+        yield
+    except OutOfTime:
+        if not checks:
+            raise
 
 
 def _transpose_fails(
