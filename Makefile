@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui programs fuzz compilers docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui programs fuzz compilers warp-suite docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -170,6 +170,10 @@ build/programs/.installed: pyproject.toml tests/programs/catalog.py | $(VENV)/bi
 
 programs: build/programs/.installed  ## watch programs of other packages on NVIDIA Warp, write docs/watched-programs.md; an hour
 	@build/programs/bin/python -m tests.programs --all --write
+
+warp-suite: $(PY_STAMP)  ## run the unit tests of the installed warp-lang on this engine, write docs/warp-unit-tests.md; half an hour
+	@$(BIN)/python -m pip show -qq warp-lang 2>/dev/null || scripts/install.sh $(VENV) 'warp-lang==1.19'
+	@$(BIN)/python -m tests.warp_suite --all $(WARP_SUITE_ARGS) --write
 
 pictures: setup system  ## what pages of the documentation show: the output of their programs, pictures of the panel
 	@$(BIN)/python -m scripts.finding_pages

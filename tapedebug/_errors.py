@@ -42,15 +42,19 @@ class TapedebugError(Exception):
         return "\n".join(parts)
 
 
-class KernelSyntaxError(TapedebugError):
+class KernelError(TapedebugError, RuntimeError):
+    """Base of the errors of kernels that cannot be compiled."""
+
+
+class KernelSyntaxError(KernelError):
     """A kernel uses a construct that the kernel language does not support."""
 
 
-class KernelTypeError(TapedebugError, TypeError):
+class KernelTypeError(KernelError, TypeError):
     """Types in a kernel do not match."""
 
 
-class KernelNameError(TapedebugError, NameError):
+class KernelNameError(KernelError, NameError):
     """A kernel uses a name that is undefined or denotes an object that kernels cannot use."""
 
 

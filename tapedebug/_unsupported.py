@@ -13,6 +13,12 @@ PLANNED: frozenset[str] = frozenset()
 
 _NEVER = """
     Stream Event capture_begin capture_end capture_launch capture_if capture_while ScopedCapture ScopedStream
+    capture_save capture_load capture_load_from_bytes capture_debug_dot_print BvhQuery HashGridQuery MeshQuery
+    MeshQueryAABB MeshQueryPoint MeshQueryRay Allocator ScopedAllocator fabricarray fabricarrayarray
+    indexedfabricarray indexedfabricarrayarray fixedarray jax_kernel jax_callable build_experimental
+    ScopedMemoryTracker print_memory_report ScopedCudaProfiler cuda_profiler_start cuda_profiler_stop
+    timing_begin timing_end timing_print set_cuda_allocator get_device_allocator CudaManagedAllocator
+    ModuleBuildOptions get_cpu_kernel_cache_key get_cuda_kernel_properties print_diagnostics
     ScopedMempool ScopedMempoolAccess ScopedPeerAccess Mempool tile tile_load tile_store launch_tiled
     get_stream set_stream wait_stream wait_event record_event get_event_elapsed_time synchronize_event
     synchronize_stream stream_from_torch stream_to_torch from_ipc_handle event_from_ipc_handle

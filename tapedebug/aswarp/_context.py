@@ -12,6 +12,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import DEFAULTS, config
+from tapedebug.aswarp import foreign_attributes
 from tapedebug.aswarp._errors import no_module
 from tapedebug.aswarp.module_counterparts import World, exists
 from tapedebug.aswarp.warp_programs import WARP
@@ -56,6 +57,7 @@ class as_warp:
         self._before: list[tuple[dict[str, ModuleType], dict[str, Any]]] = []
 
     def __enter__(self) -> as_warp:
+        foreign_attributes.install()
         finder = _Finder()
         self._before.append((dict(sys.modules), {name: getattr(config, name) for name in DEFAULTS}))
         for name in _bound_to_warp():

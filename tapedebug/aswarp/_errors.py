@@ -50,23 +50,11 @@ def no_module(name: str) -> WarpImportError:
     return error
 
 
-GRAPHS = frozenset(
-    {"ScopedCapture", "capture_begin", "capture_end", "capture_if", "capture_launch", "capture_while"}
-)
-"""Names of Warp's API for graphs of launches."""
-
-
 def no_name(module: str, name: str, why: str) -> WarpImportError | WarpNameError:
     """Return the error for `wp.name` or `from warp import name`."""
     frame = _caller()
     hint = run_on_warp()
-    if name in GRAPHS:
-        why = (
-            f"{module}.{name} is not in tapedebug: what a graph runs again happens on no tape, so that "
-            "nothing could be said about it"
-        )
-        hint = "run the launches as they are, and capture them only `if wp.get_device().is_cuda`"
-    if frame is not None and _imports(frame):
+    if frame is not None and imports_name(frame):
         error = WarpImportError(why, span=_span(frame), hint=hint, notes=(_RUNNING,))
         error.name = module
         return error
@@ -87,7 +75,7 @@ def _caller() -> FrameType | None:
     return None
 
 
-def _imports(frame: FrameType) -> bool:
+def imports_name(frame: FrameType) -> bool:
     """True if a frame is at `from … import name`, which does not propagate an AttributeError."""
     code = frame.f_code.co_code
     return dis.opname[code[frame.f_lasti]] == "IMPORT_FROM"

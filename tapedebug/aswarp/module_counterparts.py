@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import logging
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from tapedebug._errors import KernelError
+from tapedebug.aswarp import array_utilities, cuda_names, graph_capture, logger, type_queries
 from tapedebug.aswarp._errors import PARTS, no_name
 from tapedebug.aswarp._examples import examples
-from tapedebug.aswarp._settings import VERSION, Settings
+from tapedebug.aswarp._settings import VERSION, DeterministicMode, Settings
+from tapedebug.compiler.function import Function
+from tapedebug.compiler.modules import Module
+from tapedebug.lang import types as t
+from tapedebug.runtime.device import Device
 
 COUNTERPARTS = {
     "warp": "tapedebug",
@@ -26,19 +31,78 @@ COUNTERPARTS = {
 }
 """Modules of Warp, with the modules of tapedebug that have their names."""
 
+INTERNAL = "warp._src"
+"""The package with the modules that Warp's public ones take their names from; libraries import them, too."""
+
+COUNTERPARTS |= {
+    INTERNAL: "tapedebug",
+    f"{INTERNAL}.autograd": "tapedebug.autograd",
+    f"{INTERNAL}.codegen": "tapedebug",
+    f"{INTERNAL}.context": "tapedebug",
+    f"{INTERNAL}.logger": "tapedebug",
+    f"{INTERNAL}.optim": "tapedebug.optim",
+    f"{INTERNAL}.optim.adam": "tapedebug.optim",
+    f"{INTERNAL}.optim.sgd": "tapedebug.optim",
+    f"{INTERNAL}.tape": "tapedebug",
+    f"{INTERNAL}.types": "tapedebug.lang.types",
+    f"{INTERNAL}.utils": "tapedebug",
+}
+
 HOLLOW = ("warp.render",)
 """Modules that programs import at the top but use only for drawing; their stand-ins have no names."""
 
-EXTRA: dict[str, Any] = {
+_ERRORS = {
+    "WarpCodegenAttributeError": KernelError,
+    "WarpCodegenError": KernelError,
+    "WarpCodegenIndexError": KernelError,
+    "WarpCodegenKeyError": KernelError,
+    "WarpCodegenTypeError": KernelError,
+    "WarpCodegenValueError": KernelError,
+}
+"""Warp's errors of kernels: here one class is the base of all of them, so that `except` clauses work."""
+
+_TOP: dict[str, Any] = {
+    **_ERRORS,
+    **cuda_names.NAMES,
+    **graph_capture.NAMES,
+    **logger.NAMES,
+    "DeterministicMode": DeterministicMode,
+    "Device": Device,
     "DeviceLike": Any,
     "Devicelike": Any,
-    "LOG_DEBUG": logging.DEBUG,
-    "LOG_ERROR": logging.ERROR,
-    "LOG_INFO": logging.INFO,
-    "LOG_WARNING": logging.WARNING,
+    "Function": Function,
+    "Module": Module,
     "__version__": VERSION,
+    "bfloat16": type_queries.bfloat16,
+    "handle": t.uint64,
 }
-"""Names that only programs written for Warp use."""
+_TYPES = {
+    **type_queries.NAMES,
+    "float_types": t.FLOATS,
+    "int_types": t.INTEGERS,
+    "np_dtype_to_warp_type": {scalar.numpy.type: scalar for scalar in t.SCALARS},
+    "scalar_and_bool_types": t.SCALARS,
+    "scalar_types": (*t.INTEGERS, *t.FLOATS),
+    "warp_type_to_np_dtype": {scalar: scalar.numpy.type for scalar in t.SCALARS},
+}
+_LOGGER = {name: value for name, value in vars(logger).items() if name.startswith(("Log", "log_", "_warn"))}
+EXTRA: dict[str, dict[str, Any]] = {
+    "warp": _TOP,
+    "warp.context": _TOP,
+    "warp.types": _TYPES,
+    "warp.utils": _TOP | array_utilities.NAMES,
+    INTERNAL: _TOP,
+    f"{INTERNAL}.codegen": _TOP | {"Struct": t.Struct, "StructInstance": t.Struct},
+    f"{INTERNAL}.context": _TOP,
+    f"{INTERNAL}.logger": _TOP | _LOGGER,
+    f"{INTERNAL}.types": _TYPES | _TOP,
+    f"{INTERNAL}.utils": _TOP | array_utilities.NAMES,
+}
+"""Names that only programs written for Warp use, by module; a stand-in looks here first."""
+
+
+ROOMS = ("aswarp", "compiler", "contract", "lang", "runtime")
+"""Packages of tapedebug with names that mean something else in Warp, or nothing."""
 
 
 def exists(name: str) -> bool:
@@ -64,9 +128,9 @@ class World:
         ours = ModuleType(name) if hollow else importlib.import_module(COUNTERPARTS[name])
         module = ModuleType(name, f"`{name}` on tapedebug.")
         listing = _listing(name, ours)
-        module.__dict__.update(__getattr__=self._look_up(name, ours), __dir__=listing)
+        module.__dict__.update(EXTRA.get(name, {}), __getattr__=self._look_up(name, ours), __dir__=listing)
         if name == "warp":
-            module.__dict__.update(EXTRA, __all__=[each for each in listing() if _is_starred(each)])
+            module.__dict__["__all__"] = [each for each in listing() if _is_starred(each)]
         return module
 
     def _look_up(self, name: str, ours: ModuleType) -> Callable[[str], Any]:
@@ -76,7 +140,7 @@ class World:
             part = f"{name}.{wanted}"
             if exists(part):
                 return self.module(part)
-            if not wanted.startswith("_") and hasattr(ours, wanted):
+            if not wanted.startswith("_") and wanted not in ROOMS and hasattr(ours, wanted):
                 return getattr(ours, wanted)
             if wanted.startswith("__"):
                 raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
@@ -89,8 +153,8 @@ def _listing(name: str, ours: ModuleType) -> Callable[[], list[str]]:
     def listing() -> list[str]:
         modules = (*COUNTERPARTS, "warp.config") if name == "warp" else ()
         parts = (each.removeprefix(f"{name}.") for each in modules if each != name)
-        own = {each for each in dir(ours) if not each.startswith("_")}
-        return sorted(own | {part for part in parts if "." not in part})
+        own = {each for each in (*dir(ours), *EXTRA.get(name, ())) if not each.startswith("_")}
+        return sorted(own | {part for part in parts if "." not in part and not part.startswith("_")})
 
     return listing
 
@@ -105,5 +169,6 @@ def _why(name: str, wanted: str, ours: ModuleType) -> str:
         return f"{name}.{wanted} is not in tapedebug: {PARTS[name.removeprefix('warp.')]}"
     from tapedebug._unsupported import missing
 
-    said = missing(wanted, dir(ours)).partition(". A program that")[0]
+    known = [each for each in dir(ours) if each not in ROOMS]
+    said = missing(wanted, known).partition(". A program that")[0]
     return said.replace(f"tapedebug.{wanted}", f"{name}.{wanted}").replace("tapedebug has", f"{name} has")

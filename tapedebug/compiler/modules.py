@@ -17,27 +17,61 @@ if TYPE_CHECKING:
 OPTIONS = ("check_bounds", "enable_backward", "max_unroll", "mode")
 """Settings that modules and kernels may have of their own; they outweigh those of `config`."""
 
-IGNORED = frozenset(
-    {
-        "block_dim",
-        "compile_time_trace",
-        "cpu_compiler_flags",
-        "cuda_output",
-        "default_grid_stride",
-        "deterministic",
-        "deterministic_max_records",
-        "enable_mathdx_fft",
-        "enable_mathdx_gemm",
-        "enable_mathdx_solver",
-        "extra_build_options",
-        "fast_math",
-        "fuse_fp",
-        "lineinfo",
-        "optimization_level",
-        "strip_hash",
-    }
-)
-"""Options of the documents that mean nothing here: what they choose is one way, or of other devices."""
+IGNORED: dict[str, Any] = {
+    "block_dim": 256,
+    "compile_time_trace": False,
+    "cpu_compiler_flags": None,
+    "cuda_output": None,
+    "default_grid_stride": True,
+    "deterministic": None,
+    "deterministic_max_records": 0,
+    "enable_mathdx_fft": True,
+    "enable_mathdx_gemm": True,
+    "enable_mathdx_solver": True,
+    "extra_build_options": None,
+    "fast_math": False,
+    "fuse_fp": True,
+    "lineinfo": False,
+    "optimization_level": None,
+    "strip_hash": False,
+}
+"""Options of the documents that mean nothing here, with their defaults: they can be set and read.
+
+What they choose is one way, or of other devices.
+"""
+
+
+class Options(dict[str, Any]):
+    """The settings of one module: only those that were set are items, and the others are read as they are.
+
+    Raises:
+        AttributeError: There is no such option.
+        ValueError: An option has a value that it cannot have.
+    """
+
+    def __init__(self, whose: str) -> None:
+        super().__init__()
+        self._whose = whose
+
+    def __missing__(self, name: str) -> Any:
+        if name in IGNORED:
+            return IGNORED[name]
+        if name in OPTIONS:
+            return getattr(config, name)
+        raise KeyError(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def update(self, *given: Any, **named: Any) -> None:
+        """Set options, after all have been checked; None leaves one to `config` again."""
+        options = dict(*given, **named)
+        for name in [name for name, value in options.items() if value is None and name in OPTIONS]:
+            self.pop(name, None)
+            del options[name]
+        found = checked_options(options, self._whose)
+        super().update({name: value for name, value in options.items() if name in IGNORED}, **found)
+        apply_settings()
 
 
 class Module:
@@ -51,7 +85,7 @@ class Module:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.options: dict[str, Any] = {}
+        self.options = Options(f"module `{name}`")
         self.kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
         self._settled: Any = None
         self._lock = threading.Lock()  # threads may define kernels while another changes a setting

@@ -138,7 +138,8 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
         ("wp.Mesh(1)", "WarpNameError: warp.Mesh is not planned"),
         ("wp.luanch", "WarpNameError: warp has no name 'luanch'; did you mean 'launch'?"),
         ("import warp.fem as fem", "WarpImportError: `warp.fem` is not in tapedebug: finite elements"),
-        ("from warp._src import context", "WarpImportError: `warp._src` is not in tapedebug: these are the"),
+        ("import warp._src.build", "WarpImportError: `warp._src.build` is not in tapedebug: these are the"),
+        ("from warp._src.context import runtime", "WarpImportError: warp._src.context has no name 'runtime'"),
         (
             "from warp.render import UsdRenderer",
             "WarpImportError: warp.render.UsdRenderer is not in tapedebug",
@@ -147,7 +148,8 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
             "import warp.render; wp.render.UsdRenderer('f')",
             "WarpNameError: warp.render.UsdRenderer is not in",
         ),
-        ("wp.ScopedCapture()", "WarpNameError: warp.ScopedCapture is not in tapedebug: what a graph runs"),
+        ("wp.capture_save", "WarpNameError: warp.capture_save is not planned"),
+        ("wp.get_stream()", "DeviceError: Stream needs a CUDA device; this engine runs on the CPU"),
         ("wp.set_device('cuda:0')", "DeviceError: there is no device 'cuda:0': this version runs on"),
     ],
 )

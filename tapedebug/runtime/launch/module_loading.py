@@ -34,9 +34,7 @@ def set_module_options(options: dict[str, Any], module: Any = None) -> None:
         AttributeError: There is no such option.
         ValueError: The value of an option is not allowed.
     """
-    found = _named(module)
-    found.options.update(modules.checked_options(options, f"module `{found.name}`"))
-    modules.apply_settings()
+    _named(module).options.update(options)
 
 
 def get_module_options(module: Any = None) -> dict[str, Any]:

@@ -248,6 +248,10 @@ class Tape(TapeQueries):
         refuse_at_another_time("reset")
         tape_observers.notify("tape_reset", self)
         self.zero()
+        self.forget_records()
+
+    def forget_records(self) -> None:
+        """Forget all records, as `reset` does; the gradients stay."""
         forgotten = Event("reset", clock.tick(), 0, 0, "", call_site(), self.id, len(self.records))
         self.tracker.log.add(forgotten)  # the history of the old tracker may still be in use
         was_open = self.tracker.is_open

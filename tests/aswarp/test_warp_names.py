@@ -1,0 +1,218 @@
+"""Names that only programs for Warp use: attributes, settings, queries, logging, functions of arrays."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as td
+from tapedebug.aswarp import WarpImportError, as_warp
+
+pytestmark = pytest.mark.unoptimized
+
+
+@pytest.fixture
+def wp() -> Iterator[Any]:
+    with as_warp():
+        yield importlib.import_module("warp")
+
+
+@td.kernel
+def square(x: td.array(dtype=td.vec3), y: td.array(dtype=float), scale: float):  # type: ignore[valid-type]
+    i = td.tid()
+    y[i] = scale * td.dot(x[i], x[i])
+
+
+def test_types_have_the_attributes_of_warp(wp: Any) -> None:
+    assert (wp.vec3._shape_, wp.vec3._length_, wp.vec3._wp_scalar_type_) == ((3,), 3, wp.float32)
+    assert (wp.mat22d._shape_, wp.mat22d._length_, wp.mat22d._type_) == ((2, 2), 4, wp.float64._type_)
+    assert wp.vec3(1.0, 2.0, 3.0)._length_ == 3
+    assert wp.int16._type_.__name__ == "c_short"
+    assert not hasattr(wp.types.vector, "_shape_")
+    with pytest.raises(AttributeError, match="'Compound' is a family of types, not a type"):
+        td.types.Compound._shape_
+
+
+def test_types_are_described_and_told_apart(wp: Any) -> None:
+    types = wp.types
+    assert types.type_repr(wp.vec3) == "vector(length=3, dtype=float32)"
+    assert types.type_repr(wp.mat22d) == "matrix(shape=(2, 2), dtype=float64)"
+    assert (
+        types.type_repr(wp.array(dtype=wp.quat, ndim=2)) == "array(ndim=2, dtype=quaternion(dtype=float32))"
+    )
+    assert types.type_repr(wp.zeros(4, dtype=int)) == "array(shape=(4,), dtype=int32)"
+    assert (types.type_size(float), types.type_size(wp.transform)) == (1, 7)
+    assert (types.type_size_in_bytes(wp.vec3d), types.type_size_in_bytes(wp.float16)) == (24, 2)
+    assert types.types_equal(wp.array(dtype=float), wp.array(dtype=wp.float32))
+    assert not types.types_equal(wp.vec3, wp.vec3d)
+    assert types.is_vector(wp.vec3())
+    assert not types.is_vector(wp.vec3)
+    assert types.type_is_vector(wp.vec3)
+    assert types.is_array(wp.zeros(1))
+    assert not types.is_int(True)
+    assert types.is_int(3)
+    with pytest.raises(AttributeError, match="is not a type of the kernel language"):
+        types.type_size(str)
+
+
+def test_kernels_show_their_source_parameters_and_options(wp: Any) -> None:
+    assert [(each.label, td.types.type_name(each.type)) for each in square.adj.args] == [
+        ("x", "array(dtype=vec3)"),
+        ("y", "array(dtype=float32)"),
+        ("scale", "float32"),
+    ]
+    assert square.adj.fun_name == square.func.__name__ == "square"
+    assert "td.dot(x[i], x[i])" in square.adj.source
+    assert square.overloads == {}
+    options = square.module.options
+    assert (options["enable_backward"], options["max_unroll"], options["fast_math"]) == (True, 16, False)
+    before = square.module.hash_module()
+    options["enable_backward"] = False
+    try:
+        assert options["enable_backward"] is square.enable_backward is False
+        assert square.module.hash_module() != before
+        with pytest.raises(AttributeError, match="module `.*test_warp_names` has no setting 'fast_mathe'"):
+            options["fast_mathe"] = True
+    finally:
+        options["enable_backward"] = None
+    assert square.enable_backward
+    assert square.module.hash_module() == before
+
+
+def test_settings_are_read_back_and_checked(wp: Any) -> None:
+    config = wp.config
+    assert (config.lineinfo, config.optimization_level, config.version) == (False, None, wp.__version__)
+    config.deterministic = config.DeterministicMode.RUN_TO_RUN
+    assert config.deterministic is wp.DeterministicMode.RUN_TO_RUN
+    with pytest.raises(
+        ValueError, match=r"warp.config.deterministic must be a DeterministicMode value; got 1"
+    ):
+        config.deterministic = 1
+    config.max_unroll = 4
+    assert td.config.max_unroll == 4
+
+
+def test_errors_of_kernels_are_caught_by_the_names_of_warp(wp: Any) -> None:
+    codegen = importlib.import_module("warp._src.codegen")
+    assert codegen.WarpCodegenError is wp.WarpCodegenTypeError
+
+    @td.kernel
+    def wrong(x: td.array(dtype=float)):  # type: ignore[valid-type]
+        x[0] = td.dot(x, x)
+
+    for kind in (wp.WarpCodegenError, RuntimeError):
+        with pytest.raises(kind, match="kernel `wrong`"):
+            wp.launch(wrong, dim=1, inputs=[wp.zeros(1)])
+
+
+class Heard:
+    """A logger that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def debug(self, message: str) -> None:
+        self.lines.append(f"debug {message}")
+
+    def info(self, message: str) -> None:
+        self.lines.append(f"info {message}")
+
+    def warning(self, message: str, category: Any = None, stacklevel: int = 1) -> None:
+        self.lines.append(f"warning {message}")
+
+    def error(self, message: str) -> None:
+        self.lines.append(f"error {message}")
+
+
+def test_messages_go_to_the_logger_of_the_program(wp: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    log = importlib.import_module("warp._src.logger")
+    heard = Heard()
+    with wp.ScopedLogger(heard), wp.ScopedLogLevel(wp.LOG_WARNING):
+        log.log_info("not now")
+        log.log_warning("once", DeprecationWarning)
+        log.log_warning("once", DeprecationWarning)
+        td._config.LOG.error("of the engine")
+        assert wp.get_logger() is heard
+    assert heard.lines == ["warning once", "error of the engine"]
+    log.log_info("shown")
+    assert capsys.readouterr().out == "shown\n"
+    with pytest.raises(TypeError, match="lacks debug, info, warning, error"):
+        wp.set_logger(object())
+
+
+def test_sums_scans_and_sorting(wp: Any) -> None:
+    utils = wp.utils
+    a = wp.array([1.0, 2.0, 3.0], dtype=float)
+    assert (utils.array_sum(a), utils.array_inner(a, a)) == (6.0, 14.0)
+    assert utils.array_sum(wp.array([[1, 2, 3], [3, 4, 5]], dtype=wp.vec3)) == wp.vec3(4, 6, 8)
+    total = utils.array_sum(wp.array([[1.0, 2.0], [3.0, 4.0]], dtype=float), axis=0)
+    assert total.numpy().tolist() == [[4.0, 6.0]]
+    running = wp.zeros(3, dtype=float)
+    utils.array_scan(a, running, inclusive=False)
+    assert running.numpy().tolist() == [0.0, 1.0, 3.0]
+    keys = wp.array([3, -1, 2, 0, 0, 0], dtype=int)
+    values = wp.array([0, 1, 2, 9, 9, 9], dtype=int)
+    utils.radix_sort_pairs(keys, values, 3)
+    assert keys.numpy().tolist()[:3] == [-1, 2, 3]
+    assert values.numpy().tolist() == [1, 2, 0, 9, 9, 9]
+    keys = wp.array([3, 1, 2, 0, 0, 0, 0, 0], dtype=int)
+    utils.segmented_sort_pairs(keys, wp.zeros(8, dtype=int), 4, wp.array([0, 2, 4], dtype=int))
+    assert keys.numpy().tolist()[:4] == [1, 3, 0, 2]
+    runs, lengths = wp.zeros(4, dtype=int), wp.zeros(4, dtype=int)
+    assert utils.runlength_encode(wp.array([7, 7, 5, 7], dtype=int), runs, lengths) == 3
+    assert (runs.numpy().tolist()[:3], lengths.numpy().tolist()[:3]) == ([7, 5, 7], [2, 1, 1])
+    with pytest.raises(RuntimeError, match=r"at least 2 \* count = 8 elements; got 4 keys and 4 values"):
+        utils.radix_sort_pairs(wp.zeros(4, dtype=int), wp.zeros(4, dtype=int), 4)
+
+
+def test_a_sum_on_a_tape_is_refused_because_its_gradient_would_be_lost(wp: Any) -> None:
+    a = wp.ones(3, dtype=float, requires_grad=True)
+    with wp.Tape(), pytest.raises(td.TapeError) as caught:
+        wp.utils.array_sum(a)
+    assert str(caught.value) == (
+        "array_sum() runs outside of kernels: no tape records it, and the gradient of its arrays would be "
+        "lost\n"
+        "  = hint: compute it in a kernel (for a sum, wp.atomic_add), or call it after the tape's block"
+    )
+
+
+def test_cuda_is_absent_or_the_cpu(wp: Any) -> None:
+    assert (wp.get_cuda_device_count(), wp.get_cuda_devices(), wp.get_cuda_driver_version()) == (0, [], None)
+    assert not wp.is_mempool_supported("cpu")
+    assert not wp.get_device("cpu").is_capturing
+    with pytest.raises(td.DeviceError, match="Stream needs a CUDA device; this engine runs on the CPU"):
+        wp.Stream("cpu")
+    with wp.ScopedStream(None):
+        pass
+    td.config.cuda_on_cpu = True
+    assert (wp.get_cuda_device_count(), wp.get_cuda_devices()) == (1, [wp.get_device("cpu")])
+    stream = wp.Stream("cuda:0")
+    with wp.ScopedStream(stream):
+        assert wp.get_stream("cuda:0") is stream
+        first, last = stream.record_event(), wp.record_event()
+    assert wp.get_event_elapsed_time(first, last) >= 0
+
+
+def test_internal_modules_have_public_names_only(wp: Any) -> None:
+    context, types = (importlib.import_module(f"warp._src.{name}") for name in ("context", "types"))
+    assert context.Kernel is wp.Kernel
+    assert context.Module is type(square.module)
+    assert types.vector is wp.types.vector
+    assert wp._src.types is types
+    assert types.np_dtype_to_warp_type[np.float32] is wp.float32
+    with pytest.raises(AttributeError, match=r"warp\._src\.context has no name 'runtime'"):
+        context.runtime
+    with pytest.raises(WarpImportError, match=r"`warp\._src\.build` is not in tapedebug"):
+        importlib.import_module("warp._src.build")
+
+
+def test_a_type_that_this_engine_does_not_have_is_refused_where_it_is_used(wp: Any) -> None:
+    assert wp.bfloat16 not in wp.types.scalar_types
+    with pytest.raises(TypeError, match="bfloat16 is not a type of this engine: use float16 or float32"):
+        wp.bfloat16(1.0)
+    with pytest.raises(td.ArrayError, match="bfloat16"):
+        wp.zeros(1, dtype=wp.bfloat16)

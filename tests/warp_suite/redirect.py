@@ -1,0 +1,128 @@
+"""Let a process import this engine as `warp`, and the tests of the installed Warp as `warp.tests`."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tapedebug.aswarp import WarpImportError, WarpNameError, as_warp, module_counterparts
+from tapedebug.aswarp._errors import imports_name, no_module
+from tapedebug.aswarp.module_counterparts import World
+
+TESTS = "warp.tests"
+FOLDER = "TAPEDEBUG_WARP_TESTS"
+"""The environment variable with the folder of the tests: processes that a test starts are redirected, too."""
+
+
+class Missing:
+    """A name that this engine does not have, imported by a module of tests: its use is an error.
+
+    Without it, no test of the module could run.
+    """
+
+    def __init__(self, error: WarpImportError | WarpNameError) -> None:
+        self._error = error
+
+    def _refuse(self, *args: object, **named: object) -> Any:
+        raise type(self._error)(f"{self._error.message} (used after its import)")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    __call__ = __iter__ = __getitem__ = __enter__ = __len__ = _refuse
+
+
+class MissingModule(ModuleType):
+    """A module that this engine does not have: its names are `Missing`."""
+
+    def __init__(self, error: WarpImportError) -> None:
+        super().__init__(str(error.name))
+        self.__path__: list[str] = []
+        self._error = error
+
+    def __getattr__(self, name: str) -> Missing:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Missing(self._error)
+
+
+class TestsFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """A finder of `warp.tests` and its modules in one folder; the redirection takes all other names.
+
+    Modules of Warp without a counterpart are imported as `MissingModule`, for the tests that do not use them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a module of the tests, or of one that this engine does not have."""
+        if fullname == TESTS or fullname.startswith(f"{TESTS}."):
+            path = [str(self.folder.parent)] if fullname == TESTS else path
+            return importlib.machinery.PathFinder.find_spec(fullname, path)
+        place = self.folder.parent.joinpath(*fullname.split(".")[1:])
+        is_module = place.is_dir() or place.with_suffix(".py").exists()
+        if not fullname.startswith("warp.") or module_counterparts.exists(fullname) or not is_module:
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return MissingModule(no_module(spec.name))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the module has no code."""
+
+
+def _imported(world: Any, name: str, ours: ModuleType) -> Callable[[str], Any]:
+    """Return the function that looks up names of a stand-in; imports get `Missing` in place of an error."""
+    look_up = _LOOK_UP(world, name, ours)
+
+    def find(wanted: str) -> Any:
+        try:
+            return look_up(wanted)
+        except WarpNameError as error:
+            if not imports_name(sys._getframe(1)):
+                raise
+            return Missing(error)
+
+    return find
+
+
+_LOOK_UP = World._look_up
+
+
+def installed_tests() -> Path:
+    """Return the folder of the tests of the installed Warp, without importing Warp.
+
+    Raises:
+        ModuleNotFoundError: Warp is not installed.
+    """
+    found = importlib.util.find_spec("warp")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("warp-lang is not installed: pip install warp-lang", name="warp")
+    return Path(found.origin).parent / "tests"
+
+
+def redirect(folder: Path) -> None:
+    """Redirect `import warp` for the rest of this process, and of the processes that it starts."""
+    os.environ[FOLDER] = str(folder)
+    here = Path(__file__).parent
+    paths = [str(here / "child"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    # the tests' own helper module imports this name of an internal module
+    module_counterparts.EXTRA["warp._src.context"]["_is_graph_capture_allocation_supported"] = bool
+    World._look_up = _imported  # type: ignore[method-assign]
+    as_warp().__enter__()
+    sys.meta_path.insert(0, TestsFinder(folder))
