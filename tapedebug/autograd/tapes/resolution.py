@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -245,7 +245,7 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
         along = float(gradient @ direction)
         if program.is_narrow:
             rounding = float(np.finfo(np.float32).eps) * abs(float(start[0]))
-            fitted = fitted_slope(lambda step, displaced=displaced: float(displaced(step)[0]), rounding)
+            fitted = fitted_slope(functools.partial(_first, displaced), rounding)
             off, bar, kink = abs(along - fitted.value), fitted.error, fitted.kink
         else:
             enough = functools.partial(np.full_like, fill_value=0.1 * ASIDE_AGREES * size)
@@ -257,6 +257,10 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
         level = max(level, (off + bar) / size if size and np.isfinite(off + bar) else float("inf"))
         wrong |= bool(off > ASIDE_AGREES * size + DERIVATIVE_REFUTED * bar) and not kink
     return level, wrong
+
+
+def _first(function: Callable[[float], Floats], step: float) -> float:
+    return float(function(step)[0])
 
 
 # ---------------------------------------------------------------- how far is it off, and does it matter?
