@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapedebug.contract import Access
 from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import ExecutableOperation
+
+
+class NarrowMemory:
+    """The memory, in float32, that all such steps of a replay share: each rounds into it what it uses.
+
+    Args:
+        sizes: The size in bytes of each region of the program.
+    """
+
+    def __init__(self, sizes: Mapping[Hashable, int]) -> None:
+        self._sizes = sizes
+
+    @cached_property
+    def before(self) -> Memory:
+        """The values that a step runs on, or those before it."""
+        return Memory.zeros(self._sizes)
+
+    @cached_property
+    def after(self) -> Memory:
+        """The values after a step."""
+        return Memory.zeros(self._sizes)
+
+    @cached_property
+    def adjoint(self) -> Memory:
+        """The adjoints."""
+        return Memory.zeros(self._sizes)
+
+
+class _Range(NamedTuple):
+    """The scalars of an access in wide and in narrow memory, with the bits of the latter."""
+
+    wide: np.ndarray[Any, Any]
+    narrow: np.ndarray[Any, Any]
+    bits: np.ndarray[Any, Any]
+    is_written: bool
 
 
 class NarrowedStep:
@@ -18,67 +55,53 @@ class NarrowedStep:
 
     Args:
         operation: The operation, which has no float64 form.
+        memory: The memory that it runs on.
     """
 
-    def __init__(self, operation: ExecutableOperation) -> None:
-        self._operation = operation
-        self._memories: tuple[Memory, Memory, Memory] | None = None
+    def __init__(self, operation: ExecutableOperation, memory: NarrowMemory) -> None:
+        self._operation, self._memory = operation, memory
 
     def forward(self, values: Memory) -> None:
         """Run the operation on rounded values."""
-        narrow = self._narrow()[0]
-        accesses = self._operation.accesses
-        for access in accesses:
-            _round(values, narrow, access)
-        found = [(access, _content(narrow, access).copy()) for access in accesses if access.writes]
+        narrow = self._memory.before
+        ranges = self._rounded(values, narrow)
+        written = [(each, each.bits.copy()) for each in ranges if each.is_written]
         self._operation.forward(narrow)
-        for access, before in found:
-            _widen(narrow, values, access, before)
+        _widen(written)
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Run the adjoint on rounded values and adjoints."""
-        given, left, narrow = self._narrow()
-        accesses = self._operation.accesses
-        for access in accesses:
-            _round(before, given, access)
-            _round(after, left, access)
-            _round(adjoint, narrow, access)
-        found = [(access, _content(narrow, access).copy()) for access in accesses]
-        self._operation.vjp(given, left, narrow)
-        for access, old in found:
-            _widen(narrow, adjoint, access, old)
+        narrow = self._memory
+        self._rounded(before, narrow.before)
+        self._rounded(after, narrow.after)
+        ranges = [(each, each.bits.copy()) for each in self._rounded(adjoint, narrow.adjoint)]
+        self._operation.vjp(narrow.before, narrow.after, narrow.adjoint)
+        _widen(ranges)
 
-    def _narrow(self) -> tuple[Memory, Memory, Memory]:
-        if self._memories is None:
-            sizes: dict[Hashable, int] = {
-                access.array.region: access.array.region.nbytes for access in self._operation.accesses
-            }
-            self._memories = Memory.zeros(sizes), Memory.zeros(sizes), Memory.zeros(sizes)
-        return self._memories
-
-
-def _content(memory: Memory, access: Access) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    array = access.array
-    found: np.ndarray[tuple[int], np.dtype[np.uint8]] = memory.range(array.region, array.start, array.stop)
-    return found
-
-
-def _round(wide: Memory, narrow: Memory, access: Access) -> None:
-    content, target = _content(wide, access), _content(narrow, access)
-    if access.array.region in wide.wide:
+    def _rounded(self, wide: Memory, narrow: Memory) -> list[_Range]:
+        """Round what the operation uses; return the ranges."""
+        key = self, narrow
+        ranges: list[_Range] | None = wide.bound.get(key)
+        if ranges is None:
+            ranges = wide.bound[key] = [_range(wide, narrow, each) for each in self._operation.accesses]
         with np.errstate(over="ignore", invalid="ignore"):
-            target.view(np.float32)[:] = content.view(np.float64)
-    else:
-        target[:] = content
+            for each in ranges:
+                each.narrow[:] = each.wide
+        return ranges
 
 
-def _widen(
-    narrow: Memory, wide: Memory, access: Access, before: np.ndarray[tuple[int], np.dtype[np.uint8]]
-) -> None:
-    """Write the elements that differ from those before to wide memory."""
-    content, target = _content(narrow, access), _content(wide, access)
-    if access.array.region in wide.wide:
-        changed = content.view(np.uint32) != before.view(np.uint32)
-        target.view(np.float64)[changed] = content.view(np.float32)[changed]
-    else:
-        target[:] = content
+def _range(wide: Memory, narrow: Memory, access: Access) -> _Range:
+    array = access.array
+    content = wide.range(array.region, array.start, array.stop)
+    target = narrow.range(array.region, array.start, array.stop)
+    if array.region in wide.wide:
+        return _Range(
+            content.view(np.float64), target.view(np.float32), target.view(np.uint32), access.writes
+        )
+    return _Range(content, target, target, access.writes)
+
+
+def _widen(ranges: list[tuple[_Range, np.ndarray[Any, Any]]]) -> None:
+    """Write the elements whose bits differ from those before to wide memory."""
+    for each, before in ranges:
+        np.copyto(each.wide, each.narrow, where=each.bits != before)

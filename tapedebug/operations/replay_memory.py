@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tapedebug.contract import Array, Irreplayable
 from tapedebug.operations.adjoint_values import may_need_after
 from tapedebug.operations.memory import Bytes, Memory, widened
-from tapedebug.operations.narrowed import NarrowedStep
+from tapedebug.operations.narrowed import NarrowedStep, NarrowMemory
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class ReplayMemory:
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self._ended: Memory | None = None
         self._found: Bytes | None = None
-        self.steps = [_step(operation, float64) for operation in tape.operations]
+        narrow = NarrowMemory(self.sizes)
+        self.steps = [_step(operation, float64, narrow) for operation in tape.operations]
         self.plans: list[Plan | None] = [None] * self.count
         self.is_changed = False
 
@@ -104,13 +105,13 @@ class ReplayMemory:
         return self._ended
 
 
-def _step(operation: ExecutableOperation, float64: bool) -> Step | None:
+def _step(operation: ExecutableOperation, float64: bool, narrow: NarrowMemory) -> Step | None:
     """Return the step that runs an operation in a replay; None if it cannot be run again."""
     if operation.capability(Irreplayable) is not None:
         return None
     if not float64:
         return operation
-    return operation.capability(RunsInFloat64) or NarrowedStep(operation)
+    return operation.capability(RunsInFloat64) or NarrowedStep(operation, narrow)
 
 
 class IdleReplays:
