@@ -38,7 +38,10 @@ class FittedSlope(NamedTuple):
 
 
 def fitted_slope(
-    function: Callable[[float], float], noise: float, steps: Sequence[float] = STEPS
+    function: Callable[[float], float],
+    noise: float,
+    steps: Sequence[float] = STEPS,
+    enough: Callable[[float], float] = lambda _: 0.0,
 ) -> FittedSlope:
     """Return the derivative of a function at 0.
 
@@ -49,12 +52,14 @@ def fitted_slope(
         function: The function of one number.
         noise: A lower bound of the noise of its values: few roundings can look like a smooth curve.
         steps: The displacements, the largest first.
+        enough: Function of a slope that returns the error at which no shorter displacement is tried.
     """
+    start = function(0.0)
     best, last = FittedSlope(np.nan, np.inf, np.nan, np.nan, False), np.nan
     gaps: list[float] = []
     levels = 0
     for step in steps:
-        values = np.array([function(float(point * step)) for point in POINTS])
+        values = np.array([function(float(point * step)) if point else start for point in POINTS])
         if not np.isfinite(values).all():
             continue
         if len(set(values.tolist())) < levels:  # displacements that vanish in rounding: a staircase
@@ -72,6 +77,8 @@ def fitted_slope(
             best = FittedSlope(found, error, left, right, best.kink)
         if kink:
             best = FittedSlope(found, abs(right - left), left, right, True)
+        elif best.error <= enough(best.value):
+            break
     return best
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tapedebug import TapeError, contract
-from tapedebug._float32_slope import slope
+from tapedebug._float32_slope import fitted_slope, slope
 from tapedebug.operations import Memory, Region
 from tapedebug.operations.adjoint_values import given_values
 from tests.reference_engine import Tape, array, zeros
@@ -287,3 +287,19 @@ def test_memory_that_does_not_fit_any_more_is_not_taken_over(how):
                 square(x, zeros(3, 2))
         del replay
         assert tape.new_replay().memory is not kept
+
+
+def test_a_fit_in_float32_tries_no_shorter_steps_than_needed():
+    tried = []
+
+    def rounded(t):
+        tried.append(t)
+        return np.float32(np.exp(0.3 * t)).item()
+
+    found = fitted_slope(rounded, 6e-8)
+    assert (len(tried), tried.count(0.0)) == (37, 1)
+    tried.clear()
+    sooner = fitted_slope(rounded, 6e-8, enough=lambda value: 1e-3 * abs(value))
+    assert len(tried) == 13
+    for each in (found, sooner):
+        assert abs(each.value - 0.3) <= each.error <= 3e-4

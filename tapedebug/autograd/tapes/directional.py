@@ -22,6 +22,7 @@ ENTRIES = 6  # single entries that are displaced, the largest of the gradient
 FEW_SCALARS = 12  # inputs of up to this size are displaced entry by entry
 EPS = 1e-3  # the largest step, relative to the size of the input
 RUNS = 6  # forward runs that one direction usually takes
+FITTED_ENOUGH = 0.2  # of what is allowed: an error of a fit in float32 with which no more steps are tried
 LEAST = 1e-12  # a step below which float64 differences of a run that trembles are rounding
 
 
@@ -253,7 +254,11 @@ def _fitted(
 ) -> tuple[Probe, DerivativeEstimate]:
     """Take a difference of a loss that is rounded to float32 on its way; see `measured`."""
     rounding = float(np.finfo(np.float32).eps) * abs(start)
-    found = fitted_slope(lambda step: float(displaced(step)[0]), rounding)
+    found = fitted_slope(
+        lambda step: float(displaced(step)[0]) if step else start,
+        rounding,
+        enough=lambda found: FITTED_ENOUGH * rtol * max(abs(found), probe.size),
+    )
     allowed = max(rtol * max(abs(found.value), probe.size), rounding)
     value, error, left, right = np.array([[found.value], [found.error], [found.left], [found.right]])
     estimate = DerivativeEstimate(
