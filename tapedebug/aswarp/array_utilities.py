@@ -37,7 +37,7 @@ def _check(name: str, *arrays: object) -> None:
 
 def _values(source: array) -> np.ndarray[Any, Any]:
     """Return the elements with their components, one element a row."""
-    return np.asarray(source.numpy()).reshape(source.size, -1)
+    return np.asarray(source.numpy()).reshape(source.size, t.components(source.dtype))
 
 
 def _store(target: array, values: np.ndarray[Any, Any]) -> None:
@@ -46,18 +46,34 @@ def _store(target: array, values: np.ndarray[Any, Any]) -> None:
 
 
 def _number(value: np.ndarray[Any, Any], dtype: Any) -> Any:
-    return dtype(*value) if t.is_compound(dtype) else value.reshape(-1)[0].item()
+    return value if t.is_compound(dtype) else value.reshape(-1)[0]
+
+
+def _axis(axis: int, ndim: int) -> int:
+    """Return an axis as it is counted from the first one.
+
+    Raises:
+        IndexError: There is no such axis.
+    """
+    if not -ndim <= axis < ndim:
+        raise IndexError(f"axis {axis} is out of bounds for an array of {ndim} dimensions")
+    return axis % ndim
+
+
+def _first(axis: int, count: int | None) -> tuple[slice, ...]:
+    """Return the index of the first `count` elements along an axis."""
+    return (*[slice(None)] * axis, slice(count))
 
 
 def array_sum(
     values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None
 ) -> Any:
-    """Return the sum of an array of floats, or of one axis; with `out`, write it there.
+    """Return the sum of an array of floats, a number or the components; of one axis, an array.
 
     Args:
         values: The array.
-        out: An array of the shape of the result.
-        value_count: Sum only so many elements (with `axis` None).
+        out: An array of the shape of the result, which is written to it.
+        value_count: Sum only so many elements, along `axis` if there is one.
         axis: The axis; None sums all elements.
     """
     _check("array_sum", values, *([] if out is None else [out]))
@@ -69,9 +85,10 @@ def array_sum(
         if out is None:
             return _number(result, values.dtype)
     else:
-        result = found.sum(axis=axis, keepdims=True)
+        axis = _axis(axis, values.ndim)
+        result = found[_first(axis, value_count)].sum(axis=axis, keepdims=True)
         if out is None:
-            shape = tuple(1 if d == axis % values.ndim else n for d, n in enumerate(values.shape))
+            shape = tuple(1 if d == axis else n for d, n in enumerate(values.shape))
             out = empty(shape, dtype=values.dtype)
     _store(out, result)
     return out
@@ -100,8 +117,9 @@ def array_inner(
         if out is None:
             return result.item()
     else:
+        axis = _axis(axis, a.ndim)
         products = (_values(a) * _values(b)).sum(axis=1).reshape(a.shape)
-        result = products.sum(axis=axis, keepdims=True)
+        result = products[_first(axis, count)].sum(axis=axis, keepdims=True)
         if out is None:
             out = empty(result.shape, dtype=t.scalar_of(a.dtype))
     _store(out, result)

@@ -23,10 +23,12 @@ from tapedebug.runtime.memory.indexed import indexedarray
 class MemoryKind(IntEnum):
     """The kinds of memory of arrays; here all are `HOST`."""
 
-    HOST = 0
-    PINNED = 1
-    DEVICE = 2
-    MANAGED = 3
+    UNKNOWN = 0
+    HOST = 1
+    PINNED = 2
+    CUDA_DEVICE = 3
+    CUDA_MEMPOOL = 4
+    CUDA_MANAGED = 5
 
 
 class CaptureMode(IntEnum):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from tapedebug.aswarp.cuda_names import get_stream
+from tapedebug.aswarp.cuda_names import MemoryKind, get_stream
 from tapedebug.aswarp.graph_capture import is_capturing
 from tapedebug.aswarp.type_queries import CTYPES
 from tapedebug.compiler.function import Function
@@ -20,6 +21,8 @@ from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.modules import Module
 from tapedebug.lang import types as t
 from tapedebug.runtime.device import Device, get_devices
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.indexed import indexedarray
 
 
 class ClassAttribute:
@@ -97,6 +100,14 @@ def _overloads(kernel: Kernel) -> dict[Any, Kernel]:
     }
 
 
+def _memory(pages: str) -> int:
+    """Return a number of bytes of main memory; 0 where the system does not say it."""
+    try:
+        return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
 @cache
 def install() -> None:
     """Set the attributes, once."""
@@ -122,6 +133,11 @@ def install() -> None:
     device.is_capturing = property(lambda self: is_capturing())
     device.is_mempool_enabled = device.is_mempool_supported = False
     device.is_uva = False
+    device.total_memory = property(lambda self: _memory("SC_PHYS_PAGES"))
+    device.free_memory = property(lambda self: _memory("SC_AVPHYS_PAGES"))
+    for kind in (array, indexedarray):
+        kind.memory_kind = MemoryKind.HOST
+    device.max_shared_memory_per_block = 0
     device.stream = property(get_stream)
     module: Any = Module
     module.hash_module = lambda self: _hash_of(self.alive())

@@ -9,7 +9,14 @@ from types import ModuleType
 from typing import Any
 
 from tapedebug._errors import KernelError
-from tapedebug.aswarp import array_utilities, cuda_names, graph_capture, logger, type_queries
+from tapedebug.aswarp import (
+    array_utilities,
+    cuda_names,
+    graph_capture,
+    kernel_functions,
+    logger,
+    type_queries,
+)
 from tapedebug.aswarp._errors import PARTS, no_name
 from tapedebug.aswarp._examples import examples
 from tapedebug.aswarp._settings import VERSION, DeterministicMode, Settings
@@ -65,6 +72,7 @@ _TOP: dict[str, Any] = {
     **_ERRORS,
     **cuda_names.NAMES,
     **graph_capture.NAMES,
+    **kernel_functions.NAMES,
     **logger.NAMES,
     "DeterministicMode": DeterministicMode,
     "Device": Device,

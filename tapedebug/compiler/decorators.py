@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from tapedebug._errors import KernelTypeError
+from tapedebug.compiler import modules
 from tapedebug.compiler.function import DIFFERING, Function, read_annotations
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.numba_functions import function_of, is_numba_function
@@ -57,7 +58,7 @@ def kernel(
         enable_backward: Whether launches of the kernel pass gradients. None leaves it to the module's options
             and `config`, as for all that follow.
         check_bounds: Whether an index outside its array is an error, forward and backward.
-        module: Accepted and ignored: each kernel is compiled by itself.
+        module: The module whose settings it takes, or the name of one; `"unique"` makes one for this kernel.
         module_options: Settings of this kernel as `set_module_options` takes them.
         device: Options of kernels on other devices (`launch_bounds`, …), accepted and ignored.
 
@@ -75,7 +76,10 @@ def kernel(
     def decorate(python: Callable[..., Any], frame: Any = None) -> Kernel:
         _require_function("kernel", python)
         read_annotations(python, frame or sys._getframe(1))
-        return Kernel(python, name, options=options)
+        made = Kernel(python, name, None if module == "unique" else module, options)
+        if module == "unique":
+            made.move_to(modules.unique_module(made.module.name, made.key, module_options or {}))
+        return made
 
     return decorate if function is None else decorate(function, sys._getframe(1))
 

@@ -83,6 +83,13 @@ class Kernel(AnalyzedKernel):
         self.apply_settings()
         self.module.add(self)
 
+    def move_to(self, module: modules.Module) -> None:
+        """Belong to another module, whose settings the kernel takes."""
+        self.module.remove(self)
+        self.module = module
+        module.add(self)
+        self.apply_settings()
+
     @property
     def diagnostics(self) -> frozenset[str]:
         """The kinds of diagnostics that launches make, if the kernel has them."""

@@ -98,6 +98,11 @@ class Module:
         with self._lock:
             self.kernels.add(kernel)
 
+    def remove(self, kernel: Kernel) -> None:
+        """Leave a kernel to another module."""
+        with self._lock:
+            self.kernels.discard(kernel)
+
     def alive(self) -> list[Kernel]:
         """Its kernels as they are now."""
         with self._lock:
@@ -147,6 +152,14 @@ def get_module(name: str) -> Module:
     found = _MODULES.get(name)
     if found is None:
         found = _MODULES[name] = Module(name)
+    return found
+
+
+def unique_module(name: str, key: str, options: Mapping[str, Any]) -> Module:
+    """The module of one kernel alone, with these options; kernels of one key and options share it."""
+    chosen = "".join(f"_{option}_{value}" for option, value in sorted(options.items()))
+    found = get_module(f"{name}_{key}{chosen}")
+    found.options.update(options)
     return found
 
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any, ClassVar
 
 import numpy as np
 
 
-class Scalar:
+class ScalarMeta(type):
+    """The class of scalar types: NumPy scalars are instances of the type that makes them."""
+
+    def __instancecheck__(cls, value: object) -> builtins.bool:
+        own = cls.__dict__.get("numpy")
+        return super().__instancecheck__(value) or (own is not None and type(value) is own.type)
+
+
+class Scalar(metaclass=ScalarMeta):
     """Base of the scalar types; `code` names the type in generated source."""
 
     code: ClassVar[str]
     numpy: ClassVar[np.dtype[Any]]
 
     def __new__(cls, value: Any = 0) -> Any:
-        """The NumPy scalar of this type."""
+        """The NumPy scalar of this type; integers beyond its range wrap around, as in C."""
+        kind = cls.numpy.kind
+        if kind in "iu" and type(value) is int:
+            bits = 8 * cls.numpy.itemsize
+            value &= (1 << bits) - 1
+            if kind == "i" and value >> (bits - 1):
+                value -= 1 << bits
         return cls.numpy.type(value)
 
 

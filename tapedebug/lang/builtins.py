@@ -91,6 +91,11 @@ CONSTANTS = {
     "tau": math.tau,
     "e": math.e,
     "half_pi": math.pi / 2,
+    "ln2": math.log(2),
+    "ln10": math.log(10),
+    "log2e": math.log2(math.e),
+    "log10e": math.log10(math.e),
+    "phi": (1 + math.sqrt(5)) / 2,
     "inf": math.inf,
     "nan": math.nan,
 }

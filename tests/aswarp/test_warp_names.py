@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as td
-from tapedebug.aswarp import WarpImportError, as_warp
+from tapedebug.aswarp import WarpImportError, as_warp, kernel_functions
 
 pytestmark = pytest.mark.unoptimized
 
@@ -148,7 +148,7 @@ def test_sums_scans_and_sorting(wp: Any) -> None:
     utils = wp.utils
     a = wp.array([1.0, 2.0, 3.0], dtype=float)
     assert (utils.array_sum(a), utils.array_inner(a, a)) == (6.0, 14.0)
-    assert utils.array_sum(wp.array([[1, 2, 3], [3, 4, 5]], dtype=wp.vec3)) == wp.vec3(4, 6, 8)
+    assert utils.array_sum(wp.array([[1, 2, 3], [3, 4, 5]], dtype=wp.vec3)).tolist() == [4.0, 6.0, 8.0]
     total = utils.array_sum(wp.array([[1.0, 2.0], [3.0, 4.0]], dtype=float), axis=0)
     assert total.numpy().tolist() == [[4.0, 6.0]]
     running = wp.zeros(3, dtype=float)
@@ -216,3 +216,62 @@ def test_a_type_that_this_engine_does_not_have_is_refused_where_it_is_used(wp: A
         wp.bfloat16(1.0)
     with pytest.raises(td.ArrayError, match="bfloat16"):
         wp.zeros(1, dtype=wp.bfloat16)
+
+
+@td.kernel
+def edges(p: td.array2d(dtype=td.vec3), out: td.array(dtype=td.vec3)):  # type: ignore[valid-type]
+    i = td.tid()
+    out[i] = WARP_FUNCTIONS.closest_point_edge_edge(p[i, 0], p[i, 1], p[i, 2], p[i, 3], 1.0e-6)
+
+
+class WARP_FUNCTIONS:
+    closest_point_edge_edge = staticmethod(kernel_functions.closest_point_edge_edge)
+
+
+def test_closest_points_of_edges_have_right_values_and_gradients(wp: Any) -> None:
+    random = np.random.default_rng(5)
+    ends = random.normal(size=(12, 4, 3))
+    ends[0, 3], ends[1, 1] = ends[0, 2], ends[1, 0]  # segments that are points
+    points = wp.array(ends, dtype=wp.vec3, requires_grad=True)
+    out = wp.zeros(12, dtype=wp.vec3, requires_grad=True)
+    wp.launch(edges, dim=12, inputs=[points, out])
+    grid = np.linspace(0, 1, 401)
+    for (p1, q1, p2, q2), (s, u, distance) in zip(ends, out.numpy(), strict=True):
+        on_first, on_second = p1 + (q1 - p1) * grid[:, None], p2 + (q2 - p2) * grid[:, None]
+        least = np.linalg.norm(on_first[:, None] - on_second[None], axis=2).min()
+        assert 0 <= s <= 1
+        assert 0 <= u <= 1
+        assert distance == pytest.approx(np.linalg.norm(p1 + (q1 - p1) * s - p2 - (q2 - p2) * u), abs=1e-5)
+        assert distance <= least + 1e-5
+    assert wp.autograd.gradcheck(edges, 12, inputs=[points], outputs=[out], raise_exception=False)
+
+
+def test_functions_and_numbers_have_the_names_of_warp(wp: Any) -> None:
+    assert (wp.div_approx(3.0, 2.0), wp.block_dim(), wp.handle) == (1.5, 1, wp.uint64)
+    assert wp.LN2 == wp.ln2 == pytest.approx(0.6931471805599453)
+    assert pytest.approx((1 + 5**0.5) / 2) == wp.PHI
+
+
+def test_a_unique_module_has_the_options_of_its_kernel(wp: Any) -> None:
+    @wp.kernel(module="unique", module_options={"fast_math": True, "max_unroll": 4})
+    def alone(x: wp.array(dtype=float)):  # type: ignore[valid-type]
+        x[0] = 1.0
+
+    assert alone.module is not square.module
+    assert alone not in square.module.kernels
+    assert (alone.module.options["fast_math"], alone.option("max_unroll")) == (True, 4)
+    named = wp.kernel(module=square.module)(alone.python)
+    assert named.module is square.module
+
+
+def test_scalars_are_instances_of_their_types_and_wrap_around(wp: Any) -> None:
+    assert isinstance(wp.float64(1.0), wp.float64)
+    assert not isinstance(wp.float32(1.0), wp.float64)
+    assert not isinstance(1.0, wp.float64)
+    assert (wp.int8(300), wp.uint8(-1), wp.int8(-1234567890123456789)) == (44, 255, -21)
+
+
+def test_memory_is_that_of_the_host(wp: Any) -> None:
+    assert wp.zeros(3).memory_kind is wp.MemoryKind.HOST
+    assert wp.get_device("cpu").total_memory >= wp.get_device("cpu").free_memory >= 0
+    assert wp.can_access("cpu", wp.zeros(1))

@@ -16,10 +16,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
+from unittest import case
 
 from tests.warp_suite.redirect import redirect
 
 Error = tuple[type[BaseException], BaseException, TracebackType]
+
+
+class _Expecting(case._AssertRaisesContext):
+    """`assertRaises`, which notes on an error of another class which one was expected."""
+
+    def __exit__(self, exc_type: Any, exc_value: Any, tb: Any) -> bool:
+        done = bool(super().__exit__(exc_type, exc_value, tb))
+        if exc_value is not None and not done:
+            kinds = self.expected if isinstance(self.expected, tuple) else (self.expected,)
+            exc_value.expected_kinds = [kind.__name__ for kind in kinds]
+        return done
+
+
+case._AssertRaisesContext = _Expecting  # type: ignore[attr-defined,misc]
 
 
 class Log(unittest.TestResult):
@@ -76,7 +91,10 @@ def described(err: Error) -> dict[str, object]:
     """Return the type, message and place of an error as data."""
     kind, error, trace = err
     frames = [f"{Path(each.filename).name}:{each.lineno} {each.line}" for each in traceback.extract_tb(trace)]
-    return {"kind": kind.__name__, "message": str(error)[:2000], "frames": frames[-6:]}
+    found: dict[str, object] = {"kind": kind.__name__, "message": str(error)[:2000], "frames": frames[-6:]}
+    if hasattr(error, "expected_kinds"):
+        found["expected"] = error.expected_kinds
+    return found
 
 
 def tests_of(suite: unittest.TestSuite | unittest.TestCase) -> Iterator[unittest.TestCase]:

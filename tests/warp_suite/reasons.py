@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tapedebug import _errors
 from tests.warp_suite.judgements import JUDGEMENTS
 
 BEHAVIOUR = ("language", "arrays", "names", "fault", "time")
@@ -17,7 +18,7 @@ CLASSES = {
     "names": "a name, attribute or setting that is missing",
     "fault": "another number, or another behaviour: open",
     "time": "stopped after 90 s without a result",
-    "wording": "asserts the words of a message, a log, or generated code",
+    "wording": "asserts the words or the class of an error, a log, or generated code",
     "internal": "uses an internal of Warp",
     "absent": "needs what is not rebuilt here: meshes, grids, volumes, tiles, sparse, fem, APIC files",
     "cuda": "needs CUDA, its streams, memory pools or compilers",
@@ -50,6 +51,10 @@ _RULES: tuple[tuple[str, str], ...] = (
 )
 
 
+OURS = frozenset({each.__name__ for each in vars(_errors).values() if isinstance(each, type)})
+"""Errors of this engine: a test that expects an error of Warp gets one of these for the same mistake."""
+
+
 class Reason(NamedTuple):
     """The class of a failure, and a sentence of its own if it was judged by hand."""
 
@@ -78,4 +83,7 @@ def reason(test: str, outcome: Mapping[str, Any]) -> Reason:
         if re.fullmatch(pattern, name):
             return Reason(kind, sentence)
     text = text_of(outcome)
+    if "expected" in outcome and outcome["kind"] in OURS:
+        expected = " or ".join(outcome["expected"])
+        return Reason("wording", f"{outcome['kind']} in place of {expected}: {first_line(outcome)}")
     return Reason(next(kind for kind, rule in _RULES if re.search(rule, text, re.MULTILINE)), "")
