@@ -135,7 +135,8 @@ def install() -> None:
     device.is_uva = False
     device.total_memory = property(lambda self: _memory("SC_PHYS_PAGES"))
     device.free_memory = property(lambda self: _memory("SC_AVPHYS_PAGES"))
-    for kind in (array, indexedarray):
+    arrays: tuple[Any, ...] = (array, indexedarray)
+    for kind in arrays:
         kind.memory_kind = MemoryKind.HOST
     device.max_shared_memory_per_block = 0
     device.stream = property(get_stream)

@@ -8,21 +8,25 @@ from tapedebug.compiler.decorators import func
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS as WP
 
+vec3: Any = t.vec3
+int32: Any = t.int32
+float32: Any = t.float32
+
 
 @func
-def block_dim() -> t.int32:  # type: ignore[valid-type]
+def block_dim() -> int32:
     """Return the number of threads of a block: 1 on the CPU, as in Warp."""
     return 1
 
 
 @func
 def closest_point_edge_edge(
-    p1: t.vec3,  # type: ignore[valid-type]
-    q1: t.vec3,  # type: ignore[valid-type]
-    p2: t.vec3,  # type: ignore[valid-type]
-    q2: t.vec3,  # type: ignore[valid-type]
-    epsilon: t.float32,
-) -> t.vec3:  # type: ignore[valid-type]
+    p1: vec3,
+    q1: vec3,
+    p2: vec3,
+    q2: vec3,
+    epsilon: float32,
+) -> vec3:
     """Return the weights (0 to 1) of the closest points of two segments, and their distance.
 
     C. Ericson, Real-Time Collision Detection, 5.1.9: the closest points of the lines, limited to the segments
@@ -53,7 +57,7 @@ def closest_point_edge_edge(
         s = WP["clamp"](-c / a, 0.0, 1.0)
     elif e > epsilon:
         u = WP["clamp"](f / e, 0.0, 1.0)
-    return t.vec3(s, u, WP["length"](between + d1 * s - d2 * u))
+    return vec3(s, u, WP["length"](between + d1 * s - d2 * u))
 
 
 NAMES: dict[str, Any] = {

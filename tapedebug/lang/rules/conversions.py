@@ -89,7 +89,8 @@ def _of_bits(target: type[t.Scalar]) -> Function | str:
     return function(f"{code}_of_bits", _bits_in_python(target), _bits_in_llvm(code))
 
 
-for _target in (*t.INTEGERS, *t.FLOATS):
+_TARGETS: tuple[type[t.Scalar], ...] = (*t.INTEGERS, *t.FLOATS)
+for _target in _TARGETS:
     rule(
         f"{_target.code}_of_bits",
         f"The {_target.__name__} that has the bits of a number of another type.",
