@@ -11,6 +11,7 @@ from bisect import bisect_right
 
 import numpy as np
 
+from tapedebug.contract import Array
 from tapedebug.operations.memory import Bytes, Copied, Region, fetched
 
 GRAIN = 8
@@ -58,29 +59,48 @@ class RecordedRegion:
         lost: Bytes that the tape found were overwritten outside before they were copied.
     """
 
-    __slots__ = ("_known", "_live_in", "_sample", "_saved", "lost", "region", "taken")
+    __slots__ = (
+        "_first",
+        "_known",
+        "_live_in",
+        "_now",
+        "_sample",
+        "_sampled",
+        "_saved",
+        "lost",
+        "region",
+        "taken",
+    )
 
     def __init__(self, region: Region, budget: SnapshotBudget) -> None:
         self.region, self.lost = region, False
-        whole = budget.take(region.nbytes)
-        self.taken = region.nbytes if whole else 0
-        self._live_in = region.copied(0, region.nbytes) if whole else None
         self._saved: list[tuple[int, Copied]] = []  # ranges by their first byte, which do not overlap
-        self._known = region.values.copy() if region.on_host and region.nbytes <= SMALL else None
-        self._sample = b"" if self._known is not None else self._sampled()
-
-    def _sampled(self) -> bytes:
-        """Return some bytes of a large region; none of memory of a device, which would have to wait."""
-        if not self.region.on_host:
-            return b""
-        values = self.region.values
-        return values[:: max(1, values.size // SAMPLES) | 1].tobytes()  # odd: of each byte of a number some
+        self._now = region.values.data
+        self._first: bytes | None = None
+        self._known: bytes | bytearray | None = None
+        self._sampled, self._sample = _NOTHING, b""
+        nbytes = region.nbytes
+        whole = budget.take(nbytes)
+        self.taken = nbytes if whole else 0
+        self._live_in: Copied | None = None
+        if region.on_host and nbytes <= SMALL:
+            self._known = self._now.tobytes()
+            if whole:  # one copy serves both purposes until the tape writes the region
+                self._first = self._known
+                self._live_in = np.frombuffer(self._first, np.uint8)
+            return
+        if whole:
+            self._live_in = region.copied(0, nbytes)
+        if region.on_host:  # bytes of memory of a device would have to be waited for
+            step = max(1, nbytes // SAMPLES) | 1  # odd: of each byte of a number some
+            self._sampled = region.values[::step]
+            self._sample = self._sampled.tobytes()
 
     @property
     def nbytes(self) -> int:
         """The number of bytes that are stored."""
         whole = 0 if self._live_in is None else self._live_in.size
-        known = 0 if self._known is None else self._known.size
+        known = 0 if self._known is None or self._known is self._first else len(self._known)
         return whole + known + sum(content.size for _, content in self._saved)
 
     # -- the bytes that the tape found ------------------------------------------------------------------
@@ -132,28 +152,81 @@ class RecordedRegion:
             The first byte of the range and a mask of the changed bytes. Of a large region all bytes count as
             changed.
         """
-        if self._known is None:
-            sample = self._sampled()
+        known = self._known
+        if known is None:
+            sample = self._sampled.tobytes()
             if sample == self._sample:
                 return None
             self._sample = sample
             self.lost |= self._live_in is None and not self._is_saved(0, self.region.nbytes)
             return 0, np.ones(self.region.nbytes, np.bool_)
-        values = self.region.values
-        start, stop = start // GRAIN * GRAIN, min(-(-stop // GRAIN) * GRAIN, values.size)
-        now, known = values[start:stop], self._known[start:stop]
-        if now.tobytes() == known.tobytes():
-            return None
-        differs = now != known
+        size = len(known)
+        start, stop = start // GRAIN * GRAIN, min(-(-stop // GRAIN) * GRAIN, size)
+        if start == 0 and stop == size:
+            now = self._now.tobytes()
+            if now == known:
+                return None
+        else:
+            now = self._now[start:stop].tobytes()
+            if now == known[start:stop]:
+                return None
+        differs = np.frombuffer(now, np.uint8) != np.frombuffer(known[start:stop], np.uint8)
         where = np.flatnonzero(differs)
         low, high = int(where[0]) // GRAIN * GRAIN, -(-int(where[-1] + 1) // GRAIN) * GRAIN
-        known[:] = now
+        self.note(start, stop)
         self.lost |= self._live_in is None and not self._is_saved(start + low, start + high)
         return start + low, differs[low:high]
 
     def note(self, start: int, stop: int) -> None:
         """Take the present content of a range as known: the tape itself wrote it."""
-        if self._known is None:
-            self._sample = self._sampled()
+        known = self._known
+        if known is None:
+            self._sample = self._sampled.tobytes()
+        elif start == 0 and stop == len(known):
+            self._known = self._now.tobytes()
         else:
-            self._known[start:stop] = self.region.values[start:stop]
+            if isinstance(known, bytes):
+                known = self._known = bytearray(known)
+            known[start:stop] = self._now[start:stop]
+
+
+_NOTHING = np.empty(0, np.uint8)
+
+
+class Touched:
+    """A range of memory that operations of one tape access.
+
+    Args:
+        seen: The copies of its region.
+        start: The first byte.
+        stop: The byte after the last.
+        writes: The operations write it.
+
+    Attributes:
+        arrays: The arrays in this range.
+        is_listed: The tape lists them as its own: an operation has run.
+    """
+
+    __slots__ = ("_is_whole", "arrays", "is_listed", "seen", "start", "stop", "writes")
+
+    def __init__(self, seen: RecordedRegion, start: int, stop: int, writes: bool) -> None:
+        self.seen, self.start, self.stop, self.writes = seen, start, stop, writes
+        self.arrays: list[Array] = []
+        self.is_listed = False
+        self._is_whole = start == 0 and stop == seen.region.nbytes
+
+    def is_unchanged(self) -> bool:
+        """True if the range was not written outside since the last comparison; False if that is not clear."""
+        seen = self.seen
+        known = seen._known
+        if known is None:
+            return seen._sampled.tobytes() == seen._sample
+        return self._is_whole and seen._now.tobytes() == known
+
+    def note(self) -> None:
+        """Take the present content of the range as known: the tape itself wrote it."""
+        seen = self.seen
+        if self._is_whole and seen._known is not None:
+            seen._known = seen._now.tobytes()
+        else:
+            seen.note(self.start, self.stop)

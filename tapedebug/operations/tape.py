@@ -19,6 +19,7 @@ from tapedebug._names import find_names
 from tapedebug._tape_observers import enrol, notify
 from tapedebug.contract import (
     A,
+    Access,
     Array,
     Engine,
     Float64,
@@ -33,7 +34,7 @@ from tapedebug.contract import (
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
 from tapedebug.operations.pass_history import PassHistory
-from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget
+from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget, Touched
 from tapedebug.operations.replay import OperationReplay
 from tapedebug.operations.replay_memory import IdleReplays
 
@@ -218,31 +219,59 @@ class OperationTape:
             weakref.finalize(self, self._budget.release, found.taken)
         return found
 
-    def record(self, operation: ExecutableOperation, run: Callable[[], Any]) -> None:
+    def record(self, operation: ExecutableOperation, run: Callable[[], T]) -> T:
         """Run an operation of the program, and record it.
 
         Args:
             operation: The operation; it gets its index, scope and time here.
             run: Runs it on the program's own memory.
+
+        Returns:
+            The result of `run`.
         """
-        for access in operation.accesses:
-            array = access.array
-            seen = self._look(_region(array), array.start, array.stop)
-            if access.writes:
-                seen.preserve(array.start, array.stop)
+        touched = self.touched(operation.accesses)
+        self.find_writes(touched)
         started = perf_counter()
-        run()
+        result = run()
+        self.add(operation, touched, perf_counter() - started)
+        return result
+
+    def touched(self, accesses: Sequence[Access]) -> list[Touched]:
+        """Return the memory that accesses touch, which may be kept for later operations with equal ones."""
+        found: dict[Hashable, Touched] = {}
+        for access in accesses:
+            array = access.array
+            region = _region(array)
+            seen = self._seen.get(region) or self._see(region)
+            key = region, array.start, array.stop, access.writes
+            each = found.get(key)
+            if each is None:
+                each = found[key] = Touched(seen, array.start, array.stop, access.writes)
+            each.arrays.append(array)
+        return list(found.values())
+
+    def find_writes(self, touched: Sequence[Touched]) -> None:
+        """Find writes outside the tape to memory of the next operation, and copy what it overwrites."""
+        for each in touched:
+            if not each.is_unchanged() and (found := each.seen.changed(each.start, each.stop)) is not None:
+                self._inject(each.seen, *found)
+            if each.writes:
+                each.seen.preserve(each.start, each.stop)
+
+    def add(self, operation: ExecutableOperation, touched: Sequence[Touched], seconds: float) -> None:
+        """Record an operation that the program has run after `find_writes`."""
         described: Any = operation
-        described.seconds = perf_counter() - started
+        described.seconds = seconds
         described.index, described.scope = len(self.operations), self._scope
         self.operations.append(operation)
         self.given_values = None
         replayed = operation.capability(Irreplayable) is None
-        for access in operation.accesses:
-            region, start, stop = _region(access.array), access.array.start, access.array.stop
-            self.regions.setdefault(region, {})[access.array] = None
-            if access.writes and replayed:  # what others write is found as an outside write
-                self._seen[region].note(start, stop)
+        for each in touched:
+            if not each.is_listed:
+                each.is_listed = True
+                self.regions.setdefault(each.seen.region, {}).update(dict.fromkeys(each.arrays))
+            if each.writes and replayed:  # what others write is found as an outside write
+                each.note()
 
     def note_names(
         self, kind: type, frame: FrameType, array_of: Callable[[Any], Array] = lambda found: found
@@ -387,9 +416,20 @@ class OperationTape:
         if seen is None:
             return self._see(region)
         found = seen.changed(start, stop)
-        if found is None:
-            return seen
-        first, changed = found
+        if found is not None:
+            self._inject(seen, *found, how, call_site)
+        return seen
+
+    def _inject(
+        self,
+        seen: RecordedRegion,
+        first: int,
+        changed: np.ndarray[Any, np.dtype[np.bool_]],
+        how: str = "unseen",
+        call_site: Place | None = None,
+    ) -> None:
+        """Store the bytes of a write outside the tape that was found by comparison."""
+        region = seen.region
         write = Injection(
             len(self.operations),
             region,
@@ -403,7 +443,6 @@ class OperationTape:
         )
         self._injections.append(write)
         self._injected.setdefault(write.at, []).append(write)
-        return seen
 
     def live_in(self, region: Hashable, /) -> Bytes:
         """Return the bytes that the tape found in a region."""

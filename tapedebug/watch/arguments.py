@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,10 @@ class Leaf(NamedTuple):
         return self.param, ".".join(self.path[1:])
 
 
+Plain = tuple[list["WatchedArray | None"], bool]
+"""The array of each argument, None for other arguments; and whether the program may change one of these."""
+
+
 class Arguments:
     """Splits arguments of launches into leaves.
 
@@ -57,7 +62,33 @@ class Arguments:
         self._number: type = look_up("warp:uint64")
         self._array: type[WarpObject] = look_up("warp:array")
         self._indexed: type[WarpObject] = look_up("warp._src.types:indexedarray")
-        self._parameters: dict[WarpKernel, list[tuple[Path, object, bool]]] = {}
+        self._is_struct: Callable[[object], bool] = look_up("warp._src.types:is_struct")
+        self._is_array: Callable[[object], bool] = look_up("warp._src.types:is_array")
+        self._signatures: dict[WarpKernel, _Signature] = {}
+        self._values: dict[type, bool] = {int: False, float: False, bool: False}
+
+    def plain(self, kernel: WarpKernel, values: Sequence[object]) -> Plain | None:
+        """Return the arrays among the arguments if these are arrays, numbers and vectors only; else None.
+
+        Raises:
+            NotWatchable: An argument cannot be watched.
+        """
+        signature = self._signatures.get(kernel) or self._signature(kernel)
+        if signature.has_handles:
+            return None
+        found: list[WatchedArray | None] = []
+        mutable = False
+        array, array_of, known = self._array, self._memory.array_of, self._values
+        for value in values:
+            kind = type(value)
+            if kind is array:
+                found.append(array_of(value))
+            elif kind in known:
+                found.append(None)
+                mutable |= known[kind]
+            else:
+                return None
+        return found, mutable
 
     def leaves(self, kernel: WarpKernel, values: Sequence[object]) -> list[Leaf]:
         """Return the arguments, with structs, indexed arrays and handles split into their parts.
@@ -65,20 +96,16 @@ class Arguments:
         Raises:
             NotWatchable: An argument cannot be watched.
         """
-        parameters = self._parameters.get(kernel)
-        if parameters is None:
-            parameters = self._parameters[kernel] = [
-                ((argument.label,), argument.type, argument.type is self._number)
-                for argument in kernel.adj.args
-            ]
+        signature = self._signatures.get(kernel) or self._signature(kernel)
         found: list[Leaf] = []
-        for param, ((path, kind, number), value) in enumerate(zip(parameters, values, strict=True)):
-            if type(value) is self._array:
-                found.append(Leaf(param, path, value, self._memory.array_of(value)))
-            elif type(value) in PLAIN and not number:
-                found.append(Leaf(param, path, value, None))
-            else:
-                found.extend(self._leaves(param, path, kind, value))
+        for param, ((path, kind), value) in enumerate(zip(signature.parameters, values, strict=True)):
+            found.extend(self._leaves(param, path, kind, value))
+        return found
+
+    def _signature(self, kernel: WarpKernel) -> _Signature:
+        parameters = [((argument.label,), argument.type) for argument in kernel.adj.args]
+        found = _Signature(parameters, any(kind is self._number for _, kind in parameters))
+        self._signatures[kernel] = found
         return found
 
     def _leaves(self, param: int, path: Path, kind: object, value: WarpObject) -> Iterator[Leaf]:
@@ -95,24 +122,34 @@ class Arguments:
             for axis, indices in enumerate(value.indices):
                 if indices is not None:
                     yield Leaf(param, (*path, f"indices[{axis}]"), indices, memory.array_of(indices))
-        elif look_up("warp._src.types:is_struct")(value):
+        elif self._is_struct(value):
             for name, field in value._cls.vars.items():
                 yield from self._leaves(param, (*path, name), field.type, getattr(value, name))
-        elif look_up("warp._src.types:is_array")(value) or (
-            hasattr(value, "__array_interface__") and not isinstance(value, np.generic)
-        ):
+        elif self._is_array(value) or (hasattr(value, "__array_interface__") and self._is_array(kind)):
             raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
         else:
+            self._values[type(value)] = isinstance(value, MUTABLE)
             yield Leaf(param, path, value, None)
 
 
-PLAIN = frozenset({int, float, bool})
-"""The types of most arguments that are no arrays."""
+class _Signature(NamedTuple):
+    """The parameters of a kernel, each with its path and type; objects may be passed as numbers."""
+
+    parameters: Sequence[tuple[Path, object]]
+    has_handles: bool
+
+
+MUTABLE = (ctypes.Array, list, np.ndarray)
+"""The classes of vectors and matrices."""
 
 
 def frozen(value: WarpObject) -> Any:
-    """Return an argument as it is now: a copy of a struct, as the program may give it other fields."""
-    if type(value) in PLAIN or not look_up("warp._src.types:is_struct")(value):
+    """Return an argument as it is now: a copy of what the program may change, such as a struct or vector."""
+    if isinstance(value, ctypes.Array):
+        return type(value).from_buffer_copy(value)
+    if isinstance(value, (list, np.ndarray)):
+        return value.copy()
+    if not look_up("warp._src.types:is_struct")(value):
         return value
     found = value._cls()
     for name in value._cls.vars:

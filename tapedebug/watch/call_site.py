@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 from tapedebug._source import Span, site_span
 
@@ -24,8 +25,40 @@ def user_frame(depth: int = 1) -> FrameType:
 
 def user_place(depth: int = 2) -> Span:
     """Return the place of the call in the program."""
-    frame = user_frame(depth)
-    return site_span((frame.f_code, frame.f_lasti))
+    return place_in(user_frame(depth)).span
+
+
+class CallPlace(NamedTuple):
+    """A place in the program that calls a function of Warp.
+
+    Attributes:
+        span: The place.
+        caller: The same, as Warp describes the caller of a launch.
+        code: The code.
+    """
+
+    span: Span
+    caller: dict[str, Any]
+    code: CodeType
+
+
+PLACES = 4096
+"""Number of places that are remembered."""
+_places: dict[tuple[int, int], CallPlace] = {}
+"""Places by the identity of their code, which is kept: equality and hashes of code compare all of it."""
+
+
+def place_in(frame: FrameType) -> CallPlace:
+    """Return the place that a frame has reached."""
+    code, instruction = frame.f_code, frame.f_lasti
+    found = _places.get((id(code), instruction))
+    if found is None:
+        if len(_places) >= PLACES:
+            _places.clear()
+        caller = {"file": code.co_filename, "lineno": frame.f_lineno, "func": code.co_name}
+        found = CallPlace(site_span((code, instruction)), caller, code)
+        _places[id(code), instruction] = found
+    return found
 
 
 @lru_cache(maxsize=4096)

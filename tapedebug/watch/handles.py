@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -90,6 +90,7 @@ class Handles:
         self._options: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
         self._builds: weakref.WeakKeyDictionary[Any, Build] = weakref.WeakKeyDictionary()
         self._numbers: set[int] = set()
+        self._types: dict[WarpObject, bool] = {}
         self._all_are_known = False
 
     def note_made(self, made: WarpObject, options: Mapping[str, Any]) -> None:
@@ -115,29 +116,43 @@ class Handles:
             found = self._search(number)
         return None if found is None else self._handle(found)
 
-    def obstacle_of(self, source: WarpArray, values: Values) -> str:
+    def may_be_in(self, dtype: WarpObject) -> bool:
+        """True if elements of a type may lead a launch to other memory, see `obstacle_of`."""
+        found = self._types.get(dtype)
+        if found is None:
+            struct = isinstance(dtype, look_up("warp._src.codegen:Struct"))
+            found = self._types[dtype] = (
+                _has_array(dtype) or _has_number(dtype) if struct else dtype is look_up("warp:uint64")
+            )
+        return found
+
+    def obstacle_of(self, source: WarpArray, current: Callable[[], Values]) -> str:
         """Return why a launch that reads an array cannot be run again; empty if it can.
 
         Elements may be numbers of meshes and other objects, or structs with pointers to arrays. A replay
         would follow them to the memory of the program.
 
         Args:
-            source: The array of Warp.
-            values: Its values.
+            source: The array of Warp, of a type for which `may_be_in` is True.
+            current: Returns its values.
         """
         if source.dtype is look_up("warp:uint64"):
-            return self._obstacle_in(values)
-        if not isinstance(source.dtype, look_up("warp._src.codegen:Struct")):
-            return ""
+            return self._obstacle_in([current()]) if self._live_numbers() else ""
         if _has_array(source.dtype):
             return f"it uses an array of structs with arrays ({source.dtype.key})"
-        records = np.ascontiguousarray(values).reshape(-1).view(source.dtype.numpy_dtype())
-        return next(filter(None, map(self._obstacle_in, _numbers_in(records))), "")
+        if not self._live_numbers():
+            return ""
+        records = np.ascontiguousarray(current()).reshape(-1).view(source.dtype.numpy_dtype())
+        return self._obstacle_in(_numbers_in(records))
 
-    def _obstacle_in(self, numbers: Values) -> str:
-        found = np.intersect1d(numbers, np.fromiter(self._live_numbers(), np.uint64))
-        handle = self.find(int(found[0])) if found.size else None
-        return "" if handle is None else f"it finds an object of class {handle.kind} in an array"
+    def _obstacle_in(self, several: Iterable[Values]) -> str:
+        known = np.fromiter(self._live_numbers(), np.uint64)
+        for numbers in several:
+            found = np.intersect1d(numbers, known)
+            handle = self.find(int(found[0])) if found.size else None
+            if handle is not None:
+                return f"it finds an object of class {handle.kind} in an array"
+        return ""
 
     def _live_numbers(self) -> list[int]:
         """Return the numbers of all objects, also of those that were made before watching began."""
@@ -188,6 +203,14 @@ def _has_array(struct: WarpObject) -> bool:
     return any(
         look_up("warp._src.types:is_array")(field.type)
         or (hasattr(field.type, "vars") and _has_array(field.type))
+        for field in struct.vars.values()
+    )
+
+
+def _has_number(struct: WarpObject) -> bool:
+    """True if a struct has a field that may be the number of an object, or one of its structs has."""
+    return any(
+        field.type is look_up("warp:uint64") or (hasattr(field.type, "vars") and _has_number(field.type))
         for field in struct.vars.values()
     )
 

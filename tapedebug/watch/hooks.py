@@ -13,7 +13,7 @@ import importlib
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, TracebackType
@@ -254,6 +254,23 @@ def _redirection(function: FunctionType, number: int) -> CodeType:
     )
 
 
+def binder(function: FunctionType, names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
+    """Return a function that takes the arguments of another one, and returns some of them by name.
+
+    Those that the function does not have are None. It raises a TypeError as the function would.
+    """
+    code = function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    positional, keyword = code.co_varnames[: code.co_argcount], code.co_varnames[code.co_argcount : count]
+    parameters = ", ".join([*positional, *(["*", *keyword] if keyword else [])])
+    found = ", ".join(name if name in code.co_varnames[:count] else "None" for name in names)
+    made: dict[str, Any] = {}
+    exec(f"def bound({parameters}): return ({found},)", made)
+    bound: FunctionType = made["bound"]
+    bound.__defaults__, bound.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return bound
+
+
 def warp_functions(handlers: Mapping[str, Handler]) -> dict[FunctionType, Handler]:
     """Return handlers by function of Warp, from handlers by the keys of `INTERCEPTED`."""
     return {look_up(INTERCEPTED[name]): handler for name, handler in handlers.items()}
@@ -261,10 +278,13 @@ def warp_functions(handlers: Mapping[str, Handler]) -> dict[FunctionType, Handle
 
 def is_capturing(device: WarpObject) -> bool:
     """True if launches on a device are being captured in a graph and do not simply run."""
-    runtime: Any = look_up("warp._src.context:runtime")
+    runtime: Any = _known.get(_RUNTIME) or look_up(_RUNTIME)
     if getattr(runtime, "_apic_capture", None) is not None or getattr(runtime, "captures", None):
         return True
-    return bool(getattr(device, "is_cuda", False) and getattr(device, "is_capturing", False))
+    return bool(device.is_cuda and getattr(device, "is_capturing", False))
+
+
+_RUNTIME = "warp._src.context:runtime"
 
 
 def installed_warp() -> ModuleType | None:

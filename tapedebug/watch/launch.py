@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 from tapedebug.contract import (
     Access,
+    AccessSets,
     Array,
     CallArguments,
     CustomGradients,
     Irreplayable,
     KernelOperations,
     KernelSource,
+    Kind,
     Place,
     Threads,
 )
-from tapedebug.operations import ExactAdjoint, HostOperation, Memory, ProgramReverse, RunsInFloat64, Step
-from tapedebug.watch.arguments import Leaf, WarpKernel, frozen
+from tapedebug.operations import ExactAdjoint, Memory, OperationTape, ProgramReverse, RunsInFloat64, Step
+from tapedebug.watch.arguments import Leaf, WarpKernel
 from tapedebug.watch.device_staging import Staging
-from tapedebug.watch.handles import Rebuilt
+from tapedebug.watch.handles import Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
 from tapedebug.watch.kernel_accesses import Path, Use
 from tapedebug.watch.kernel_source import WarpKernelSource, is_reversible
@@ -30,22 +32,56 @@ from tapedebug.watch.mirror import MirroredLaunch, MirrorError, mirror_kernel
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchOptions:
-    """Options of a launch that its repetitions need."""
+LaunchOptions = tuple[WarpObject, int, int | None]
+"""The device of a launch, `max_blocks` and `block_dim`."""
 
-    device: WarpObject
-    max_blocks: int = 0
-    block_dim: int | None = None
 
-    def arguments(self) -> dict[str, Any]:
-        """Return them as keyword arguments of `warp.launch`."""
-        found = {"device": self.device}
-        if self.max_blocks:
-            found["max_blocks"] = self.max_blocks
-        if self.block_dim is not None:
-            found["block_dim"] = self.block_dim
-        return found
+class LaunchForm:
+    """What launches of one kernel have in common whose arguments are of the same kinds.
+
+    Args:
+        leaves: The arguments with structs split into fields.
+        uses: The use of each array.
+
+    Attributes:
+        params: The names of the arguments.
+        paths: The number of the parameter and the path of each argument.
+        arrays: The arguments that are arrays: the number, the name and the use of each.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf], uses: Mapping[Path, Use]) -> None:
+        self.uses = uses
+        self.params = [leaf.name for leaf in leaves]
+        self.paths = [(leaf.param, leaf.path) for leaf in leaves]
+        self.arrays = [
+            (number, leaf.name, uses.get(leaf.path, READ_ONLY))
+            for number, leaf in enumerate(leaves)
+            if leaf.array is not None
+        ]
+
+    def accesses(self, arrays: Sequence[WatchedArray | None]) -> list[Access]:
+        """Return the accesses of a launch with these arrays, one for each argument, or None."""
+        return [
+            Access(
+                number,
+                name,
+                array,
+                use.reads,
+                use.writes,
+                use.atomic,
+                needs_before=use.reads,
+                needs_after=use.left or (use.reads and use.writes),
+                active=array.requires_grad,
+            )
+            for number, name, use in self.arrays
+            if (array := arrays[number]) is not None
+        ]
+
+    def written(self, arrays: Sequence[WatchedArray | None]) -> list[WatchedArray]:
+        """Return those of the arrays that the launch writes."""
+        return [
+            array for number, _, use in self.arrays if use.writes and (array := arrays[number]) is not None
+        ]
 
 
 class LaunchTemplate:
@@ -53,33 +89,41 @@ class LaunchTemplate:
 
     Args:
         kernel: The kernel.
-        leaves: The arguments with structs split into fields.
-        uses: The use of each array.
+        form: What it has in common with launches on other arrays.
+        arrays: The array of each argument; None for other arguments.
+        tape: The tape that records the launches.
+        objects: The objects that kernels know by a number.
+
+    Attributes:
+        touched: The memory that the launches touch.
+        suspects: The arguments that are arrays whose elements may lead to other memory.
     """
 
-    def __init__(self, kernel: WarpKernel, leaves: Sequence[Leaf], uses: Mapping[Path, Use]) -> None:
-        self.accesses: list[Access] = []
-        for number, leaf in enumerate(leaves):
-            if leaf.array is not None:
-                use = uses.get(leaf.path, READ_ONLY)
-                self.accesses.append(
-                    Access(
-                        number,
-                        leaf.name,
-                        leaf.array,
-                        use.reads,
-                        use.writes,
-                        use.atomic,
-                        needs_before=use.reads,
-                        needs_after=use.left or (use.reads and use.writes),
-                        active=leaf.array.requires_grad,
-                    )
-                )
-        self.written = [access.array for access in self.accesses if access.writes]
-        self.params = [leaf.name for leaf in leaves]
+    __slots__ = ("_source", "accesses", "arrays", "form", "has_adjoint", "name", "suspects", "touched")
+
+    def __init__(
+        self,
+        kernel: WarpKernel,
+        form: LaunchForm,
+        arrays: Sequence[WatchedArray | None],
+        tape: OperationTape,
+        objects: Handles,
+    ) -> None:
+        self.form, self.arrays = form, arrays
+        self.accesses = form.accesses(arrays)
+        self.touched = tape.touched(self.accesses)
         self.name = str(kernel.key)
         self.has_adjoint = is_reversible(kernel)
-        self.source = WarpKernelSource(kernel, leaves, uses)
+        self.suspects = [
+            array for array in arrays if array is not None and objects.may_be_in(array.source.dtype)
+        ]
+        self._source: WarpKernelSource | None = None
+
+    def source_of(self, launch: WarpLaunch) -> WarpKernelSource:
+        """Return the source of the kernel, as one of the launches uses it."""
+        if self._source is None:
+            self._source = WarpKernelSource(launch.kernel, launch.leaves, self.form.uses)
+        return self._source
 
 
 MIRRORED = frozenset(
@@ -98,20 +142,23 @@ COUNTED = MIRRORED - {ExactAdjoint, RunsInFloat64}
 """Those that count the arguments of a launch."""
 
 
-class WarpLaunch(HostOperation):
+class WarpLaunch(AccessSets):
     """A launch of a kernel, run again by Warp.
 
     If this engine can run it, too, its adjoint is the exact one, and it has a float64 form. Warp's own
     adjoint kernel is that of `native`. It runs where replays repeat the reverse pass of the program.
 
+    Many are made while the program runs, so what is only needed later is computed later.
+
     Args:
         kernel: The kernel.
         dim: The launch dimensions.
-        values: The arguments as the program has them.
+        values: The arguments as they are now: no object that the program may change, see `frozen`.
         options: Options of the launch.
-        leaves: The arguments with structs split into fields.
         template: The description that it shares with other launches.
         call_site: The place in the program.
+        leaves: The arguments with structs split into fields; None if no argument is a struct, an indexed
+            array or the number of an object.
         obstacle: The reason why it cannot be run again; empty if it can.
 
     Attributes:
@@ -119,38 +166,71 @@ class WarpLaunch(HostOperation):
         mirror_obstacle: The reason why this engine cannot run it; empty if it can, or nobody has asked.
     """
 
+    kind: Kind = "kernel"
+    taped = True
+    index = 0
+    scope: int | None = None
+    seconds: float | None = None
+    backward_seconds: float | None = None
+    mirror_obstacle = ""
+    _mirror: MirroredLaunch | None = None
+    _mirror_is_known = False
+
     def __init__(
         self,
         kernel: WarpKernel,
         dim: tuple[int, ...],
         values: Sequence[object],
         options: LaunchOptions,
-        leaves: Sequence[Leaf],
         template: LaunchTemplate,
         call_site: Place,
+        leaves: Sequence[Leaf] | None = None,
         obstacle: str = "",
     ) -> None:
-        super().__init__(
-            name=template.name,
-            args=[leaf.value if leaf.array is None else leaf.array for leaf in leaves],
-            params=template.params,
-            accesses=template.accesses,
-            call_site=call_site,
-            dim=dim,
-            code=kernel,
-        )
-        self.kernel, self.options, self.leaves = kernel, options, leaves
-        self.values = list(map(frozen, values))
-        self.taped = True
-        self.has_adjoint = template.has_adjoint
-        self.obstacle = obstacle
-        self.capabilities[KernelSource] = template.source
-        self.capabilities[ProgramReverse] = self
-        if obstacle:
-            self.capabilities[Irreplayable] = self
-        self.mirror_obstacle = ""
-        self._mirror: MirroredLaunch | None = None
-        self._mirror_is_known = False
+        self.kernel, self.dim, self.values, self.options = kernel, dim, values, options
+        self.template, self.call_site, self.obstacle = template, call_site, obstacle
+        self.accesses: Sequence[Access] = template.accesses
+        if leaves is not None:
+            self.leaves = leaves
+
+    def __repr__(self) -> str:
+        return f"<operation {self.index}: {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+        return self.template.name
+
+    @property
+    def code(self) -> Hashable:
+        """The kernel."""
+        found: Hashable = self.kernel
+        return found
+
+    @property
+    def params(self) -> Sequence[str]:
+        """The names of the arguments."""
+        return self.template.form.params
+
+    @property
+    def has_adjoint(self) -> bool:
+        """True if Warp makes an adjoint of the kernel."""
+        return self.template.has_adjoint
+
+    def param_name(self, param: int, /) -> str:
+        """Return the name of an argument."""
+        return self.params[param]
+
+    @cached_property
+    def leaves(self) -> Sequence[Leaf]:
+        """The arguments with structs split into fields."""
+        described = zip(self.template.form.paths, self.values, self.template.arrays, strict=True)
+        return [Leaf(param, path, value, array) for (param, path), value, array in described]
+
+    @cached_property
+    def args(self) -> Sequence[Any]:
+        """The arguments: arrays of the contract, and values that are not arrays."""
+        return [leaf.value if leaf.array is None else leaf.array for leaf in self.leaves]
 
     @property
     def native(self) -> Step:
@@ -189,7 +269,11 @@ class WarpLaunch(HostOperation):
             counted = kind not in COUNTED or mirror.places == [leaf.place for leaf in self.leaves]
             if counted and (found := mirror.capability(kind)) is not None:
                 return found
-        return super().capability(kind)
+        if kind is KernelSource:
+            return cast("T", self.template.source_of(self))
+        if kind is ProgramReverse or (kind is Irreplayable and self.obstacle):
+            return cast("T", self)
+        return None
 
     def arrays_changed(self, changed: Callable[[WatchedArray], WatchedArray]) -> None:
         """Use other arrays of the contract in place of those of the program."""
@@ -236,7 +320,12 @@ class WarpLaunch(HostOperation):
         binding.written = {access.array for access in self.accesses if access.writes}
         both = [binding.argument(value) for value in self.values]
         given = [value for value, _ in both]
-        options: dict[str, Any] = self.options.arguments()
+        device, max_blocks, block_dim = self.options
+        options: dict[str, Any] = {"device": device}
+        if max_blocks:
+            options["max_blocks"] = max_blocks
+        if block_dim is not None:
+            options["block_dim"] = block_dim
         if adjoint is not None:
             options |= {"adjoint": True, "adj_inputs": [gradient for _, gradient in both]}
         with not_intercepted():

@@ -40,14 +40,27 @@ class WatchedRegion(Region):
         owner: The object that owns the memory, which is kept alive.
     """
 
-    __slots__ = ("arrays", "owner")
+    __slots__ = ("_address", "_nbytes", "owner", "parts")
 
     def __init__(self, start: int, nbytes: int, owner: object) -> None:
-        super().__init__(_bytes_at(start, nbytes))
+        super().__init__(self._view(start, nbytes))
+        self._address, self._nbytes = start, nbytes
         self.owner = owner
-        self.arrays: weakref.WeakValueDictionary[tuple[Any, ...], WatchedArray] = (
-            weakref.WeakValueDictionary()
-        )
+        self.parts: weakref.WeakValueDictionary[tuple[Any, ...], WatchedArray] = weakref.WeakValueDictionary()
+
+    def _view(self, start: int, nbytes: int) -> Bytes:
+        """Return the bytes of the memory, as far as this process may read it."""
+        return _bytes_at(start, nbytes)
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte."""
+        return self._address
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._nbytes
 
     def __repr__(self) -> str:
         return f"<memory of {self.nbytes} bytes at {self.address:#x}>"
@@ -68,23 +81,17 @@ class DeviceRegion(WatchedRegion):
         device: The device.
     """
 
-    __slots__ = ("_address", "_nbytes", "device")
+    __slots__ = ("device",)
 
     on_host = False
 
     def __init__(self, start: int, nbytes: int, owner: object, device: WarpObject) -> None:
-        super().__init__(0, 0, owner)
-        self._address, self._nbytes, self.device = start, nbytes, device
+        super().__init__(start, nbytes, owner)
+        self.device = device
 
-    @property
-    def address(self) -> int:
-        """The address of the first byte."""
-        return self._address
-
-    @property
-    def nbytes(self) -> int:
-        """The number of bytes."""
-        return self._nbytes
+    def _view(self, start: int, nbytes: int) -> Bytes:
+        """Return no bytes: they are on the device."""
+        return np.empty(0, np.uint8)
 
     def copied(self, start: int, stop: int) -> BytesOnDevice:
         """Return a copy of a range on the device, made on its current stream."""
@@ -153,11 +160,17 @@ class WatchedArray:
         element: The type of its elements.
         source: The array as the program has it; None for a part of one.
         requires_grad: The program computes its gradient.
+
+    Attributes:
+        address: The address of the first element when it was first seen; None for a part, or if it is empty.
+        gradient_address: The address of its gradient then; None if it had none.
     """
 
     __slots__ = (
         "__weakref__",
+        "address",
         "element",
+        "gradient_address",
         "is_contiguous",
         "offset",
         "region",
@@ -176,7 +189,7 @@ class WatchedArray:
         shape: tuple[int, ...],
         strides: tuple[int, ...],
         element: ElementType,
-        source: WarpArray | None = None,
+        source: WarpArray = None,
         requires_grad: bool = False,
     ) -> None:
         self.region = region
@@ -184,6 +197,8 @@ class WatchedArray:
         self.shape, self.strides, self.element = shape, strides, element
         self.source = source
         self.requires_grad = requires_grad
+        self.address: int | None = None
+        self.gradient_address: int | None = None
         first = last = offset
         expected, contiguous = element.nbytes, True
         for length, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -260,7 +275,7 @@ def _host_copy(array: WarpArray, element: ElementType) -> Values:
 
 
 REMEMBERED = 10_000
-"""Number of arrays that are found without a search."""
+"""Number of arrays in the tables of known arrays beyond which those that are gone are removed."""
 NOWHERE = WatchedRegion(0, 0, None)
 """The memory of arrays that no operation uses."""
 
@@ -273,7 +288,9 @@ class MemoryMap:
         self._starts: list[int] = []  # in order; those of regions that are gone are removed when met
         self._gradients: weakref.WeakValueDictionary[int, WatchedArray] = weakref.WeakValueDictionary()
         self._elements: dict[Any, ElementType] = {}
-        self._by_id: dict[int, tuple[weakref.ref[WatchedArray], tuple[Any, ...]]] = {}
+        self._by_id: dict[int, weakref.ref[WatchedArray]] = {}
+        self._by_place: dict[tuple[Any, ...], weakref.ref[WatchedArray]] = {}
+        self._most = REMEMBERED
 
     def array_of(self, source: WarpArray) -> WatchedArray:
         """Return the array of the contract for an array of Warp.
@@ -282,37 +299,48 @@ class MemoryMap:
             NotWatchable: Its memory is not in this process, or overlaps memory that is known otherwise.
         """
         gradient = source.grad
-        place = source.ptr, None if gradient is None else gradient.ptr
+        at = None if gradient is None else gradient.ptr
         known = self._by_id.get(id(source))
-        if known is not None and known[1] == place:
-            found = known[0]()
-            if found is not None and found.source is source:
+        if known is not None:
+            found = known()
+            if (
+                found is not None
+                and found.source is source
+                and found.address == source.ptr
+                and found.gradient_address == at
+                and found.shape is source.shape
+                and found.strides is source.strides
+            ):
                 return found
-        found = self._array_of(source, gradient)
-        if found.source is source:
-            if len(self._by_id) > REMEMBERED:
-                self._by_id.clear()
-            self._by_id[id(source)] = weakref.ref(found), place
+        if not source.ptr:
+            found = self._array_in(self.region_of(source), source, gradient)
+            self._by_id[id(source)] = weakref.ref(found)
+            return found
+        key = source.ptr, source.shape, source.strides, source.dtype, at
+        known = self._by_place.get(key)
+        found = None if known is None else known()
+        if found is None:
+            found = self._array_in(self.region_of(source), source, gradient)
+            if len(self._by_id) + len(self._by_place) >= self._most:
+                self._forget()
+            self._by_id[id(source)] = self._by_place[key] = weakref.ref(found)
+            if at:
+                self._gradients[at] = found
         return found
 
-    def _array_of(self, source: WarpArray, gradient: WarpArray | None) -> WatchedArray:
-        region = self.region_of(source)
-        key = (
-            source.ptr,
-            source.shape,
-            source.strides,
-            source.dtype,
-            0 if gradient is None else gradient.ptr,
+    def _forget(self) -> None:
+        """Remove arrays that are gone."""
+        self._by_id = {key: known for key, known in self._by_id.items() if known() is not None}
+        self._by_place = {key: known for key, known in self._by_place.items() if known() is not None}
+        self._most = max(REMEMBERED, 2 * (len(self._by_id) + len(self._by_place)))
+
+    def _array_in(self, region: WatchedRegion, source: WarpArray, gradient: WarpArray | None) -> WatchedArray:
+        offset = source.ptr - region.address if source.ptr else 0
+        element = self.element_type(source.dtype)
+        found = WatchedArray(
+            region, offset, source.shape, source.strides, element, source, gradient is not None
         )
-        found = region.arrays.get(key)
-        if found is None:
-            offset = source.ptr - region.address if source.ptr else 0
-            element = self.element_type(source.dtype)
-            found = region.arrays[key] = WatchedArray(
-                region, offset, source.shape, source.strides, element, source, gradient is not None
-            )
-            if gradient is not None and gradient.ptr:
-                self._gradients[gradient.ptr] = found
+        found.address, found.gradient_address = source.ptr, None if gradient is None else gradient.ptr
         return found
 
     def find(self, source: WarpArray) -> WatchedArray:
@@ -332,9 +360,9 @@ class MemoryMap:
             return array
         step = array.element.nbytes if array.is_contiguous else array.strides[0]
         key = array.offset, first, count, step, array.element, array.requires_grad
-        found = array.region.arrays.get(key)
+        found = array.region.parts.get(key)
         if found is None:
-            found = array.region.arrays[key] = WatchedArray(
+            found = array.region.parts[key] = WatchedArray(
                 array.region,
                 array.offset + first * step,
                 (count,),
@@ -402,9 +430,9 @@ def allocation_of(source: WarpArray) -> tuple[int, int, object]:
     outer = getattr(base, "_tensor", None)
     if outer is None:
         outer = parent
-    for start, stop in _outer_ranges(outer):
+    for start, stop, memory in _outer_ranges(outer):
         if start <= base.ptr and base.ptr + base.capacity <= stop:
-            return start, stop, (base, outer)
+            return start, stop, (base, outer, memory)
     first, nbytes = base.ptr, base.capacity
     for length, stride in zip(base.shape, base.strides, strict=True):
         first += min((length - 1) * stride, 0)
@@ -414,15 +442,18 @@ def allocation_of(source: WarpArray) -> tuple[int, int, object]:
     return first, first + max(nbytes, 1), base
 
 
-def _outer_ranges(outer: object) -> Iterator[tuple[int, int]]:
-    """Yield the addresses of the memory of a tensor or a NumPy array that an array of Warp was made of."""
+def _outer_ranges(outer: object) -> Iterator[tuple[int, int, object]]:
+    """Yield the addresses of the memory that an array of Warp was made of, and the object that owns it.
+
+    A tensor of torch may get other memory (`tensor.data = …`), and then no longer owns what it was made of.
+    """
     while isinstance(outer, np.ndarray) and isinstance(outer.base, np.ndarray):
         outer = outer.base
     if isinstance(outer, np.ndarray):
-        yield np.lib.array_utils.byte_bounds(outer)
+        yield *np.lib.array_utils.byte_bounds(outer), outer
     elif hasattr(outer, "untyped_storage"):
         storage = outer.untyped_storage()
-        yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), storage
 
 
 def _element_type(dtype: WarpObject) -> ElementType:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from time import perf_counter
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,15 +23,17 @@ from tapedebug.operations import (
     ReplayableFunction,
     SnapshotBudget,
 )
-from tapedebug.watch.arguments import Arguments, Leaf
+from tapedebug.watch.arguments import Arguments, Leaf, frozen
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
-from tapedebug.watch.call_site import user_frame, user_place
+from tapedebug.watch.call_site import CallPlace, place_in, user_frame, user_place
 from tapedebug.watch.handles import Handles
-from tapedebug.watch.hooks import Handler, WarpObject, is_capturing, look_up
+from tapedebug.watch.hooks import Handler, WarpObject, binder, is_capturing, look_up
 from tapedebug.watch.kernel_source import KernelUses
-from tapedebug.watch.launch import LaunchOptions, LaunchTemplate, WarpLaunch
+from tapedebug.watch.launch import LaunchForm, LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
 from tapedebug.watch.tape import WatchedTape
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Recorder:
         self.objects = Handles()
         self.arguments = Arguments(self.memory, self.objects)
         self.uses = KernelUses()
+        self._forms: dict[Hashable, LaunchForm] = {}
+        self._bind_launch: Callable[..., tuple[Any, ...]] | None = None
         self.retention = TapeRetention()
         self.not_covered: dict[NotCovered, int] = {}
         self.accumulates = "dest_retain_grad" in _parameters(look_up("warp._src.context:adj_copy"))
@@ -260,31 +266,47 @@ class Recorder:
 
     def launch(self, original: FunctionType, *args: object, **named: object) -> Any:
         """Record a launch."""
-        given: dict[str, Any] = dict(zip(_parameters(original), args, strict=False))
-        given.update(named)
-        if given.get("record_cmd") or "kernel" not in given or "dim" not in given:
+        bind = self._bind_launch
+        if bind is None:
+            bind = self._bind_launch = binder(original, BOUND)
+        try:
+            (
+                kernel,
+                dim,
+                inputs,
+                outputs,
+                device,
+                stream,
+                is_adjoint,
+                is_taped,
+                is_command,
+                max_blocks,
+                block_dim,
+            ) = bind(*args, **named)
+        except TypeError:  # Warp will say so
             return original(*args, **named)
         tape = self.recording()
-        try:
-            if given.get("adjoint"):
-                if tape is not None:
-                    self.skip(
-                        tape,
-                        f"launch(adjoint=True) of {_name(given['kernel'])}",
-                        "it is no part of a reverse pass",
-                    )
-                return original(*args, **named)
-            if tape is None and not self._live:
-                return original(*args, **named)
-            values = [*given.get("inputs", ()), *given.get("outputs", ())]
-            stream = given.get("stream")
-            device = given.get("device") if stream is None else stream.device
-            options = (device, given.get("max_blocks", 0), given.get("block_dim"))
-            taped = bool(given.get("record_tape", True))
-            call = _Call(given["kernel"], given["dim"], values, options, user_place(), stream=stream)
-            return self._run(tape if taped else None, call, lambda: original(*args, **named))
-        finally:
-            _correct_caller(None if self.runtime is None else self.runtime.tape)
+        if is_command or (tape is None and not self._live):
+            return original(*args, **named)
+        at = place_in(user_frame(4))  # the frames of this method, its entry and the redirection are known
+        if is_adjoint:
+            if tape is not None:
+                self.skip(tape, f"launch(adjoint=True) of {_name(kernel)}", "it is no part of a reverse pass")
+            result = original(*args, **named)
+        else:
+            result = self._run(
+                tape if is_taped else None,
+                kernel,
+                [*inputs, *outputs],
+                dim,
+                (device if stream is None else stream.device, max_blocks or 0, block_dim),
+                at.span,
+                lambda: original(*args, **named),
+                stream,
+            )
+        if self._runtime.tape is not None:
+            _correct_caller(self._runtime.tape, at)
+        return result
 
     def command(self, original: FunctionType, command: WarpObject, *args: object, **named: object) -> Any:
         """Record the launch of a recorded command, which is not on Warp's tape."""
@@ -296,72 +318,154 @@ class Recorder:
             self.skip(tape, f"the command of {_name(command.kernel)}", "its arguments are not known")
             return original(command, *args, **named)
         shape = command.bounds.shape
-        dim = tuple(shape[: getattr(command.bounds, "ndim", len(shape))])
-        call = _Call(
+        return self._run(
+            tape,
             command.kernel,
-            dim,
             list(values),
+            tuple(shape[: getattr(command.bounds, "ndim", len(shape))]),
             (command.device, command.max_blocks, command.block_dim),
             user_place(),
-            taped=False,
+            lambda: original(command, *args, **named),
+            is_taped=False,
         )
-        return self._run(tape, call, lambda: original(command, *args, **named))
 
-    def _run(self, tape: WatchedTape | None, call: _Call, run: Callable[[], Any]) -> Any:
-        """Run a launch, and record it on a tape or, without one, as a write outside the live tapes."""
-        leaves: list[Leaf] = []
-        device = self.runtime.get_device(call.options[0])
-        if is_capturing(device) or getattr(call.stream, "is_capturing", False):
-            self.skip(tape, call.what, "a graph is being captured")
+    def _run(
+        self,
+        tape: WatchedTape | None,
+        kernel: WarpObject,
+        values: list[Any],
+        dim: int | Sequence[int],
+        options: tuple[WarpObject, int, int | None],
+        place: Span,
+        run: Callable[[], Any],
+        stream: WarpObject = None,
+        *,
+        is_taped: bool = True,
+    ) -> Any:
+        """Run a launch, and record it on a tape or, without one, as a write outside the live tapes.
+
+        Args:
+            tape: The tape.
+            kernel: The kernel.
+            values: The arguments.
+            dim: The launch dimensions.
+            options: The device, `max_blocks` and `block_dim`.
+            place: The place in the program.
+            run: Runs it.
+            stream: The stream, if the program has chosen one.
+            is_taped: Warp's tape records it.
+        """
+        device = self.runtime.get_device(options[0])
+        if is_capturing(device) or getattr(stream, "is_capturing", False):
+            self.skip(tape, f"the launch of {_name(kernel)}", "a graph is being captured")
             return run()
-        try:
-            if len(call.kernel.adj.args) == len(call.values):
-                leaves = self.arguments.leaves(call.kernel, call.values)
-                template = self._template(tape, call.kernel, leaves)
-        except Exception as error:
-            self.skip(tape, call.what, _reason(error), call.place)
-            return run()
-        if not leaves:
+        if not hasattr(kernel, "adj") or len(kernel.adj.args) != len(values):  # Warp will say so
             return run()
         if tape is None:
-            return self._outside(run, template.written, "launch", call.place, unrecorded=True)
-        obstacle = self._obstacle(leaves)
-        options = LaunchOptions(device, *call.options[1:])
-        operation = WarpLaunch(
-            call.kernel, _dims(call.dim), call.values, options, leaves, template, call.place, obstacle
-        )
-        operation.taped = call.taped
-        if obstacle:
-            self.skip(tape, call.what, obstacle, call.place)
-        return self._record(tape, operation, run)
+            return self._run_outside(kernel, values, place, run)
+        try:
+            arrays, leaves, values = self._arguments(kernel, values)
+            template = tape.templates.get((kernel, *arrays)) or self._new_template(
+                tape, kernel, values, arrays, leaves
+            )
+            obstacle = self._obstacle(template, leaves) if leaves or template.suspects else ""
+            tape.find_writes(template.touched)
+        except Exception as error:
+            self.skip(tape, f"the launch of {_name(kernel)}", _reason(error), place)
+            return run()
+        started = perf_counter()
+        result = run()
+        seconds = perf_counter() - started
+        try:
+            operation = WarpLaunch(
+                kernel,
+                (dim,) if type(dim) is int else _dims(dim),
+                values,
+                (device, *options[1:]),
+                template,
+                place,
+                leaves,
+                obstacle,
+            )
+            if not is_taped:
+                operation.taped = False
+            if obstacle:
+                self.skip(tape, f"the launch of {_name(kernel)}", obstacle, place)
+            tape.add(operation, template.touched, seconds)
+        except Exception as error:
+            self.skip(tape, f"the launch of {_name(kernel)}", _reason(error), place)
+        return result
 
-    def _obstacle(self, leaves: Sequence[Leaf]) -> str:
+    def _run_outside(self, kernel: WarpObject, values: list[Any], place: Span, run: Callable[[], Any]) -> Any:
+        """Run a launch that no tape records, and note what it writes for the live tapes."""
+        try:
+            arrays, leaves, values = self._arguments(kernel, values)
+            written = self._form(kernel, values, arrays, leaves).written(arrays)
+        except Exception as error:
+            self.skip(None, f"the launch of {_name(kernel)}", _reason(error), place)
+            return run()
+        return self._outside(run, written, "launch", place, unrecorded=True)
+
+    def _arguments(
+        self, kernel: WarpObject, values: list[Any]
+    ) -> tuple[list[WatchedArray | None], list[Leaf] | None, list[Any]]:
+        """Return the array of each leaf of the arguments, the leaves, and the arguments as they are now.
+
+        The leaves are None if each argument has one.
+        """
+        plain = self.arguments.plain(kernel, values)
+        if plain is not None:
+            arrays, is_mutable = plain
+            return arrays, None, list(map(frozen, values)) if is_mutable else values
+        values = list(map(frozen, values))
+        leaves = self.arguments.leaves(kernel, values)
+        return [leaf.array for leaf in leaves], leaves, values
+
+    def _obstacle(self, template: LaunchTemplate, leaves: Sequence[Leaf] | None) -> str:
         """Return why a launch cannot be run again; empty if it can."""
-        for leaf in leaves:
+        for leaf in leaves or ():
             if leaf.handle is not None and leaf.handle.obstacle:
                 return leaf.handle.obstacle
-            if leaf.array is not None and leaf.array.scalar_dtype.kind == "u":
-                found = self.objects.obstacle_of(leaf.value, leaf.array.current())
-                if found:
-                    return found
+        for array in template.suspects:
+            found = self.objects.obstacle_of(array.source, array.current)
+            if found:
+                return found
         return ""
 
-    def _template(
-        self, tape: WatchedTape | None, kernel: WarpObject, leaves: Sequence[Leaf]
+    def _new_template(
+        self,
+        tape: WatchedTape,
+        kernel: WarpObject,
+        values: Sequence[object],
+        arrays: Sequence[WatchedArray | None],
+        leaves: Sequence[Leaf] | None,
     ) -> LaunchTemplate:
         """Return the description of a launch, which a tape keeps for later launches on the same arrays."""
-        if tape is None:
-            return LaunchTemplate(kernel, leaves, self.uses.of(kernel, leaves))
-        key = kernel, tuple([leaf.array for leaf in leaves])
-        found = tape.templates.get(key)
-        if found is None:
-            found = tape.templates[key] = LaunchTemplate(kernel, leaves, self.uses.of(kernel, leaves))
+        form = self._form(kernel, values, arrays, leaves)
+        found = tape.templates[kernel, *arrays] = LaunchTemplate(kernel, form, arrays, tape, self.objects)
         return found
 
-    def _record(self, tape: WatchedTape, operation: ExecutableOperation, run: Callable[[], Any]) -> Any:
-        result: list[Any] = []
-        tape.record(operation, lambda: result.append(run()))
-        return result[0]
+    def _form(
+        self,
+        kernel: WarpObject,
+        values: Sequence[object],
+        arrays: Sequence[WatchedArray | None],
+        leaves: Sequence[Leaf] | None,
+    ) -> LaunchForm:
+        """Return the description of a launch that does not depend on its arrays."""
+        kinds: list[Hashable] = [None if array is None else array.ndim for array in arrays]
+        if leaves is not None:
+            kinds += [leaf.path for leaf in leaves]
+        key = kernel, *kinds
+        found = self._forms.get(key)
+        if found is None:
+            if leaves is None:
+                leaves = self.arguments.leaves(kernel, values)
+            found = self._forms[key] = LaunchForm(leaves, self.uses.of(kernel, leaves))
+        return found
+
+    def _record(self, tape: WatchedTape, operation: ExecutableOperation, run: Callable[[], T]) -> T:
+        return tape.record(operation, run)
 
     # -- other writes -----------------------------------------------------------------------------------
 
@@ -520,23 +624,6 @@ class Recorder:
             self.skip(tape, what, failed[0], place or user_place(4))
 
 
-@dataclass(slots=True)
-class _Call:
-    """A launch as the program made it; `options` are device, `max_blocks` and `block_dim`."""
-
-    kernel: WarpObject
-    dim: int | Sequence[int]
-    values: Sequence[Any]
-    options: tuple[Any, int, int | None]
-    place: Span
-    taped: bool = True
-    stream: WarpObject = None
-
-    @property
-    def what(self) -> str:
-        return f"the launch of {_name(self.kernel)}"
-
-
 def _reason(error: Exception) -> str:
     return error.message if isinstance(error, NotWatchable) else f"{type(error).__name__}: {error}"
 
@@ -546,22 +633,42 @@ def _name(kernel: WarpObject) -> str:
 
 
 def _dims(dim: int | Sequence[int]) -> tuple[int, ...]:
-    return (int(dim),) if isinstance(dim, int) else tuple(int(length) for length in np.atleast_1d(dim))
+    if isinstance(dim, int):
+        return (int(dim),)
+    lengths = dim if isinstance(dim, (tuple, list)) else np.atleast_1d(dim)
+    return tuple([int(length) for length in lengths])
 
 
+@lru_cache(maxsize=256)
 def _parameters(function: FunctionType) -> tuple[str, ...]:
     code = function.__code__
     return code.co_varnames[: code.co_argcount]
+
+
+BOUND = (
+    "kernel",
+    "dim",
+    "inputs",
+    "outputs",
+    "device",
+    "stream",
+    "adjoint",
+    "record_tape",
+    "record_cmd",
+    "max_blocks",
+    "block_dim",
+)
+"""The arguments of `warp.launch` that are read."""
 
 
 def _is_capturing_now() -> bool:
     return is_capturing(look_up("warp:get_device")())
 
 
-def _correct_caller(tape: WarpObject) -> None:
+def _correct_caller(tape: WarpObject, at: CallPlace) -> None:
     """Correct the call site that Warp stores with the last launch: it has seen our frame there."""
-    last = tape.launches[-1] if tape is not None and tape.launches else None
-    caller = last[-1].get("caller") if isinstance(last, list) and isinstance(last[-1], dict) else None
-    if caller is not None and caller.get("file") == __file__:
-        frame = user_frame()
-        caller.update(file=frame.f_code.co_filename, lineno=frame.f_lineno, func=frame.f_code.co_name)
+    last = tape.launches[-1] if tape.launches else None
+    if isinstance(last, list) and isinstance(last[-1], dict):
+        caller = last[-1].get("caller")
+        if caller is not None and caller.get("file") == __file__:
+            last[-1]["caller"] = at.caller

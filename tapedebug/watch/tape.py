@@ -33,6 +33,7 @@ from tapedebug.contract import (
 )
 from tapedebug.operations import (
     ExecutableOperation,
+    HostOperation,
     OperationReplay,
     OperationTape,
     Region,
@@ -390,8 +391,9 @@ def _with_arrays(operation: ExecutableOperation, changed: Callable[[WatchedArray
         for access in operation.accesses
         for array in [changed(cast("WatchedArray", access.array))]
     ]
-    found.capabilities = {
-        kind: found if each is operation else each for kind, each in found.capabilities.items()
-    }
+    if isinstance(operation, HostOperation):
+        found.capabilities = {
+            kind: found if each is operation else each for kind, each in operation.capabilities.items()
+        }
     found.arrays_changed(changed)
     return found
