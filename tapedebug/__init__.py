@@ -16,6 +16,7 @@ from tapedebug._errors import BoundsError as BoundsError
 from tapedebug._errors import DeviceError as DeviceError
 from tapedebug._errors import GradcheckError as GradcheckError
 from tapedebug._errors import KernelAssertionError as KernelAssertionError
+from tapedebug._errors import KernelError as KernelError
 from tapedebug._errors import KernelNameError as KernelNameError
 from tapedebug._errors import KernelRaisedError as KernelRaisedError
 from tapedebug._errors import KernelSyntaxError as KernelSyntaxError

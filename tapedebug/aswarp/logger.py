@@ -30,6 +30,10 @@ class Logger(Protocol):
         """Take a message of the level `LOG_ERROR`."""
 
 
+def _show(message: Warning | str, category: type[Warning], *place: object) -> None:
+    sys.stderr.write(f"Warp {category.__name__}: {message}\n")
+
+
 class LoggerBasic:
     """The logger of programs that set none: standard output, and standard error for warnings and errors."""
 
@@ -42,8 +46,10 @@ class LoggerBasic:
         sys.stdout.write(f"{message}\n")
 
     def warning(self, message: str, category: Any = None, stacklevel: int = 1) -> None:
-        """Issue a Python warning."""
-        warnings.warn(message, category, stacklevel=stacklevel)
+        """Issue a Python warning, which is shown in one line."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show  # type: ignore[assignment]
+            warnings.warn(message, category, stacklevel=stacklevel + 1)
 
     def error(self, message: str) -> None:
         """Print a message to standard error."""
@@ -70,16 +76,20 @@ def set_logger(logger: Any) -> None:
     Raises:
         TypeError: The object lacks a method of `Logger`.
     """
-    global _logger
     missing = [name for name in METHODS if not callable(getattr(logger, name, None))]
     if logger is not None and missing:
         raise TypeError(
             f"a logger must implement the Logger protocol ({', '.join(METHODS)}); {type(logger)!r} lacks "
             f"{', '.join(missing)}"
         )
-    _logger = _DEFAULT if logger is None else logger
+    _use(_DEFAULT if logger is None else logger)
+
+
+def _use(logger: Any) -> None:
+    global _logger
+    _logger = logger
     LOG.removeHandler(_handler)
-    if logger is not None:
+    if logger is not _DEFAULT:
         LOG.addHandler(_handler)
 
 
@@ -133,8 +143,7 @@ class ScopedLogger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        before = self._before.pop()
-        set_logger(None if before is _DEFAULT else before)
+        _use(self._before.pop())
 
 
 class ScopedLogLevel:

@@ -102,6 +102,11 @@ class Compound:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(str(v) for v in self._values.reshape(-1))})"
 
+    def __str__(self) -> str:
+        """The components in brackets; of a matrix, a row a line."""
+        rows = [f"[{', '.join(str(v) for v in row)}]" for row in self._values.reshape(-1, self.shape[-1])]
+        return rows[0] if len(self.shape) == 1 else "[" + ",\n ".join(rows) + "]"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its type in words and its numbers: most types have no name to be found by."""
         return _unpickled, (in_words(type(self)), self._values)

@@ -19,6 +19,7 @@ CLASSES = {
     "fault": "another number, or another behaviour: open",
     "time": "stopped after 90 s without a result",
     "wording": "asserts the words or the class of an error, a log, or generated code",
+    "design": "by design: this engine does more than Warp, or something else, as its pages say",
     "internal": "uses an internal of Warp",
     "absent": "needs what is not rebuilt here: meshes, grids, volumes, tiles, sparse, fem, APIC files",
     "cuda": "needs CUDA, its streams, memory pools or compilers",
@@ -38,7 +39,12 @@ _RULES: tuple[tuple[str, str], ...] = (
         r"is not planned: it is not part of recording|has no name '(ScopedMemoryTracker|graph_coloring)",
     ),
     ("absent", rf"^(Warp(Import|Name)Error|KernelNameError|AttributeError|NameError): .*({_ABSENT})"),
-    ("internal", r"'Module' object has no attribute|'(Module|Function)\.__init__|'Builtin' object has no"),
+    (
+        "internal",
+        r"'(Module|Kernel|Function|FunctionSource|Variable|Builtin|Device)' object has no attribute|"
+        r"'array' object has no attribute '_|(Module|Function)\.__init__\(\)|get_kernel_hooks|"
+        r"module 'warp' has no attribute '__file__'|^KeyError: 'log_level'|has no name 'map_cache'",
+    ),
     ("internal", r"warp\._src|_src\.|used after its import|'MissingModule'|'FunctionSource'"),
     ("cuda", r"needs a CUDA device|no device 'cuda|only supported on CUDA"),
     ("wording", r"^AssertionError: .* does not match "),

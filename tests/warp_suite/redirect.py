@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -13,9 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tapedebug import KernelError
 from tapedebug.aswarp import WarpImportError, WarpNameError, as_warp, module_counterparts
 from tapedebug.aswarp._errors import imports_name, no_module
 from tapedebug.aswarp.module_counterparts import World
+from tapedebug.compiler.modules import Module
 
 TESTS = "warp.tests"
 FOLDER = "TAPEDEBUG_WARP_TESTS"
@@ -103,6 +106,13 @@ def _imported(world: Any, name: str, ours: ModuleType) -> Callable[[str], Any]:
 _LOOK_UP = World._look_up
 
 
+def _load(module: Module, device: object = None, block_dim: object = None) -> None:
+    """Compile the kernels of a module; one that cannot be compiled fails the tests that launch it."""
+    for kernel in module.alive():
+        with contextlib.suppress(KernelError):
+            kernel.load()
+
+
 def installed_tests() -> Path:
     """Return the folder of the tests of the installed Warp, without importing Warp.
 
@@ -121,8 +131,10 @@ def redirect(folder: Path) -> None:
     here = Path(__file__).parent
     paths = [str(here / "child"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    # the tests' own helper module imports this name of an internal module
+    # modules of tests look up these names when they are imported
     module_counterparts.EXTRA["warp._src.context"]["_is_graph_capture_allocation_supported"] = bool
+    module_counterparts.EXTRA["warp._src.utils"]["check_p2p"] = lambda: False
+    Module.load = _load  # type: ignore[method-assign]
     World._look_up = _imported  # type: ignore[method-assign]
     as_warp().__enter__()
     sys.meta_path.insert(0, TestsFinder(folder))

@@ -21,6 +21,8 @@ CACHE = ROOT / "build" / "warp-suite-cache"
 """The folder of compiled kernels."""
 SILENT = 90.0
 """Seconds without a line of the log after which the running test is stopped."""
+STARTING = 10
+"""How many times as long the import of a module may take."""
 PER_MODULE = 900.0
 """Seconds after which the remaining tests of a module are not run."""
 
@@ -112,7 +114,8 @@ def _wait(running: subprocess.Popen[bytes], log: Path, silent: float, limit: flo
         now = time.monotonic()
         if log.stat().st_size != size:
             size, changed = log.stat().st_size, now
-        if now - changed > silent or now - began > limit:
+        patience = silent if size else STARTING * silent  # an empty log: the module is being imported
+        if now - changed > patience or now - began > limit:
             os.killpg(running.pid, 9)
             running.wait()
             return "TimedOut"

@@ -44,7 +44,7 @@ def get_module_options(module: Any = None) -> dict[str, Any]:
         module: A module or its name; by default the caller's.
     """
     found = _named(module)
-    return {name: found.option(name) for name in modules.OPTIONS}
+    return {name: found.options[name] for name in (*modules.OPTIONS, *modules.IGNORED)}
 
 
 def load_module(
