@@ -8,7 +8,7 @@ large cost time, and never an error.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -118,7 +118,7 @@ def uses_of(kernel: Definition, ndims: Mapping[Path, int], library: Library) -> 
     """
     found = {path: Use() for path in ndims}
     start = {path[0]: {(path[:1], 0)} for path in ndims}
-    _Function(kernel, start, found, ndims, library, 0).run()
+    _Function(kernel, start, found, ndims, library, 0, {}).run()
     return found
 
 
@@ -135,8 +135,11 @@ class _Function:
         ndims: Mapping[Path, int],
         library: Library,
         depth: int,
+        followed: dict[Hashable, tuple[object, set[Reference]]],
     ) -> None:
         self.definition, self.library, self.depth = definition, library, depth
+        self.followed = followed
+        """What calls returned, by function and arrays, with the function, whose id is in the key."""
         self.names = {name: set(references) for name, references in names.items()}
         self.found, self.ndims = found, ndims
         self.returned: set[Reference] = set()
@@ -281,7 +284,16 @@ class _Function:
             return set()
         function = self.library.function(callee)
         if function and self.depth < DEPTH:
-            return self.follow(function, given, named)
+            key = (
+                id(callee),
+                tuple(map(frozenset, given)),
+                frozenset((k, frozenset(v)) for k, v in named.items()),
+            )
+            known = self.followed.get(key)
+            if known is None:
+                self.followed[key] = callee, set()  # for a recursive call
+                known = self.followed[key] = callee, self.follow(function, given, named)
+            return known[1]
         everything: set[Reference] = set().union(*given, *named.values())
         if not self.library.is_plain(callee):
             self.use(everything, ANYTHING, node)
@@ -320,7 +332,8 @@ class _Function:
         for definition in definitions:
             parameters = [argument.arg for argument in definition.tree.args.args]
             names = {**dict(zip(parameters, given, strict=False)), **named}
-            inner = _Function(definition, names, self.found, self.ndims, self.library, self.depth + 1)
+            depth = self.depth + 1
+            inner = _Function(definition, names, self.found, self.ndims, self.library, depth, self.followed)
             returned |= inner.run()
         return returned
 

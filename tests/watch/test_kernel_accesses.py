@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tapedebug.watch.kernel_accesses import Definition, uses_of
+from tapedebug.watch.kernel_accesses import Definition, _Function, uses_of
 
 
 class Library:
@@ -120,6 +120,31 @@ def test_fields_of_structs_are_arrays_of_their_own():
     """
     found = uses(source, old__q=1, old__v=1, new__q=1, new__v=1)
     assert found == {"old.q": "r", "old.v": "r", "new.q": "w", "new.v": ""}
+
+
+def test_a_function_is_followed_once_for_the_same_arrays(monkeypatch):
+    followed = []
+    own = _Function.follow
+    monkeypatch.setattr(
+        _Function, "follow", lambda self, *rest: (followed.append(rest[0][0].tree.name), own(self, *rest))[1]
+    )
+    deep = "".join(
+        f"""
+    def f{n}(a, b):
+        view = a
+        return f{n + 1}(view, b) + f{n + 1}(b, view)
+    """
+        for n in range(12)
+    )
+    source = f"""
+    def f12(a, b):
+        return a[0]
+    {deep}
+    def kernel(x, y):
+        y[0] = f0(x, y)
+    """
+    assert uses(source, x=1, y=1) == {"x": "r", "y": "rw"}
+    assert len(followed) <= 2 * 13  # not 2 ** 13
 
 
 def test_a_recursive_function_ends():

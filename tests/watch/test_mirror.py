@@ -56,6 +56,16 @@ def in_place(x: wp.array(dtype=float), factor: float):
 
 
 @stand_in.kernel
+def attached(
+    x: wp.array(dtype=float), body: wp.array(dtype=int), q: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)
+):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+    if body[i] >= 0:
+        y[i] += q[body[i]][0]
+
+
+@stand_in.kernel
 def custom(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     y[wp.tid()] = rough(x[wp.tid()])
 
@@ -135,6 +145,28 @@ def test_an_adjoint_starts_from_the_values_before_an_in_place_launch() -> None:
     (access,) = launch.accesses
     assert access.needs_before
     assert launch.capability(ExactAdjoint) is launch
+
+
+def test_an_array_that_is_none_is_one_without_elements() -> None:
+    x, y = host([1, 2, 3]), host([0, 0, 0])
+    nobody = np.full(3, -1, np.int32)
+    body = HostArray(nobody, Region(nobody), False)
+    arrays = {(0, ""): x, (1, ""): body, (3, ""): y}
+    launch = MirroredLaunch(mirror_kernel(attached), 3, [x, body, None, y], arrays)
+    assert [access.name for access in launch.accesses] == ["x", "body", "y"]
+    step = launch.capability(RunsInFloat64)
+    assert step is not None
+    for each in launch, step:
+        sizes = {array.region: array.region.nbytes for array in arrays.values()}
+        values, adjoint = (
+            Memory.zeros(sizes, [x.region, y.region] if each is step else ()) for _ in range(2)
+        )
+        values.view(x)[...], values.view(body)[...] = [1, 2, 3], -1
+        each.forward(values)
+        assert values.view(y).tolist() == [1, 4, 9]
+        adjoint.view(y)[...] = 1
+        each.vjp(values, values, adjoint)
+        assert adjoint.view(x).tolist() == [2, 4, 6]
 
 
 def test_the_same_launch_in_float64() -> None:

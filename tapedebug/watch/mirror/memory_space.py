@@ -71,7 +71,9 @@ class MemorySpace:
         return self._view(a, self._adjoint)
 
     def _view(self, a: array, memory: Memory) -> Values:
-        region = self._regions[a.buffer]
+        region = self._regions.get(a.buffer)
+        if region is None:
+            return a.numpy()
         wide = region in memory.wide
         scalar = np.dtype(np.float64) if wide else types.numpy_dtype(a.dtype)
         inner = types.value_shape(a.dtype)
@@ -101,7 +103,7 @@ class MemorySpace:
 
     def offset(self, a: array, start: int) -> int:
         """Return the bytes from `start` to the first element."""
-        scale = 1 + (self._regions[a.buffer] in self._before.wide)
+        scale = 1 + (self._regions.get(a.buffer) in self._before.wide)
         return (a.ptr - a.buffer.address - start) * scale
 
     def call(self, record: Record) -> None:

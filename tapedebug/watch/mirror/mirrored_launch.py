@@ -20,7 +20,7 @@ from tapedebug.runtime.capabilities import operation_capability
 from tapedebug.runtime.launch.adjoint_launch import plan_for
 from tapedebug.runtime.launch.launch import launch_dims, resolve
 from tapedebug.runtime.launch.plan import CHECKED, Runner
-from tapedebug.runtime.memory.array import array, make
+from tapedebug.runtime.memory.array import array, make, new
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.memory.indexed import indexedarray
 from tapedebug.runtime.replay.single_launch import SingleLaunch
@@ -106,8 +106,8 @@ class MirroredLaunch(MirroredStep):
         mirrored: The kernel.
         dim: The launch dimensions.
         args: The arguments as Warp got them: arrays, structs, numbers, vectors.
-        arrays: The debugger's description of each array, by its place. Places whose array is missing are
-            passed as None.
+        arrays: The debugger's description of each array, by its place. Where it is missing, Warp was given
+            None, and an array without elements is passed.
         site: The place of the call; by default that of the caller.
 
     Raises:
@@ -226,7 +226,9 @@ class MirroredLaunch(MirroredStep):
             return self._indexed(kind, place, arrays)
         if isinstance(kind, t.ArrayType):
             array_of = arrays.get(place)
-            return None if array_of is None else self._array(kind.dtype, array_of)
+            if array_of is None:  # the kernel uses it in branches that are not taken, or not at all
+                return None if t.is_struct(kind.dtype) else new((0,) * kind.ndim, kind.dtype)
+            return self._array(kind.dtype, array_of)
         if isinstance(value, np.ndarray | tuple | list) and t.is_compound(kind):
             return wanted(*np.asarray(value).reshape(-1))
         return warp_types.value_of(value)
