@@ -10,13 +10,14 @@ import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapedebug.contract import Values
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
-from tapedebug.watch.memory import WarpArray
+from tapedebug.watch.memory import WarpArray, is_on_host
 
 ARRAYS = {
     "Mesh": ("points", "velocities", "indices", "groups"),
@@ -49,6 +50,29 @@ class Rebuilt(NamedTuple):
     held: WarpObject
 
 
+class Refresh:
+    """Adapts an object to the values of its arrays, unless these are the same as the last time.
+
+    Args:
+        arrays: The arrays.
+        run: Does it.
+    """
+
+    def __init__(self, arrays: Mapping[str, WarpArray], run: Callable[[], object]) -> None:
+        self._arrays, self._run = [a for a in arrays.values() if a.size], run
+        self._seen: list[bytes] | None = None
+
+    def __call__(self) -> None:
+        """Adapt the object, if an array has changed; always if one is on a device."""
+        if not all(is_on_host(array.device) for array in self._arrays):
+            self._run()
+            return
+        found = [array.numpy().tobytes() for array in self._arrays]
+        if found != self._seen:
+            self._run()
+            self._seen = found
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """An object that a launch received by its number.
@@ -73,13 +97,14 @@ class Handle:
             if self.kind == "HashGrid":
                 return self._grid(arrays["points"])
             made = look_up(f"warp:{self.kind}")(**arrays, **(self.options or {}))
-        return Rebuilt(made.id, made.refit, made)
+        return Rebuilt(made.id, Refresh(arrays, made.refit), made)
 
     def _grid(self, points: WarpArray) -> Rebuilt:
         options = self.options or {}
         made = look_up("warp:HashGrid")(*options["dims"], device=self.source.device)
         build: Build = options["build"]
-        return Rebuilt(made.id, lambda: made.build(points, build.radius, *build.rest), made)
+        rebuild = partial(made.build, points, build.radius, *build.rest)
+        return Rebuilt(made.id, Refresh({"points": points}, rebuild), made)
 
 
 class Handles:

@@ -22,7 +22,7 @@ from tapedebug.contract import (
 from tapedebug.operations import ExactAdjoint, Memory, OperationTape, ProgramReverse, RunsInFloat64, Step
 from tapedebug.watch.arguments import Leaf, WarpKernel
 from tapedebug.watch.device_staging import Staging
-from tapedebug.watch.handles import Handles, Rebuilt
+from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
 from tapedebug.watch.kernel_accesses import Path, Use
 from tapedebug.watch.kernel_source import WarpKernelSource, is_reversible
@@ -436,8 +436,7 @@ class _Binding:
             return struct, gradients
         leaf = next(self.leaves)
         if leaf.handle is not None:
-            arrays = {name: self.array(next(self.leaves))[0] for name in leaf.handle.arrays}
-            self.rebuilt.append(leaf.handle.rebuilt(arrays))
+            self.rebuilt.append(self.handle(leaf.handle))
             return self.rebuilt[-1].id, None
         if leaf.array is None:
             return value, None
@@ -446,6 +445,17 @@ class _Binding:
             indices = [None if i is None else self.array(next(self.leaves))[0] for i in value.indices]
             found = look_up("warp._src.types:indexedarray")(found, indices[: found.ndim])
         return found, gradient
+
+    def handle(self, handle: Handle) -> Rebuilt:
+        """Return a mesh or the like over the memory of the replay; launches on the host share it."""
+        leaves = {name: next(self.leaves) for name in handle.arrays}
+        build = id((handle.options or {}).get("build"))
+        key = handle.source, build, self.adjoint, self.retains, *(leaf.array for leaf in leaves.values())
+        found: Rebuilt | None = self.values.bound.get(key)
+        if found is None or self.staged or not is_on_host(handle.source.device):
+            found = handle.rebuilt({name: self.array(leaf)[0] for name, leaf in leaves.items()})
+            self.values.bound[key] = found
+        return found
 
     def array(self, leaf: Leaf) -> tuple[WarpArray, WarpArray | None]:
         """Return an array over the memory of the replay, and its gradient."""

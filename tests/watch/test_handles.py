@@ -1,0 +1,31 @@
+"""Objects that kernels know by a number, made anew over the memory of a replay. Warp is not needed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tapedebug.watch.handles import Refresh
+
+
+def counted(is_cpu: bool) -> tuple[Any, np.ndarray[Any, Any], list[int]]:
+    values, runs = np.zeros(3), list[int]()
+    array = SimpleNamespace(size=3, device=SimpleNamespace(is_cpu=is_cpu), numpy=lambda: values)
+    return Refresh({"points": array}, lambda: runs.append(1)), values, runs
+
+
+def test_an_object_on_the_host_is_adapted_only_if_its_arrays_have_changed() -> None:
+    refresh, values, runs = counted(is_cpu=True)
+    for change, expected in (0.0, 1), (0.0, 1), (1.0, 2), (0.0, 2):
+        values += change
+        refresh()
+        assert len(runs) == expected
+
+
+def test_an_object_on_a_device_is_always_adapted() -> None:
+    refresh, _, runs = counted(is_cpu=False)
+    refresh()
+    refresh()
+    assert len(runs) == 2
