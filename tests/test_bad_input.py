@@ -282,7 +282,7 @@ KERNELS = {
         "pass two vectors or quaternions, such as vec3 values",
     ),
     "one branch": (
-        "if x[i] > 0.0:\n        z = 1.0\n    y[i] = z",
+        "if x[i] > 0.0:\n        z = x[1:]\n    y[i] = z[0]",
         wp.KernelNameError,
         "kernel `k`: `z` is assigned on one branch of the `if` in line 6 only",
         "z",

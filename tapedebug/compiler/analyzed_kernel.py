@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tapedebug._errors import TapedebugError
+from tapedebug._errors import TapedebugError, TapedebugWarning
 from tapedebug._lazy_module import lazy_module
+from tapedebug._source import Span
 from tapedebug.compiler import modules
 from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TracedSite, TraceInfo
@@ -35,7 +37,13 @@ it reverses although they have gradients of their own, and whether the second on
 
 
 class AnalyzedKernel(Definition):
-    """A definition that is lowered and differentiated on demand; analyses are cached across processes."""
+    """A definition that is lowered and differentiated on demand; analyses are cached across processes.
+
+    Attributes:
+        is_user_written: False for a translated kernel of another engine, whose compilation warns of nothing.
+    """
+
+    is_user_written = True
 
     def __init__(
         self,
@@ -112,7 +120,22 @@ class AnalyzedKernel(Definition):
     @cached_property
     def analysis(self) -> Analysis:
         """Accesses and effects of the kernel. Compiles to IR, so raises the user's errors."""
-        return self._analysis_cache.known("analysis", Analysis, lambda: pipeline.analysis(self._lowered))
+        found = self._analysis_cache.known("analysis", Analysis, lambda: pipeline.analysis(self._lowered))
+        if self.is_user_written:
+            for name, span in found.one_sided:
+                self._warn_of_one_sided(name, span)
+        return found
+
+    def _warn_of_one_sided(self, name: str, span: Span) -> None:
+        """Warn of a variable that is read after an `if` one branch of which assigns it."""
+        warnings.warn_explicit(
+            f"kernel `{self.__name__}`: `{name}` is assigned on one branch of this `if` only and read after "
+            "it: where that branch is not taken, it is 0 (in NVIDIA Warp it is undefined)\n"
+            f"  = hint: assign `{name}` before the `if`",
+            TapedebugWarning,
+            span.file,
+            span.line,
+        )
 
     @cached_property
     def axes(self) -> int:

@@ -53,6 +53,8 @@ class Analysis:
             axes, "constant" and its value (negative ones count from the end), or "other".
         loops: Whether threads run loops, but for short ones that are written out.
         optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
+        one_sided: The variables that only one branch of an `if` assigns and that are read after it, with the
+            `if`.
     """
 
     reads: frozenset[int]
@@ -70,6 +72,7 @@ class Analysis:
     indices: tuple[tuple[int, int, str, int], ...] = ()
     fresh: frozenset[int] = frozenset()
     loops: bool = False
+    one_sided: tuple[tuple[str, Span], ...] = ()
 
     def absent(self, param: int) -> bool:
         """True if an array parameter can be None: it is unused, or the kernel tests whether it is given."""

@@ -131,6 +131,7 @@ def analysis(kernel: Lowered) -> Analysis:
         indices=_indices(kernel.function),
         fresh=_fresh(kernel.function) - elsewhere - of["atomic_add"] - frozenset(pointers),
         loops=any(isinstance(node, For | While) for node in walk(body)),
+        one_sided=kernel.one_sided,
     )
 
 

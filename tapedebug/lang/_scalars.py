@@ -124,6 +124,21 @@ FLOATS = (float16, float32, float64)
 SCALARS: tuple[type[Scalar], ...] = (bool, *INTEGERS, *FLOATS)
 """From narrow to wide."""
 
+
+def compared_as(one: type[Scalar], two: type[Scalar]) -> type[Scalar]:
+    """The type to which C converts two numbers of different types before it compares them.
+
+    It is the float if one of them is a float, else the wider type. Integers of fewer than 32 bits and truth
+    values become int32 first. Of integers of one width the unsigned type is taken.
+    """
+    floats = [kind for kind in (one, two) if kind in FLOATS]
+    if floats:
+        return max(floats, key=FLOATS.index)
+    small = (bool, int8, uint8, int16, uint16)
+    kinds = [int32 if kind in small else kind for kind in (one, two)]
+    return max(kinds, key=INTEGERS.index)
+
+
 SUFFIXES: dict[type[Scalar], str] = {
     float32: "",
     float16: "h",

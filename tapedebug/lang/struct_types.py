@@ -172,6 +172,12 @@ class Struct:
         return None
 
     @classmethod
+    def empty_struct(cls) -> type[Struct] | None:
+        """The struct without fields that this one is or contains, at any depth; None if there is none."""
+        inside = (kind.empty_struct() for kind in cls.fields.values() if is_struct(kind))
+        return next((found for found in inside if found is not None), None) if cls.fields else cls
+
+    @classmethod
     def signature(cls) -> str:
         """The whole definition in one line, equal for structs that are equivalent in kernels."""
         return f"{cls.__name__}({', '.join(_signature(cls))})"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 import weakref
-from types import FrameType, FunctionType, MappingProxyType
+from types import FrameType, FunctionType, MappingProxyType, SimpleNamespace
 from typing import Any
 
-from tapedebug._errors import KernelTypeError
+from tapedebug._errors import KernelTypeError, TapedebugWarning
 from tapedebug.lang import types as t
 from tapedebug.lang.struct_types import Field, Struct
 
@@ -29,20 +30,22 @@ def struct(cls: type) -> Any:
     """Decorate a class whose annotations are the fields of a struct: numbers, vectors, arrays, structs.
 
     Args:
-        cls: Such as `class Particle: pos: vec3; mass: float`. Fields have no default values: they begin as
-            zeros, arrays as None.
+        cls: Such as `class Particle: pos: vec3; mass: float`. Fields begin as zeros, arrays as None; default
+            values are not used, and a warning says so. The fields of base classes come first.
 
     Returns:
         The type: call it for an instance, annotate parameters with it, use it as `dtype` of arrays.
 
     Raises:
-        KernelTypeError: It has no fields, or one of a type that the kernel language does not have.
+        KernelTypeError: It is no class, or a field is of a type that the kernel language does not have.
     """
     fields = _fields(cls, sys._getframe(1))
     methods = {
         name: value
-        for name, value in vars(cls).items()
-        if name not in (*_OWN, *_PYTHON) and name not in fields
+        for base in reversed(cls.__mro__[:-1])
+        if base is not Struct
+        for name, value in vars(base).items()
+        if name not in (*_OWN, *_PYTHON, "fields", "vars") and name not in fields
     }
     key = (cls.__module__, cls.__qualname__, tuple(fields.items()))
     known = None if methods else _KNOWN.get(key)
@@ -68,32 +71,45 @@ def _fields(cls: Any, frame: FrameType) -> dict[str, Any]:
         word = "a function" if isinstance(cls, FunctionType) else repr(cls)
         raise KernelTypeError(f"@struct decorates a class; got {word}", hint="write @struct above `class …:`")
     name = cls.__name__
-    if cls.__bases__ != (object,):
-        raise KernelTypeError(
-            f"struct `{name}` inherits from `{cls.__bases__[0].__name__}`, and a struct stands alone",
-            hint="give it a field of the other struct, or repeat the fields",
-        )
-    annotations = inspect.get_annotations(cls)
-    if not annotations:
-        raise KernelTypeError(
-            f"struct `{name}` has no fields", hint="declare them: `mass: float`, `q: array(dtype=vec3)`"
-        )
+    fields: dict[str, Any] = {}
+    bases: tuple[Any, ...] = cls.__mro__[1:-1]
+    for base in reversed(bases):
+        if t.is_struct(base):
+            fields |= base.fields
+        elif base is not Struct:
+            scope = SimpleNamespace(f_globals=vars(sys.modules[base.__module__]), f_locals=dict(vars(base)))
+            fields |= _declared(base, name, scope)
+    return fields | _declared(cls, name, frame)
+
+
+def _declared(cls: type, name: str, frame: FrameType | SimpleNamespace) -> dict[str, Any]:
+    """Return the fields that a class itself declares for the struct `name`."""
     fields = {}
-    for label, annotation in annotations.items():
-        if label in vars(cls):
-            raise KernelTypeError(
-                f"struct `{name}`: the field `{label}` has a default value, which a struct cannot have",
-                hint=f"write `{label}: …` only, and assign it to an instance",
-            )
+    for label, annotation in inspect.get_annotations(cls).items():
         if label.startswith("__"):
             raise KernelTypeError(
                 f"struct `{name}`: a field cannot be called `{label}`", hint="choose another name"
             )
         fields[label] = _type(name, label, _evaluated(name, label, annotation, frame))
+        if label in vars(cls):
+            _warn_of_default(name, label, vars(cls)[label])
     return fields
 
 
-def _evaluated(struct_name: str, label: str, annotation: Any, frame: FrameType) -> Any:
+def _warn_of_default(name: str, label: str, value: Any) -> None:
+    """Warn of a default value, which neither this engine nor NVIDIA Warp uses."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tapedebug"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"struct `{name}`: the default value {value!r} of `{label}` is not used: fields begin as zeros, "
+        f"as in NVIDIA Warp\n  = hint: write `{label}: …` only, and assign it to an instance",
+        TapedebugWarning,
+        stacklevel=level,
+    )
+
+
+def _evaluated(struct_name: str, label: str, annotation: Any, frame: FrameType | SimpleNamespace) -> Any:
     if not isinstance(annotation, str):
         return annotation
     try:

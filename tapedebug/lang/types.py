@@ -31,6 +31,7 @@ from tapedebug.lang._scalars import SUFFIXES as SUFFIXES
 from tapedebug.lang._scalars import UNSIGNED as UNSIGNED
 from tapedebug.lang._scalars import Scalar as Scalar
 from tapedebug.lang._scalars import bool as bool
+from tapedebug.lang._scalars import compared_as as compared_as
 from tapedebug.lang._scalars import float16 as float16
 from tapedebug.lang._scalars import float32 as float32
 from tapedebug.lang._scalars import float64 as float64
@@ -241,11 +242,15 @@ def element_type(dtype: Any) -> Any:
     """The type of array elements that `dtype` means.
 
     Raises:
-        TypeError: As for `canonical`; or it is a struct that holds arrays.
+        TypeError: As for `canonical`; or it is a struct that holds arrays, or that has no fields or contains
+            such a struct.
     """
     found = pattern(dtype)
     if is_struct(found):
         found.numpy_dtype()
+        empty = found.empty_struct()
+        if empty is not None:
+            raise TypeError(f"{empty.__name__} has no fields, and cannot be in elements of arrays")
     return found
 
 

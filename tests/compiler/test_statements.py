@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.compiler.harness import check, check_gradient, check_tangent
+from tests.compiler.harness import check, check_gradient, check_tangent, run
 
 
 @wp.func
@@ -153,3 +153,39 @@ def test_components_that_loops_change():
     args = [floats(3, 3), floats(3)]
     check_gradient(components_in_loops, 3, args, tolerance=1e-6)
     check_tangent(components_in_loops, 3, args)
+
+
+@wp.kernel
+def compared_across_types(
+    x: wp.array(dtype=float), n: wp.array(dtype=int), y: wp.array(dtype=int), d: wp.float64, u: wp.uint32
+):
+    i = wp.tid()
+    y[i] = int(x[i] < n[i]) + 10 * int(n[i] >= x[i]) + 100 * int(x[i] == d) + 1000 * int(n[i] > u)
+    y[i] += 10000 * int(wp.int64(n[i]) != n[i]) + 100000 * int(wp.int8(n[i]) < wp.uint8(255))
+
+
+def test_comparisons_convert_as_in_c() -> None:
+    x, n = np.array([0.5, 3.0, 2.5, -1.0], np.float32), np.array([1, 3, 2, -1], np.int32)
+    y = wp.zeros(4, dtype=int)
+    wp.launch(compared_across_types, dim=4, inputs=[wp.array(x), wp.array(n), y, 2.5, 2])
+    expected = [
+        (a < b) + 10 * (b >= a) + 100 * (a == 2.5) + 1000 * (int(np.uint32(b & 0xFFFFFFFF)) > 2) + 100000
+        for a, b in zip(x.tolist(), n.tolist(), strict=True)
+    ]
+    assert y.numpy().tolist() == expected
+
+
+@wp.kernel
+def chosen_effects(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(y, 0, x[i] * x[i]) if x[i] > 0.5 else wp.atomic_sub(y, 1, x[i])
+    for k in range(4, 2):
+        y[2] = 1.0
+    y[2] = float(k)
+
+
+def test_a_conditional_expression_stands_for_its_effects_and_an_empty_range_for_its_start() -> None:
+    x, y = np.array([0.2, 0.75, 1.0], np.float32), np.zeros(3, np.float32)
+    run(chosen_effects, 3, [x, y])
+    np.testing.assert_allclose(y, [0.75**2 + 1.0, -0.2, 4.0], rtol=1e-6)
+    check_gradient(chosen_effects, 3, [x, np.zeros(3, np.float32)])

@@ -392,3 +392,59 @@ def test_a_struct_as_result_of_a_branching_function(dim: int) -> None:
         out[i] = found.x * float(found.n + 1)
 
     check_gradient(k, dim, [*arrays_of((dim,), seed=dim), np.zeros(dim, np.float32)])
+
+
+@wp.struct
+class Nothing:
+    pass
+
+
+@wp.struct
+class Tagged:
+    n: int
+    v: wp.vec2
+    inner: Inner
+
+
+@wp.kernel
+def compared(a: Tagged, b: wp.array(dtype=Tagged), none: Nothing, y: wp.array(dtype=int)):
+    i = wp.tid()
+    made = Tagged(b[i].n, b[i].v, b[i].inner)
+    if none != Nothing():
+        y[i] = 1000
+    if a == b[i]:
+        y[i] += 1
+    if a != b[i]:
+        y[i] += 10
+    if made == b[i]:
+        y[i] += 100
+
+
+def test_structs_are_compared_field_by_field() -> None:
+    a = Tagged(n=3, v=(1.0, 2.0))
+    others = [a, Tagged(n=3, v=(1.0, 2.5)), Tagged(n=4, v=(1.0, 2.0)), Tagged(3, (1.0, 2.0), Inner(5.0))]
+    y = wp.zeros(len(others), dtype=int)
+    wp.launch(compared, dim=len(others), inputs=[a, wp.array(others, dtype=Tagged), Nothing(), y])
+    assert y.numpy().tolist() == [101, 110, 110, 110]
+
+
+@wp.struct
+class Printed:
+    n: int
+    nothing: Nothing
+    v: wp.vec2
+    q: wp.array(dtype=float)
+
+
+@wp.kernel
+def printing(s: Printed):
+    print(s, "and", Printed(2))
+
+
+def test_structs_are_printed_field_by_field(capfd: pytest.CaptureFixture[str]) -> None:
+    wp.launch(printing, dim=1, inputs=[Printed(1, v=(0.5, 1.0), q=wp.zeros(3))])
+    wp.synchronize()
+    assert capfd.readouterr().out == (
+        "Printed(n=1, nothing=Nothing(), v=vec2(0.5, 1.0), q=array of shape (3,)) and "
+        "Printed(n=2, nothing=Nothing(), v=vec2(0.0, 0.0), q=None)\n"
+    )

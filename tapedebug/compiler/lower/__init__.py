@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tapedebug._errors import KernelSyntaxError
-from tapedebug._source import Origin
+from tapedebug._source import Origin, Span
 from tapedebug.compiler import flatten, ir
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.effects import AccessRecord
@@ -44,6 +44,8 @@ class Lowered:
     captured: tuple[tuple[Any, str, dict[str, Any], Any], ...] = ()
     variables: dict[str, Item] = field(default_factory=dict)
     optional: frozenset[int] = frozenset()
+    one_sided: tuple[tuple[str, Span], ...] = ()
+    """The variables that only one branch of an `if` assigns and that are read after it, with the `if`."""
     of_user: Variables | None = None
     """The values that are one variable of the user's, if requested."""
 
@@ -67,11 +69,15 @@ def lower_kernel(
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
     """
     early: dict[Any, Item] = {}
+    one_sided: dict[tuple[str, Span], None] = {}
     while True:
         try:
-            return _lowered(name, origin, signature, python, fixed or {}, early, max_unroll, in_place)
-        except Early as found:
-            early[found.key] = found.item
+            found = _lowered(name, origin, signature, python, fixed or {}, early, max_unroll, in_place)
+            return replace(found, one_sided=tuple(one_sided))
+        except Early as missing:
+            early[missing.key] = missing.item
+            if missing.branch is not None:
+                one_sided[missing.branch] = None
 
 
 def _lowered(
@@ -119,7 +125,7 @@ def _lowered(
         captured,
         ctx.env,
         optional,
-        ctx.variables,
+        of_user=ctx.variables,
     )
 
 

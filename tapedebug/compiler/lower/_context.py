@@ -35,14 +35,16 @@ from tapedebug.lang.rules import Quantity, RuleError
 
 
 class Early(Exception):
-    """A variable is read after the loop that assigns it first, which may not run: it has to be there before.
+    """A variable is read after a loop or branch that assigns it first and may not run: it must exist before.
 
     So has what a function returns from inside a loop. Lowering begins anew, with the item in `Context.early`.
     """
 
-    def __init__(self, key: Any, item: Item) -> None:
+    def __init__(self, key: Any, item: Item, branch: tuple[str, Span] | None = None) -> None:
         super().__init__(key)
         self.key, self.item = key, item
+        self.branch = branch
+        """The name of a variable that one branch assigns, and the `if`; None of what a loop assigns."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Context:
     fixed: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """Values of captured names when the kernel was first used, by the function that uses them."""
     early: dict[Any, Item] = field(default_factory=dict)
-    """The variables that are 0 before a loop that assigns them first, with items of their types."""
+    """The variables that are 0 before a loop or branch that assigns them first, with items of their types."""
     env: dict[str, Item] = field(default_factory=dict)
     accesses: list[AccessRecord] = field(default_factory=list)
     calls: tuple[Span, ...] = ()
@@ -72,6 +74,8 @@ class Context:
     """The names that the current function assigns anywhere: as in Python, they never mean a global."""
     in_loop: int = 0
     """The number of open loops of the current function."""
+    outermost: Any = None
+    """The outermost open loop of the current function that is not unrolled, as `carried.key` names it."""
     inputs: dict[str, Item] | None = None
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False
@@ -165,8 +169,8 @@ class Context:
         item = self.env.get(node.id)
         if item is not None:
             if isinstance(item, Undefined):
-                if item.early is not None:
-                    raise Early(*item.early)
+                if item.early is not None and item.early[0] not in self.early:
+                    raise Early(*item.early, None if item.branch is None else (node.id, item.branch))
                 self.name_error(node, f"`{node.id}` {item.reason}", item.hint or f"assign `{node.id}` before")
             return item
         if node.id in self.locals:

@@ -265,7 +265,7 @@ def run(
     call_span = ctx.span(node)
     ctx.env, ctx.origin, ctx.python = env, function.origin, function.python
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
-    ctx.in_loop, ctx.returned = 0, None
+    ctx.in_loop, ctx.outermost, ctx.returned = 0, None, None
     ctx.locals = syntax.local_names(function.origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     ctx.inputs = None
@@ -290,7 +290,19 @@ def run(
     return Items(()) if result is None or isinstance(result, Undefined) else result
 
 
-FRAME = ("env", "origin", "python", "calls", "in_kernel", "active", "in_loop", "locals", "returned", "inputs")
+FRAME = (
+    "env",
+    "origin",
+    "python",
+    "calls",
+    "in_kernel",
+    "active",
+    "in_loop",
+    "outermost",
+    "locals",
+    "returned",
+    "inputs",
+)
 """Attributes of the context that belong to one function, and are saved while another is inlined."""
 
 

@@ -50,9 +50,13 @@ class Carried:
         self.early: set[str] = set()
         """The variables that are assigned inside only, and read after the loop."""
         for name in self.assigned:
+            if not isinstance(self.before.get(name, Undefined("")), Undefined):
+                continue  # a loop around this one carries it
             if (like := ctx.early.get(self._key(name))) is not None:
                 self.before[name] = contents.zeros_like(ctx, like)
                 self.early.add(name)
+        self.around = ctx.outermost
+        ctx.outermost = ctx.outermost or self._key("")[:2]
         ctx.env = dict(self.before)
         leaves = {name: contents.leaves_of(ctx.env.get(name), ctx) for name in self.assigned}
         self.carried = {name: found for name, found in leaves.items() if found is not None}
@@ -101,15 +105,16 @@ class Carried:
         """After the loop: carried variables hold its results; others that it assigned first are gone."""
         line = self.ctx.span(node).line
         self.ctx.env = dict(self.before)
+        self.ctx.outermost = self.around
         for name in self.assigned:
             if isinstance(self.before.get(name, Undefined("")), Undefined):
-                last = self.last.get(name)
+                last, branch = self.last.get(name), None
                 if isinstance(last, Undefined):
-                    early = last.early  # a loop inside assigns it
+                    early, branch = last.early, last.branch  # a loop or branch inside assigns it
                 else:
                     early = (self._key(name), last) if contents.leaves_of(last) is not None else None
                 reason = f"is assigned only inside the loop in line {line}"
-                self.ctx.env[name] = Undefined(reason, early=early)
+                self.ctx.env[name] = Undefined(reason, early=early, branch=branch)
         self._replace(self.ctx.env, results)
 
     def results(self) -> list[Value]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import reduce
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import control, expressions, statics, views
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Undefined
+from tapedebug.compiler.lower import construct, control, expressions, statics, structs, views
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, StructValue, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -57,9 +57,11 @@ def compare(ctx: Context, node: ast.Compare) -> Item:
         ctx.at(node)
         one = statics.compared(ctx, node, left, operator, right)
         if one is None:
+            one = _compared_structs(ctx, node, left, operator, right)
+        if one is None:
             operands = ctx.quantity(left_node, left), ctx.quantity(right_node, right)
             name, sign = COMPARE[type(operator)]
-            pair = comparable(ctx, (left_node, operands[0]), (right_node, operands[1]))
+            pair = _of_one_type(ctx, *comparable(ctx, (left_node, operands[0]), (right_node, operands[1])))
             one = expressions.apply(ctx, node, name, sign, *pair)
         result = one if result is None else expressions.apply(ctx, node, "and", "`and`", result, one)
         left, left_node = right, right_node
@@ -80,6 +82,47 @@ def comparable(
         if number is not None and (two.type in t.FLOATS or isinstance(number, int)):
             return ctx.constant(one_node, number, two.type), two
     return one, two
+
+
+def _of_one_type(ctx: Context, one: Quantity, two: Quantity) -> tuple[Quantity, Quantity]:
+    """Two numbers of different types, converted as C converts them for a comparison."""
+    if one.type is two.type or not (t.is_scalar(one.type) and t.is_scalar(two.type)):
+        return one, two
+    kind = t.compared_as(one.type, two.type)
+    left, right = (q if q.type is kind else construct.convert(ctx, q, kind) for q in (one, two))
+    return left, right
+
+
+def _compared_structs(
+    ctx: Context, node: ast.Compare, left: Item, operator: ast.cmpop, right: Item
+) -> Quantity | None:
+    """`==` or `!=` of two structs: of all their numbers; None if neither operand is a struct."""
+    one, two = structs.as_value(ctx, node, left), structs.as_value(ctx, node, right)
+    if one is None or two is None or one.kind is not two.kind or not isinstance(operator, ast.Eq | ast.NotEq):
+        return None
+    equal = _equal_fields(ctx, node, one, two)
+    if isinstance(operator, ast.Eq):
+        return equal
+    return expressions.wrap(ctx, ctx.builder.apply("not", equal.scalar.value))
+
+
+def _equal_fields(ctx: Context, node: ast.Compare, one: StructValue, two: StructValue) -> Quantity:
+    """True if the fields of two values of one struct are equal."""
+    equal = expressions.wrap(ctx, ctx.builder.constant(True, t.bool))
+    for name, a, b in zip(one.kind.fields, one.fields, two.fields, strict=True):
+        if isinstance(a, StructValue) and isinstance(b, StructValue):
+            same = _equal_fields(ctx, node, a, b)
+        elif isinstance(a, Quantity) and isinstance(b, Quantity):
+            same = expressions.apply(ctx, node, "eq", "`==`", a, b)
+        else:
+            kind = t.type_name(one.kind)
+            ctx.type_error(
+                node,
+                f"two {kind} cannot be compared, because `{name}` is an array",
+                "compare other fields, one by one",
+            )
+        equal = expressions.apply(ctx, node, "and", "`and`", equal, same)
+    return equal
 
 
 def boolean(ctx: Context, node: ast.BoolOp) -> Item:

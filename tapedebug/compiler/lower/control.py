@@ -76,11 +76,38 @@ def branch(
 
 def _merge_name(ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Item]], node_if: If) -> None:
     one, two = (_or_filler(ctx, name, envs[k], envs[1 - k]) for k in (0, 1))
+    inner = next((item for item in (one, two) if isinstance(item, Undefined) and item.early), None)
+    if inner is not None:  # a branch or loop inside one of the two assigns it
+        ctx.env[name] = inner
+        return
+    if _is_missing(one) != _is_missing(two):
+        like = ctx.early.get((ctx.span(node), ctx.calls, name))
+        if like is None:
+            assigned = two if _is_missing(one) else one
+            assert assigned is not None  # it is not missing
+            ctx.env[name] = _one_sided(ctx, node, name, assigned)
+            return
+        zeros = contents.zeros_like(ctx, like)
+        one, two = (zeros, two) if _is_missing(one) else (one, zeros)
     if one is None or two is None:
-        line = ctx.span(node).line
-        ctx.env[name] = Undefined(f"is assigned on one branch of the `if` in line {line} only")
+        ctx.env[name] = one or two or Undefined("is not assigned")
         return
     ctx.env[name] = merged(ctx, node, name, one, two, node_if)
+
+
+def _is_missing(item: Item | None) -> bool:
+    return item is None or isinstance(item, Undefined)
+
+
+def _one_sided(ctx: Context, node: ast.AST, name: str, item: Item) -> Undefined:
+    """Return a variable after an `if` one branch of which assigns it: 0 on the other once it is read."""
+    span = ctx.span(node)
+    reason = f"is assigned on one branch of the `if` in line {span.line} only"
+    if contents.leaves_of(item) is None:
+        return Undefined(reason)
+    # Inside a loop it must be there before the outermost one, so that it lasts from iteration to iteration.
+    place = ctx.outermost or (span, ctx.calls)
+    return Undefined(reason, early=((*place, name), item), branch=span)
 
 
 def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, Item]) -> Item | None:

@@ -20,8 +20,17 @@ from tapedebug.compiler.diagnostics import (
     Shown,
 )
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import conditions, expressions
-from tapedebug.compiler.lower._context import Context, Item, Items, Static, counted
+from tapedebug.compiler.lower import conditions, expressions, structs, views
+from tapedebug.compiler.lower._context import (
+    Context,
+    Item,
+    Items,
+    Static,
+    StructValue,
+    Undefined,
+    View,
+    counted,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -105,9 +114,31 @@ def _shown(ctx: Context, node: ast.expr, item: Item, values: list[Value]) -> lis
         for k, pieces in enumerate(inner):
             joined += [", ", *pieces] if k else pieces
         return [*joined, ")"]
+    struct = structs.as_value(ctx, node, item)
+    if struct is not None:
+        return _shown_struct(ctx, node, struct, values)
     q = ctx.quantity(node, item, "a value to print")
     values.extend(part.value for part in q.parts)
     return [Shown(q.type)]
+
+
+def _shown_struct(ctx: Context, node: ast.expr, struct: StructValue, values: list[Value]) -> list[Piece]:
+    """Text and values of a struct, field by field: `Particle(mass=2.0, pos=[0. 0. 1.])`."""
+    pieces: list[Piece] = [f"{t.type_name(struct.kind)}("]
+    for k, (name, item) in enumerate(zip(struct.kind.fields, struct.fields, strict=True)):
+        pieces.append(f"{', ' if k else ''}{name}=")
+        if isinstance(item, View):
+            sizes = [
+                piece
+                for size in views.shape(ctx, item).items
+                for piece in (", ", *_shown(ctx, node, size, values))
+            ]
+            pieces += ["array of shape (", *sizes[1:], ",)" if len(sizes) == 2 else ")"]
+        elif isinstance(item, Undefined):
+            pieces.append("None")
+        else:
+            pieces += _shown(ctx, node, item, values)
+    return [*pieces, ")"]
 
 
 def _text(ctx: Context, node: ast.AST) -> str | None:

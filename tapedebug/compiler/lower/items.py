@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tapedebug._source import Span
 from tapedebug.compiler.ir import Param, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -211,7 +212,9 @@ class Undefined:
     reason: str
     hint: str | None = None
     early: tuple[Any, Any] | None = None
-    """Of a variable that a loop assigns first: its key in `Context.early`, and what an iteration leaves."""
+    """Of what a loop or one branch assigns first: its key in `Context.early`, and the item after it."""
+    branch: Span | None = None
+    """Of a variable that one branch assigns: the `if`."""
 
 
 @dataclass(frozen=True, slots=True)

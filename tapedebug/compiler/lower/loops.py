@@ -44,6 +44,8 @@ def for_(ctx: Context, node: ast.For) -> None:
         start, step = _backward(ctx, start, step, count)
     numbers = [constant_of(value) for value in (start, step, count)]
     if None not in numbers and _is_unrolled(ctx, node, numbers[2]):
+        if numbers[2] == 0 and isinstance(ctx.env.get(node.target.id, Undefined("")), Undefined):
+            ctx.env[node.target.id] = expressions.wrap(ctx, ctx.builder.apply("to_i32", start))
         numbers_run = range(numbers[0], numbers[0] + numbers[1] * numbers[2], numbers[1])
         # Whether it is written out is no matter of meaning: variables keep their types either way.
         _unrolled(ctx, node, [Static(number) for number in numbers_run], strict=not statics.needed(ctx, node))

@@ -127,6 +127,10 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
 def _expression(ctx: Context, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):  # a docstring, or `...`
         return
+    if isinstance(node.value, ast.IfExp):  # `f(x) if c else g(x)`, for its effects
+        sides = [ast.copy_location(ast.Expr(side), node) for side in (node.value.body, node.value.orelse)]
+        _if(ctx, ast.copy_location(ast.If(node.value.test, sides[:1], sides[1:]), node), sides[:1], sides[1:])
+        return
     if type(node.value).__name__ in expressions.UNSUPPORTED:
         expressions.lower(ctx, node.value)  # which refuses it
     if not isinstance(node.value, ast.Call):

@@ -88,6 +88,7 @@ class Rebinding:
         options = {name: found for name in OPTIONS if (found := _option(kernel, name)) is not None}
         python = self._python(kernel.func, kernel.adj, kernel.adj.arg_types)
         made = Kernel(python, key=kernel.key, module=__package__, options=options)
+        made.is_user_written = False
         self._fix_statics(made, kernel.adj)
         return made
 
