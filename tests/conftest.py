@@ -45,6 +45,24 @@ def _compiler(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
 
 
+UNOPTIMIZED = {
+    "autograd",
+    "cli",
+    "contract",
+    "diagnose",
+    "gallery",
+    "notebook",
+    "optim",
+    "panel",
+    "report",
+    "scenarios",
+    "trace",
+    "visualize",
+    "watch",
+}
+"""Folders with tests of what uses kernels; machine code is tested in `compiler`, `lang` and `runtime`."""
+
+
 @pytest.fixture(autouse=True)
 def _optimization(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compile kernels without optimization in tests that are marked `unoptimized`, except in a full sweep."""
@@ -65,6 +83,13 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests of some folders `unoptimized`, unless they are marked `optimized`."""
+    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
+    if folder in UNOPTIMIZED and item.get_closest_marker("optimized") is None:
+        item.add_marker("unoptimized")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
