@@ -190,7 +190,7 @@ def use_installed(place: Place, installer: str, package: Path) -> None:
     bare = place.folder / "venv"
     if installer == "pip":
         place.run(sys.executable, "-m", "venv", bare)
-        place.run(bare / "bin" / "pip", "install", f"{package}[lab]")
+        place.run(bare / "bin" / "pip", "install", "--no-compile", f"{package}[lab]")
     else:
         place.run(*UV, "venv", "-q", "--python", sys.executable, bare)
         place.run(*UV, "pip", "install", "-q", "--python", bare / "bin" / "python", f"{package}[lab]")

@@ -45,7 +45,7 @@ def with_llvm(code: str, symbol: str, lanes: SimdLoop | None = None, level: int 
         return object_code(assembly, *linked_with(code), vectorise=plain, lanes=True, level=level)
     try:
         modules = translated(tree, symbol), *linked_with(code)
-        return object_code(*modules, searchable=is_searchable(tree), level=level)
+        return object_code(*modules, searchable=level > 0 and is_searchable(tree), level=level)
     except (TranslationError, Misfit, RuntimeError) as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
 
@@ -106,7 +106,7 @@ def with_numba(code: str, symbol: str, lanes: SimdLoop | None = None, level: int
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
     wrapper = WRAPPER.format(symbol=symbol, inner=inner)
     modules = wrapper, *assembly, *linked_with(code)
-    return object_code(*modules, searchable=is_searchable(parsed(code)), level=level)
+    return object_code(*modules, searchable=level > 0 and is_searchable(parsed(code)), level=level)
 
 
 COMPILERS: dict[str, Callable[[str, str, SimdLoop | None, int], bytes]] = {

@@ -203,6 +203,7 @@ def test_stamps_of_random_kernels(seed: int) -> None:
     assert seed % 2 == 1 or conflicts == 0
 
 
+@pytest.mark.unoptimized
 def test_random_kernels_with_crossing_threads_do_conflict() -> None:
     """So that the comparison above is not one of nothing with nothing."""
     counts = []

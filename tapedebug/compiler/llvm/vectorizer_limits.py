@@ -26,8 +26,16 @@ value that differs between iterations."""
 
 def is_searchable(tree: ast.Module) -> bool:
     """True if the vectoriser's search of a generated text ends soon."""
-    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While))
-    return all(_Loop(loop).is_searchable() for loop in loops)
+    return all(_Loop(loop).is_searchable() for loop in _loops(tree.body))
+
+
+def _loops(body: Sequence[ast.stmt]) -> Iterator[ast.For | ast.While]:
+    """The loops among statements and inside them."""
+    for node in body:
+        if isinstance(node, ast.For | ast.While):
+            yield node
+        yield from _loops(getattr(node, "body", ()))
+        yield from _loops(getattr(node, "orelse", ()))
 
 
 class _TooLong(Exception):
