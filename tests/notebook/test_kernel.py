@@ -126,14 +126,16 @@ def test_the_side_bar_connects_and_hears_of_the_tapes(client):
     client.send("comm_close", {"comm_id": "c1", "data": {}})
 
 
-def test_a_cell_waits_for_a_check_that_was_started_from_the_panel(client):
+def test_a_cell_waits_for_a_check_that_was_started_from_the_panel(client, tmp_path):
     """The cell would otherwise write into the arrays that the check reads."""
+    begun = tmp_path / "begun"
     client.run(RECORD)
     reply, heard = client.run(
         "from tapedebug.notebook import latest_panel\n"
         "from tapedebug.panel import check_runner\n"
         "def slow(tape, mask, **options):\n"
-        "    time.sleep(1)\n"
+        f"    open({str(begun)!r}, 'w').close()\n"
+        "    time.sleep(2)\n"
         "    return []\n"
         "check_runner.check_pairs = slow\n"
         "panel = latest_panel()\n"
@@ -143,7 +145,9 @@ def test_a_cell_waits_for_a_check_that_was_started_from_the_panel(client):
     )
     assert reply["status"] == "ok"
     assert printed(heard) == "Waiting for the running cell …\n"
-    time.sleep(0.2)
+    until = time.monotonic() + 60
+    while not begun.exists() and time.monotonic() < until:
+        time.sleep(0.02)
     started = time.monotonic()
     reply, heard = client.run("print(panel.running)")
     assert printed(heard) == "False\n"
