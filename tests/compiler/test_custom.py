@@ -11,6 +11,8 @@ import tapedebug as wp
 from tapedebug.autograd import gradcheck
 from tests.compiler.harness import check_gradient, run, twin
 
+pytestmark = pytest.mark.unoptimized
+
 
 def f32(*values: float) -> Any:
     return np.array(values, np.float32)

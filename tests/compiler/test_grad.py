@@ -12,6 +12,8 @@ import pytest
 import tapedebug as wp
 from tests.compiler.harness import check_gradient, run, twin
 
+pytestmark = pytest.mark.unoptimized
+
 GRADIENT = wp.grad(wp.atan2)
 
 

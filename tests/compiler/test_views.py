@@ -8,6 +8,8 @@ import pytest
 import tapedebug as wp
 from tests.compiler.harness import check, check_gradient, check_tangent, run, twin
 
+pytestmark = pytest.mark.unoptimized
+
 # Arrays of numbers: what Python does with NumPy arrays is what is meant -------------------------------------
 
 

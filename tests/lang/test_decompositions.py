@@ -12,6 +12,8 @@ from tapedebug.lang.numpy_eval import NUMPY_EVAL, Number
 from tapedebug.lang.rules import RULES, Expr
 from tests.compiler.harness import check_gradient, run
 
+pytestmark = pytest.mark.unoptimized
+
 
 @wp.kernel
 def svd(

@@ -13,6 +13,8 @@ import tapedebug as wp
 from tests.compiler.harness import check_gradient, run, twin
 from tests.lang import noise_reference as reference
 
+pytestmark = pytest.mark.unoptimized
+
 COUNT = 20_000
 
 

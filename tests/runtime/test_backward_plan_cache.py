@@ -18,6 +18,8 @@ from tapedebug.runtime.reverse import backward_pass, backward_plan_cache
 from tapedebug.runtime.reverse.backward_plan_cache import BackwardPlanCache
 from tests.runtime.kernels import cube_in_place, scale, square, total
 
+pytestmark = pytest.mark.unoptimized
+
 N = 6
 
 

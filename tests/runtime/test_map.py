@@ -9,6 +9,8 @@ import tapedebug as wp
 from tapedebug.autograd import gradcheck_tape
 from tests import forked
 
+pytestmark = pytest.mark.unoptimized
+
 SCALE = 3.0
 
 

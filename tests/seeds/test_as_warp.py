@@ -13,6 +13,8 @@ from tapedebug._tape_observers import _live
 from tests.seeds.table import EXAMPLES, Example
 from tests.seeds.test_documents import ours, run
 
+pytestmark = pytest.mark.unoptimized
+
 ERRORS = {
     "counter": ("replayed-counter", "the documents print a gradient of [4 0 0 …]: the counter is replayed"),
     "dynamic_loop_mult": ("warp-limitation", "the documents: [32 8 2], for prod is not kept"),
