@@ -14,6 +14,11 @@ import { fixture, startReports, watchedPage } from "./reports.mjs";
 
 const WIDGET = join(ROOT, "tapedebug", "static", "widget.js");
 
+const FULL = process.env.TAPEDEBUG_SWEEPS === "full";
+/** Sizes that do harm, and take the time of the tests: ordinary runs have a part of them. */
+const MEGABYTES = FULL ? 10 : 3;
+const FINDINGS = FULL ? 1_000_000 : 200_000;
+
 const EVIL = "</script><img src=x onerror=alert(1)><iframe src=javascript:alert(2)>\u202Egnp.exe";
 
 let reports;
@@ -123,10 +128,10 @@ const TRACES = {
       assert.ok(!(await page.content()).includes("\u202E"), "nothing turns the text around");
     },
   ],
-  "texts of 10 MB": [
+  [`texts of ${MEGABYTES} MB`]: [
     () =>
       changed((trace) => {
-        const long = "x".repeat(10_000_000);
+        const long = "x".repeat(MEGABYTES * 1_000_000);
         trace.name = long;
         trace.arrays[0].label = long;
         trace.findings[0].message = `${long}\n`;
@@ -165,12 +170,12 @@ const TRACES = {
       }),
     BADGE,
   ],
-  "a million findings": [
+  [`${FINDINGS.toLocaleString("en")} findings`]: [
     () => {
       const trace = changed((it) => {
         it.findings = ["HERE"];
       });
-      const many = '{"rule":"r","severity":"info","launches":[1]},'.repeat(999_999);
+      const many = '{"rule":"r","severity":"info","launches":[1]},'.repeat(FINDINGS - 1);
       return { ...trace, head: trace.head.replace('"HERE"', `${many}{"rule":"last","severity":"error"}`) };
     },
     async (page) => {
