@@ -73,7 +73,7 @@ class Progress:
         if max_seconds is not None and not max_seconds > 0:
             raise ValueError(f"{caller}: max_seconds must be positive, not {max_seconds!r}")
         self.max_seconds = max_seconds
-        self.parts = parts
+        self._waiting = parts
         self.subject = ""
         self._doing = doing
         self._tell = progress if callable(progress) else None
@@ -117,12 +117,21 @@ class Progress:
 
     @contextlib.contextmanager
     def share(self, part: float, most: float) -> Iterator[float]:
-        """Context of a step that may take `part` of a tape's time; yields its time limit, at most `most`."""
+        """Context of a step that may take `part` of a tape's time; yields its time limit, at most `most`.
+
+        Each tape in turn gets an equal share of what the tapes before it have left of `part` of all time;
+        a step after that gets `part` of the time that remains.
+        """
         if self.max_seconds is None:
             yield most
             return
-        until = self._until
-        self._until = min(until, time.monotonic() + part * self.max_seconds / self.parts)
+        until, now = self._until, time.monotonic()
+        if self._waiting:
+            seconds = (self._began + part * self.max_seconds - now) / self._waiting
+            self._waiting -= 1
+        else:
+            seconds = part * (until - now)
+        self._until = min(until, now + max(0.0, seconds))
         self._next = min(self._next, self._until)
         try:
             yield max(0.0, min(most, 0.5 * (self._until - time.monotonic())))

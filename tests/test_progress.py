@@ -162,6 +162,22 @@ def test_out_of_time_leaves_gaps_that_coverage_names() -> None:
     assert "overwrite" not in {finding.rule for finding in diagnosis.findings}
 
 
+def test_tapes_share_what_earlier_ones_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    pace = Progress(False, 100.0, parts=2)
+    with pace.share(0.6, 99.0) as seconds:
+        assert seconds == pytest.approx(0.5 * 30)
+        now[0] = 10.0
+    with pace.share(0.6, 99.0) as seconds:
+        assert seconds == pytest.approx(0.5 * 50)
+        now[0] = 60.0
+        with pytest.raises(OutOfTime):
+            pace.pulse()
+    with pace.share(0.6, 99.0) as seconds:
+        assert seconds == pytest.approx(0.5 * 0.6 * 40)
+
+
 def test_time_that_suffices_changes_nothing() -> None:
     tape, _, loss = recorded("ignore")
     tape.backward(loss)

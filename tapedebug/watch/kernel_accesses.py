@@ -81,7 +81,9 @@ class Definition(NamedTuple):
     resolve: Callable[[ast.expr], object]
 
     def span(self, node: ast.expr | ast.stmt) -> Span:
-        """Return the place of a node in the file."""
+        """Return the place of a node in the file: that of the function if the node is generated."""
+        if not hasattr(node, "lineno"):  # in a tree that was rewritten, as those of integrands
+            node = self.tree
         line = node.lineno
         text = self.lines[line - 1] if line <= len(self.lines) else ""
         return Span(

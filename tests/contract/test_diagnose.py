@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tapedebug import contract
-from tapedebug.diagnose import diagnose
+from tapedebug._progress import OutOfTime
+from tapedebug.diagnose import _diagnose, diagnose
 from tapedebug.diagnose.experiments.stale_replay import StaleReplays
 from tapedebug.diagnose.registry import OURS
 from tests.contract.test_operations import layers
@@ -126,6 +127,22 @@ def test_values_overwritten_before_the_reverse_pass_are_found():
 def test_several_tapes_are_diagnosed_together():
     found = diagnose([one(square)[0], one(square, [3.0, 4.0])[0]])
     assert (found.verdict, told(found)) == ("AGREE", [])
+
+
+def test_a_tape_that_was_too_short_of_time_gets_what_the_others_have_left(monkeypatch):
+    own, tried = _diagnose.end_to_end, []
+
+    def slow_at_first(tape, *args, **options):
+        tried.append(tape.id)
+        if len(tried) == 1:
+            raise OutOfTime("time was up")
+        return own(tape, *args, **options)
+
+    monkeypatch.setattr(_diagnose, "end_to_end", slow_at_first)
+    tapes = [one(square)[0], one(square)[0]]
+    found = diagnose(tapes, max_seconds=60.0)
+    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert tried == [tapes[0].id, tapes[1].id, tapes[0].id]
 
 
 def test_an_operation_in_place_whose_adjoint_needs_no_values_is_harmless():

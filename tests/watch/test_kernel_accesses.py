@@ -164,3 +164,13 @@ def test_places_are_those_of_the_file():
     found = uses_of(definition, {("x",): 1, ("y",): 1}, library)
     ((kind, place),) = found["x",].places
     assert (kind, place.line, place.column, place.text) == ("read", 11, 11, "    y[0] = x[1]")
+
+
+def test_a_node_of_rewritten_source_has_the_place_of_its_function():
+    library = Library("def kernel(x, y):\n    y[0] = x[1]\n")
+    definition = library.definition("kernel")
+    read = definition.tree.body[0].value
+    definition.tree.body[0].value = ast.Subscript(read.value, read.slice, read.ctx)
+    found = uses_of(definition, {("x",): 1, ("y",): 1}, library)
+    ((kind, place),) = found["x",].places
+    assert (kind, place.line, place.text) == ("read", 1, "def kernel(x, y):")
