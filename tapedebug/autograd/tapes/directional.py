@@ -9,42 +9,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tapedebug._float32_slope import STEPS, fitted_slope
-from tapedebug.autograd.array_types import Checkpoint, Floats
+from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, DerivativeEstimate, slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.subjects.probes import random_directions, shape_index
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.tapes.effort import ENTRIES, FEW_SCALARS, Effort
 from tapedebug.autograd.thresholds import FLOAT32_BAR_VISIBLE, LOSS_ROUNDING_FLOAT64, ROUNDING_SENSITIVE
 
-ENTRIES = 6  # single entries that are displaced, the largest of the gradient
-FEW_SCALARS = 12  # inputs of up to this size are displaced entry by entry
 EPS = 1e-3  # the largest step, relative to the size of the input
-RUNS = 6  # forward runs that one direction usually takes
 FITTED_ENOUGH = 0.2  # of what is allowed: an error of a fit in float32 with which no more steps are tried
 LEAST = 1e-12  # a step below which float64 differences of a run that trembles are rounding
-
-
-@dataclass(frozen=True)
-class Effort:
-    """The number of directions in which an input is displaced: its largest entries, and random ones.
-
-    After `until` (a time of `time.perf_counter`), only the first of each kind is used.
-    """
-
-    entries: int
-    random: int
-    until: float = float("inf")
-
-    @classmethod
-    def within(cls, runs: float, random: int) -> Effort:
-        """Return the directions that fit into `runs` forward runs, at least one of each kind."""
-        directions = int(runs / RUNS)
-        if directions >= FEW_SCALARS + random:
-            return cls(FEW_SCALARS, random)
-        chosen = max(1, min(random, directions // 2))
-        return cls(max(1, directions - chosen), chosen)
 
 
 @dataclass(frozen=True)
@@ -135,8 +112,7 @@ def unit_direction(values: Floats, flat: int) -> Floats:
 def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[int | None, Floats]]:
     typical = float(np.sqrt(np.mean(values**2))) or 1.0
     size = values.size
-    order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")
-    chosen = np.sort(order[: min(effort.entries, size if size <= FEW_SCALARS else ENTRIES)])
+    chosen = np.sort(_largest(gradient, min(effort.entries, size if size <= FEW_SCALARS else ENTRIES)))
     found: list[tuple[int | None, Floats]] = [
         (int(flat), unit_direction(values, int(flat))) for flat in chosen
     ]
@@ -146,6 +122,16 @@ def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[
         for number, signs in enumerate(random_directions(size, effort.random)):
             found.append((None, signs * (typical if number % 2 else scaled)))
     return found
+
+
+def _largest(gradient: Floats, count: int) -> Indices:
+    """Return the positions of the `count` largest entries; of equal ones the first."""
+    size = np.abs(np.nan_to_num(gradient, nan=np.inf))
+    if not 0 < count < size.size:
+        return np.arange(min(count, size.size))
+    least = np.partition(size, size.size - count)[size.size - count]
+    above: Indices = np.flatnonzero(size > least)
+    return np.concatenate([above, np.flatnonzero(size == least)[: count - len(above)]])
 
 
 def probe_input(

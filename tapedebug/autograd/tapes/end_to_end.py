@@ -28,9 +28,10 @@ from tapedebug.autograd.results.gradcheck_result import Coverage
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import UNMATCHED
 from tapedebug.autograd.subjects.whole_tape import WholeTape, whole_tape
-from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negligible, probe_input
+from tapedebug.autograd.tapes.directional import Gradients, Probe, negligible, probe_input
+from tapedebug.autograd.tapes.effort import plan_directions
 from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of, unconfirmed
-from tapedebug.autograd.tapes.joint_directions import BANDS, MANY, SAMPLE, JointDirections
+from tapedebug.autograd.tapes.joint_directions import JointDirections
 from tapedebug.autograd.tapes.reference import Reference, reference_of
 from tapedebug.autograd.thresholds import REFERENCE_ROUNDINGS, RUNS_DIVERGED
 
@@ -248,7 +249,8 @@ def _check_inputs(
     program.forget()
     gradients = _gradients(program, checkpoint)
     program.forget()
-    effort = _effort(program, directions, max_seconds)
+    plan = plan_directions(program, directions, max_seconds)
+    program.notes += [plan.note] if plan.note else []
     began = time.perf_counter()
     diverged = not abs(value - value64) <= RUNS_DIVERGED * max(abs(value), abs(value64))
     if abs(value - again) > 1e-5 * abs(value):
@@ -258,16 +260,15 @@ def _check_inputs(
         ]
         return found, value, value64
     together: dict[Port, list[Probe]] = {}
-    if len(program.inputs) >= MANY:
-        shared = replace(effort, until=began + max_seconds)
-        together = JointDirections(program, gradients, rtol, shared, checkpoint).run()
+    if plan.together:
+        together = JointDirections(program, gradients, rtol, plan, checkpoint).run()
     reference = reference_of(program, gradients)
     program.notes += [reference.note] if reference.note else []
     program.forget()
     checks: list[InputCheck] = []
     with _as_far_as_possible(checks):
         for number, port in enumerate(program.inputs, start=1):
-            share = replace(effort, until=began + max_seconds * number / len(program.inputs))
+            share = replace(plan.alone, until=began + max_seconds * number / len(program.inputs))
             probes = together.get(port) or probe_input(program, port, gradients, rtol, share, checkpoint)
             checks.append(judge_input(program, port, gradients, probes, rtol, diverged, reference))
             each(checks[-1])
@@ -296,21 +297,6 @@ def _transpose_fails(
         return False
     small = dot.mismatch <= REFERENCE_ROUNDINGS * max(port.rounding for port in program.inputs)
     return not small and all(check.verdict == "AGREE" for check in checks)
-
-
-def _effort(program: WholeTape, directions: int, max_seconds: float) -> Effort:
-    program.loss()
-    began = time.perf_counter()
-    program.loss()
-    seconds = max(1e-6, time.perf_counter() - began)
-    parts = len(program.inputs) if len(program.inputs) < MANY else SAMPLE + BANDS
-    effort = Effort.within(max_seconds / seconds / parts, directions)
-    if effort != Effort.within(1e12, directions):
-        program.notes.append(
-            f"each gradient was compared in {effort.entries + effort.random} directions only, to keep to "
-            f"{max_seconds:g} s"
-        )
-    return effort
 
 
 def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:

@@ -178,8 +178,10 @@ def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], refere
     found = [float(np.linalg.norm(consumed - right)) / size if size else float("inf")]
     whole = max((probe.size for probe in probes), default=0.0)
     for probe in sure_of(probes):
-        # A difference along one entry is relative to the size of all entries, as the gradient is.
+        # A difference along one entry is relative to the size of all entries, as the gradient is; inputs
+        # displaced together contribute equally to the size.
         error, of = DIRECTIONS_MARGIN * abs(probe.exact - probe.fd) + probe.bar, max(probe.size, whole)
+        of /= np.sqrt(probe.inputs)
         found.append(error / of if of else float("inf"))
     return max(found) if len(found) > 1 else float("nan")
 

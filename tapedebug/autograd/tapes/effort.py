@@ -1,0 +1,121 @@
+"""Plans the directions in which the inputs of a tape are displaced, from the time of one run of the tape.
+
+A short tape is cheap to run: each input is displaced by itself, along its largest entries and in random
+directions. If that would take long, all inputs are displaced together in a few random directions, and only
+those that move the loss most, and those that disagree, by themselves. The cost is then proportional to that
+of the tape, not to tape times inputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.subjects.whole_tape import WholeTape
+
+ENTRIES = 6  # single entries that are displaced, the largest of the gradient
+FEW_SCALARS = 12  # inputs of up to this size are displaced entry by entry
+RUNS = 6  # forward runs that one direction usually takes
+
+MANY = 24  # inputs from which on they are displaced together
+SAMPLE = 4  # of those, displaced one by one nevertheless: those that move the loss most
+BANDS = 4  # that there usually are, at most
+
+PATIENCE = 1.0  # seconds that displacing each input by itself may take
+TAPES = 20.0  # runs of the tape that displacements may take, if a few of them exceed `PATIENCE`
+OVERDRAWN = 4.0  # times the planned duration: from then on, inputs that disagree get two directions each
+REPEATED = 3  # runs that are timed before inputs are displaced together: the first may have been disturbed
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The number of directions in which an input is displaced: its largest entries, and random ones.
+
+    After `until` (a time of `time.perf_counter`), only the first of each kind is used.
+    """
+
+    entries: int
+    random: int
+    until: float = float("inf")
+
+    @classmethod
+    def within(cls, runs: float, random: int) -> Effort:
+        """Return the directions that fit into `runs` forward runs, at least one of each kind."""
+        directions = int(runs / RUNS)
+        if directions >= FEW_SCALARS + random:
+            return cls(FEW_SCALARS, random)
+        chosen = max(1, min(random, directions // 2))
+        return cls(max(1, directions - chosen), chosen)
+
+    def of(self, size: int) -> int:
+        """Return the number of directions for an input of `size` scalars."""
+        entries = min(self.entries, size if size <= FEW_SCALARS else ENTRIES)
+        return entries + (self.random if size > 1 else 0)
+
+
+@dataclass(frozen=True)
+class DirectionPlan:
+    """The directions in which the inputs of a tape are displaced.
+
+    Attributes:
+        alone: The directions of an input that is displaced by itself.
+        together: The number of random directions of all inputs together; 0 if each is displaced by itself.
+        sample: The number of inputs that are displaced by themselves nevertheless.
+        note: A sentence for the coverage, if there are fewer directions than requested.
+    """
+
+    alone: Effort
+    together: int = 0
+    sample: int = SAMPLE
+    note: str = ""
+
+
+def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> DirectionPlan:
+    """Plan the directions for a tape.
+
+    Args:
+        program: The tape.
+        directions: Number of random directions that were requested for each input.
+        max_seconds: The time limit of all displacements.
+    """
+    program.loss()
+    seconds = _timed(program.loss)
+    full = Effort.within(1e12, directions)
+    inputs = program.inputs
+    several = len(inputs) >= MANY
+    needed = RUNS * sum(full.of(port.size) for port in inputs)
+    if not several and needed * seconds > PATIENCE:
+        seconds = min([seconds, *(_timed(program.loss) for _ in range(REPEATED - 1))])
+    limit = max_seconds / seconds
+    if not several and needed * seconds <= PATIENCE:
+        alone = Effort.within(limit / len(inputs), directions)
+        return DirectionPlan(alone, note=_note(alone, full, f"to keep to {max_seconds:g} s"))
+    affordable = min(limit, max(TAPES, PATIENCE / seconds))
+    why = f"to keep to {max_seconds:g} s" if affordable == limit else f"as each takes {RUNS} runs of the tape"
+    if len(inputs) == 1:
+        alone = Effort.within(affordable, directions)
+        return DirectionPlan(alone, note=_note(alone, full, why))
+    count = int(affordable / RUNS)
+    together = min(directions, max(2, count // BANDS))
+    left = max(1, count - BANDS * together)
+    sample = min(SAMPLE, max(1, left // (1 + directions)))
+    alone = Effort.within(RUNS * left / sample, directions)
+    until = time.perf_counter() + min(max_seconds, OVERDRAWN * affordable * seconds)
+    return DirectionPlan(replace(alone, until=until), together, sample)
+
+
+def _timed(run: Callable[[], object]) -> float:
+    """Return the seconds of a run."""
+    began = time.perf_counter()
+    run()
+    return max(1e-6, time.perf_counter() - began)
+
+
+def _note(found: Effort, full: Effort, why: str) -> str:
+    """Return a sentence that says in how few directions a gradient was compared; empty if in all."""
+    if found == full:
+        return ""
+    return f"each gradient was compared in {found.entries + found.random} directions only, {why}"

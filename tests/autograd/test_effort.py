@@ -1,0 +1,149 @@
+"""Directions in which the inputs of slow tapes are displaced: jointly, and fewer than of fast ones."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.autograd import end_to_end
+from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.tapes import effort
+from tapedebug.autograd.tapes.directional import _largest
+from tapedebug.autograd.tapes.effort import Effort, plan_directions
+from tests.autograd import kernels as k
+from tests.autograd.test_entry_bisection import one_of_them
+
+pytestmark = pytest.mark.unoptimized
+
+
+def inputs(count: int) -> list[Any]:
+    rng = np.random.default_rng(5)
+    return [k.vector(rng.uniform(0.5, 1.5, 40)) for _ in range(count)]
+
+
+def squares(arrays: list[Any], mode: str = "preserve", overwritten: int = -1) -> tuple[wp.Tape, Any]:
+    """Record the sum of squares of arrays; one of them may be overwritten afterwards."""
+    loss, other = k.vector([0.0]), k.vector(np.ones(40))
+    tape = wp.Tape(on_overwrite=mode)
+    with tape:
+        for number, x in enumerate(arrays):
+            y = wp.zeros_like(x)
+            wp.launch(k.square, 40, [x], [y])
+            wp.launch(k.total, 40, [y, loss])
+            if number == overwritten:
+                wp.launch(k.identity, 40, [other], [x])
+    return tape, loss
+
+
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Each evaluation of a loss in float64 adds an item."""
+    counted: list[bool] = []
+    plain = WholeTape.loss
+
+    def loss(self: WholeTape, changes: Any = None, *, single: bool = False) -> float:
+        counted.extend([True] * (not single))
+        return plain(self, changes, single=single)
+
+    monkeypatch.setattr(WholeTape, "loss", loss)
+    return counted
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tape counts as too slow to displace each input by itself."""
+    monkeypatch.setattr(effort, "PATIENCE", 0.0)
+
+
+def test_inputs_of_a_slow_tape_are_displaced_together(losses: list[bool], slow: None) -> None:
+    arrays = inputs(10)
+    result = end_to_end(*squares(arrays), arrays)
+    assert result.verdict == "AGREE"
+    assert len(losses) < 40, "each input by itself takes 364"
+    note = "of 10 inputs, 9 were displaced together in random directions, 1 one by one"
+    assert result.coverage.notes == (note,)
+    together = [check for check in result.inputs if check.probes[0].inputs == 9]
+    assert [len(check.probes) for check in together] == [2] * 9
+    assert "against finite differences (2 directions; most along a random direction of 9" in str(result)
+
+
+def test_inputs_of_a_fast_tape_are_not(losses: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "PATIENCE", 1e9)
+    arrays = inputs(10)
+    result = end_to_end(*squares(arrays), arrays)
+    assert result.coverage.notes == ()
+    assert [len(check.probes) for check in result.inputs] == [9] * 10
+    assert len(losses) > 300
+
+
+def test_a_wrong_input_is_displaced_by_itself_too(slow: None) -> None:
+    arrays = inputs(6)
+    result = end_to_end(*squares(arrays, "ignore", overwritten=3), arrays)
+    assert [check.verdict == "WRONG" for check in result.inputs] == [number == 3 for number in range(6)]
+    assert any(probe.entry is not None for probe in result.inputs[3].probes)
+    assert result.coverage.summary.endswith(
+        "off by 27 %: values that the adjoint needs were overwritten before the reverse pass"
+    )
+
+
+@pytest.mark.parametrize("error", [1e-2, 1e-4])
+def test_one_wrong_entry_of_one_of_many_inputs_is_found(error: float, slow: None) -> None:
+    arrays = inputs(8)
+    loss = k.vector([0.0])
+    with wp.Tape() as tape:
+        for number, x in enumerate(arrays):
+            factor = 1.0 - error if number == 5 else 1.0
+            wp.launch(one_of_them, 40, inputs=[x, 11, factor, loss])
+    result = end_to_end(tape, loss, arrays)
+    assert [check.verdict == "WRONG" for check in result.inputs] == [number == 5 for number in range(8)]
+    assert "differences of the loss at x#6[11]" in result.coverage.summary
+
+
+def test_a_single_input_of_a_slow_tape_gets_fewer_directions(slow: None) -> None:
+    arrays = inputs(1)
+    result = end_to_end(*squares(arrays), arrays)
+    assert (result.verdict, len(result.inputs[0].probes)) == ("AGREE", 3)
+    assert result.coverage.notes == (
+        "each gradient was compared in 3 directions only, as each takes 6 runs of the tape",
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "expected"),
+    [
+        (1e-4, 3, (0, 15)),  # 27 directions of 0.6 ms
+        (1e-2, 1, (0, 15)),  # at most 15 of 60 ms
+        (1.0, 1, (0, 3)),  # 20 runs are affordable
+        (1e-2, 12, (3, 4)),  # 108 of 60 ms
+        (1.0, 12, (2, 2)),
+        (1e-4, 24, (3, 15)),
+    ],
+)
+def test_the_plan_follows_from_the_time_of_a_run(
+    seconds: float, count: int, expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def loss() -> float:
+        now[0] += seconds
+        return 0.0
+
+    monkeypatch.setattr(effort.time, "perf_counter", lambda: now[0])
+    program: Any = SimpleNamespace(loss=loss, inputs=[SimpleNamespace(size=100)] * count)
+    plan = plan_directions(program, 3, 30.0)
+    assert (plan.together, plan.alone.entries + plan.alone.random) == expected
+
+
+def test_directions_of_an_input() -> None:
+    assert [Effort(12, 3).of(size) for size in (1, 2, 12, 13)] == [1, 5, 15, 9]
+
+
+def test_the_largest_entries_are_the_first_of_equal_ones() -> None:
+    gradient = np.array([1.0, -3.0, np.nan, 2.0, 3.0, 2.0, 2.0])
+    for count in range(9):
+        order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")[:count]
+        assert sorted(_largest(gradient, count).tolist()) == sorted(order.tolist())
