@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from tapedebug._blas import one_thread
-from tapedebug._errors import TapedebugError
+from tapedebug._memory_retention import retention
+from tapedebug._time_limit import OutOfTime as OutOfTime
 
 Show = Callable[[str], None]
 """Function that shows a line in place of the previous one; an empty line removes it."""
@@ -30,12 +31,10 @@ GONE = (
 """HTML that hides its own output: Jupyter cannot remove a single output, and an empty one leaves a gap."""
 
 
-class OutOfTime(TapedebugError):
-    """The time limit of a diagnosis or a check has expired."""
-
-
 class Progress:
-    """Progress display and time limit of a diagnosis or check; BLAS uses one thread inside the context.
+    """Progress display and time limit of a diagnosis or check.
+
+    Inside the context BLAS uses one thread, and freed memory is retained for the next private copy.
 
     Args:
         progress: Function that is called with a short text at each step; None shows the text on a terminal or
@@ -87,11 +86,13 @@ class Progress:
 
     def __enter__(self) -> Progress:
         one_thread.__enter__()
+        retention.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        retention.__exit__()
         one_thread.__exit__()
         self._next = float("inf")
         if self._visible and self._show is not None:
@@ -114,6 +115,10 @@ class Progress:
         """
         if time.monotonic() >= self._next:
             self._update()
+
+    def remaining(self) -> float:
+        """Return the seconds until the deadline; infinite without one."""
+        return self._until - time.monotonic()
 
     @contextlib.contextmanager
     def share(self, part: float, most: float) -> Iterator[float]:

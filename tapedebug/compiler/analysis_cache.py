@@ -142,14 +142,17 @@ class AnalysisCache:
             self.put(what, found)
         return cast("Known", found)
 
-    def code(self, variant: str, text: Callable[[], GeneratedSource]) -> objects.Entry:
-        """The machine code of a variant, from the cache where it is there; else of its text."""
+    def code(self, variant: str, text: Callable[[], GeneratedSource], name: str) -> objects.Entry:
+        """The machine code of a variant, from the cache where it is there; else of its text.
+
+        `name` is what messages call it.
+        """
         what = f"code {config.compiler} {backend.optimization} {objects.processor()} {variant}"
         key, diagnostics = self.get(what, CODE) or (None, ())
         entry = None if key is None else backend.cached(key)
         if entry is None:
             made = text()
-            key, entry = backend.compiled(made)
+            key, entry = backend.compiled(made, name)
             diagnostics = made.diagnostics
             self.put(what, (key, diagnostics))
         entry.diagnostics = diagnostics

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tapedebug import _time_limit
 from tapedebug._config import config
 from tapedebug.compiler import objects
 from tapedebug.lang.lowering import Misfit
@@ -116,13 +118,56 @@ COMPILERS: dict[str, Callable[[str, str, SimdLoop | None, int], bytes]] = {
 """By the name that `config.compiler` has."""
 
 
-def compiled(text: GeneratedSource) -> tuple[str, objects.Entry]:
-    """The machine code of a generated function, from the cache where it is there; and its key."""
+class CompileTimes:
+    """Estimates the time to compile generated text, from its length and from the times measured so far."""
+
+    SECONDS = 6e-4
+    """Seconds for each line of a short text, before any was measured."""
+    LONG = 4000
+    """Lines from which on LLVM's register allocation and scheduling of a single block dominate."""
+    LEAST = 0.02
+    """Seconds of a compilation from which on it is a measure of this machine."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+
+    def estimate(self, code: str) -> float:
+        """Return the estimated seconds."""
+        return self.factor * self._usual(code)
+
+    def learn(self, code: str, seconds: float) -> None:
+        """Take a measured duration into account."""
+        if seconds > self.LEAST:
+            self.factor += 0.5 * (seconds / self._usual(code) - self.factor)
+
+    def _usual(self, code: str) -> float:
+        lines = code.count("\n") + 1
+        return self.SECONDS * lines * (1 + lines / self.LONG)
+
+
+times = CompileTimes()
+"""The estimates of this process."""
+
+
+def compiled(text: GeneratedSource, what: str = "a kernel") -> tuple[str, objects.Entry]:
+    """The machine code of a generated function, from the cache where it is there; and its key.
+
+    Args:
+        text: The function.
+        what: Its name in messages.
+
+    Raises:
+        CompilerError: The text was refused.
+        OutOfTime: It is not in the cache, and to compile it would exceed the time limit of a diagnosis.
+    """
     code, level = text.code, optimization
     key = objects.key_of(f"{text.lanes}\n{code}" if text.lanes else code, config.compiler, level)
     found = cached(key)
     if found is None:
+        _time_limit.ensure(times.estimate(code), f"compiling {what}")
+        start = perf_counter()
         content = COMPILERS[config.compiler](code, symbol_of(key), text.lanes, level)
+        times.learn(code, perf_counter() - start)
         if "njit0_" not in code:
             objects.write(key, content)
         found = objects.load(key, symbol_of(key), content)

@@ -406,7 +406,8 @@ class Kernel(AnalyzedKernel):
     def compiled(self, variant: Variant) -> Entry:
         """A variant, compiled now unless it is in the cache."""
         start = perf_counter()
-        entry = self._analysis_cache.code(str(variant), lambda: self._text(variant))
+        name = f"the {'float64 ' if variant.f64 else ''}{variant.kind} of {self.key}"
+        entry = self._analysis_cache.code(str(variant), lambda: self._text(variant), name)
         LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         crash_report.watch(self, variant.kind, entry)
         return entry

@@ -14,6 +14,7 @@ from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
 from tapedebug._tape_observers import recorded_tape
+from tapedebug._time_limit import enforced
 from tapedebug.autograd import end_to_end
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.contract import (
@@ -98,7 +99,12 @@ def diagnose(
     """
     tapes: list[Any] = [recorded_tape(t) for t in (tape if isinstance(tape, (list, tuple)) else [tape])]
     _check_tapes(tapes)
-    with _checked(tapes), _reused(tapes), Progress(progress, max_seconds, len(tapes)) as pace:
+    with (
+        Progress(progress, max_seconds, len(tapes)) as pace,
+        enforced(pace),
+        _checked(tapes),
+        _reused(tapes),
+    ):
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         found = [(_context(item, own, inputs, pace), own, item) for item, own in pairs]
         if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick

@@ -7,6 +7,7 @@ measurement is reported at the launch that reads the input first.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug._progress import OutOfTime
 from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.whole_tape import whole_tape
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
@@ -88,10 +90,10 @@ def _searched(context: RuleContext) -> list[Finding]:
         or replay.recorded.tape.capability(Tangents) is None
     ):
         return []
-    context.progress("comparing each launch with differences of it")
     labels = {array: info.label for array, info in zip(replay.arrays, context.trace.arrays, strict=True)}
     steps = Steps()
     try:
+        context.progress("comparing each launch with differences of it")
         tape = replay.recorded.tape
         program = whole_tape(tape, replay.seeds, [item.array for item in _wrong(context)], labels)
         if not program.inputs or program.blind:
@@ -116,7 +118,9 @@ def _at_launch(context: RuleContext, replay: Replay, wrong: list[Argument]) -> F
     fix = FIXES.get(worst.cause, FIXES["adjoint"]).format(
         name=launch.name, array=label, preserve=words.or_preserve(context.trace)
     )
-    repeated = repeated_values(context, worst.launch) if cause == CAUSES["adjoint"] else None
+    repeated = None
+    with contextlib.suppress(OutOfTime):
+        repeated = repeated_values(context, worst.launch) if cause == CAUSES["adjoint"] else None
     if repeated is not None:
         cause, fix = f"{repeated[0][0].lower()}{repeated[0][1:]}", repeated[1]
     others = len({item.launch for item in wrong}) - 1

@@ -136,8 +136,12 @@ def _not_looked_for(context: RuleContext, late: list[str]) -> None:
 def _gaps(context: RuleContext, what: str, late: list[str]) -> Iterator[None]:
     try:
         yield
-    except OutOfTime:
-        late.append(what)
+    except OutOfTime as error:
+        if error.step:
+            context.trace.coverage.partial = True
+            _skip(context, what, error.message)
+        else:
+            late.append(what)
     except NotOffered as error:
         _skip(context, what, error.message)
     except TapedebugError as error:

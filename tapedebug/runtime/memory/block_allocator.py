@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._memory_retention import retention
+
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ALIGNMENT = 64
@@ -29,14 +31,14 @@ LEAST = 32 * 1024
 MOST = 32 << 20
 """Size of the largest cached block in bytes; the system clears larger ones in larger pages."""
 KEPT = 256 << 20
-"""Maximum number of cached bytes."""
+"""Maximum number of cached bytes, except while a diagnosis or check runs."""
 
 
 class BlockAllocator:
     """A cache of freed blocks by size, in order of the first use of each size.
 
     Args:
-        most: Maximum number of cached bytes.
+        most: Maximum number of cached bytes, except while a diagnosis or check runs.
     """
 
     def __init__(self, most: int) -> None:
@@ -56,9 +58,14 @@ class BlockAllocator:
 
     def give(self, block: Bytes, size: int) -> None:
         """Cache a block that is no longer used."""
-        if self.nbytes + size <= self.most:
+        if retention.contexts or self.nbytes + size <= self.most:
             self.nbytes += size
             self.blocks.setdefault(size, []).append(block)
+
+    def trim(self) -> None:
+        """Free what exceeds the maximum, as after a diagnosis."""
+        if self.nbytes > self.most:
+            self._shrink(self.nbytes - self.most)
 
     def _shrink(self, size: int) -> None:
         """Free as many bytes as a new block takes, and recount: concurrent threads may have miscounted."""
@@ -74,6 +81,7 @@ class BlockAllocator:
 
 kept = BlockAllocator(KEPT)
 """The cache of this process."""
+retention.on_end.append(kept.trim)
 
 
 class _Block:

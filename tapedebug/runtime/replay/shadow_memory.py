@@ -9,8 +9,8 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.memory.block_allocator import MARGIN
-from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
+from tapedebug.runtime.memory.block_allocator import MARGIN, memory
+from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.memory.convert import contiguous_strides
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput, RangeState
@@ -42,6 +42,8 @@ class ShadowBuffer:
     """True if no launch writes here: the memory of parameters, which only an optimiser changes."""
     _plain: Bytes | None = None
     """The content of parameters without the requested changes."""
+    _starts_zero = False
+    """True if the tape writes here before it reads, so that no content is kept to start over with."""
 
     def __init__(
         self, ledger: BufferVersions, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
@@ -61,7 +63,9 @@ class ShadowBuffer:
             elif live.injected and not live.settled:
                 self.late.append((live, live.content(self.buffer).copy()))
         self.written = _written(ledger, tracker, last)
-        self._initial = self.data.copy() if last or self.injections else None
+        self._starts_zero = bool(last) and not tracker.dry and not ledger.liveins
+        changes = bool(last or self.injections) and not self._starts_zero
+        self._initial = _copied(self.data) if changes else None
         self._parameters = not last
         self._plain = self._initial
 
@@ -95,7 +99,9 @@ class ShadowBuffer:
 
     def restart(self) -> None:
         """Restore the content that the tape found."""
-        if self._initial is not None:
+        if self._starts_zero:
+            parallel_memcpy.clear(self.data)
+        elif self._initial is not None:
             parallel_memcpy.copy(self.data, self._initial)
             self._plain = self._initial
 
@@ -269,11 +275,16 @@ def is_double(dtype: Any) -> bool:
     return found is types.float64
 
 
+def _copied(content: Bytes) -> Bytes:
+    """Return a copy in memory that is reused."""
+    made = memory(content.size)
+    parallel_memcpy.copy(made, content)
+    return made
+
+
 def aligned(nbytes: int) -> Bytes:
     """Return zeros that are aligned as a buffer is, with a margin on both sides."""
-    block = np.zeros(nbytes + ALIGNMENT + 2 * MARGIN, np.uint8)
-    lead = MARGIN - block.ctypes.data % ALIGNMENT
-    return block[lead : lead + nbytes]
+    return memory(nbytes + 2 * MARGIN, zeroed=True)[MARGIN : MARGIN + nbytes]
 
 
 def _widened(dtype: np.dtype[Any], scale: int) -> np.dtype[Any]:

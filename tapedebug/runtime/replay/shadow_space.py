@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tapedebug import _time_limit
 from tapedebug.runtime.launch.plan import NOTHING
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
@@ -41,10 +42,10 @@ class ShadowSpace:
         for a in tracker.states:
             used.setdefault(a.buffer, []).append(a)
         last = _last_writers(tracker)
-        self.buffers = {
-            b: ShadowBuffer(ledger, f64, tracker, used.get(b, []), last.get(b, {}))
-            for b, ledger in tracker.ledgers.items()
-        }
+        self.buffers: dict[Buffer, ShadowBuffer] = {}
+        for b, ledger in tracker.ledgers.items():
+            _time_limit.pulse()
+            self.buffers[b] = ShadowBuffer(ledger, f64, tracker, used.get(b, []), last.get(b, {}))
         idle: dict[Buffer, list[array]] = {}
         for record in tracker.records:
             for p in getattr(record.plan, "arrays", ()):

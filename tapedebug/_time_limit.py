@@ -1,0 +1,95 @@
+"""The time limit of the running diagnosis, for slow steps far below it: compilations and private copies.
+
+A limit that is tested between experiments is exceeded by whatever a single one takes. So the steps that
+take long test it as well: `pulse` raises if it has expired, `ensure` if a step of a known duration would
+exceed it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Protocol
+
+from tapedebug._errors import TapedebugError
+
+
+class OutOfTime(TapedebugError):
+    """The time limit of a diagnosis or a check has expired.
+
+    Attributes:
+        step: The step that was not begun because it would have exceeded the limit; empty if it has expired.
+    """
+
+    step: str = ""
+
+
+class TimeLimit(Protocol):
+    """A time limit with a deadline."""
+
+    def remaining(self) -> float:
+        """Return the seconds until the deadline; infinite without one."""
+        ...
+
+    def pulse(self) -> None:
+        """Test the deadline.
+
+        Raises:
+            OutOfTime: It has passed.
+        """
+        ...
+
+
+_limits: list[tuple[int, TimeLimit]] = []
+
+
+@contextlib.contextmanager
+def enforced(limit: TimeLimit) -> Iterator[None]:
+    """Context in which `pulse` and `ensure` test a limit, in this thread."""
+    entry = (threading.get_ident(), limit)
+    _limits.append(entry)
+    try:
+        yield
+    finally:
+        _limits.remove(entry)
+
+
+def _current() -> TimeLimit | None:
+    """Return the innermost limit of this thread."""
+    if not _limits:
+        return None
+    thread = threading.get_ident()
+    return next((limit for owner, limit in reversed(_limits) if owner == thread), None)
+
+
+def pulse() -> None:
+    """Test the limit of this thread, if there is one.
+
+    Raises:
+        OutOfTime: It has expired.
+    """
+    limit = _current()
+    if limit is not None:
+        limit.pulse()
+
+
+def ensure(seconds: float, step: str) -> None:
+    """Test if a step fits into the limit of this thread.
+
+    Args:
+        seconds: The estimated duration.
+        step: The step, in a few words.
+
+    Raises:
+        OutOfTime: It does not fit.
+    """
+    limit = _current()
+    if limit is None:
+        return
+    limit.pulse()
+    left = limit.remaining()
+    if seconds > left:
+        error = OutOfTime(f"{step} would take about {seconds:.2g} s, and {max(0.0, left):.2g} s were left")
+        error.step = step
+        raise error
