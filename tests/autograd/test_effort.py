@@ -133,6 +133,7 @@ def test_the_plan_follows_from_the_time_of_a_run(
         return 0.0
 
     monkeypatch.setattr(effort.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(effort.time, "process_time", lambda: 10 * now[0])
     program: Any = SimpleNamespace(loss=loss, inputs=[SimpleNamespace(size=100)] * count)
     plan = plan_directions(program, 3, 30.0)
     assert (plan.together, plan.alone.entries + plan.alone.random) == expected

@@ -82,14 +82,14 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
         max_seconds: The time limit of all displacements.
     """
     program.loss()
-    seconds = _timed(program.loss)
+    wall, seconds = _timed(program.loss)
     full = Effort.within(1e12, directions)
     inputs = program.inputs
     several = len(inputs) >= MANY
     needed = RUNS * sum(full.of(port.size) for port in inputs)
     if not several and needed * seconds > PATIENCE:
-        seconds = min([seconds, *(_timed(program.loss) for _ in range(REPEATED - 1))])
-    limit = max_seconds / seconds
+        seconds = min([seconds, *(_timed(program.loss)[1] for _ in range(REPEATED - 1))])
+    limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:
         alone = Effort.within(limit / len(inputs), directions)
         return DirectionPlan(alone, note=_note(alone, full, f"to keep to {max_seconds:g} s"))
@@ -107,11 +107,12 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
     return DirectionPlan(replace(alone, until=until), together, sample)
 
 
-def _timed(run: Callable[[], object]) -> float:
-    """Return the seconds of a run."""
-    began = time.perf_counter()
+def _timed(run: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds of a run: that passed, and that it would have taken on an idle machine at most."""
+    began, used = time.perf_counter(), time.process_time()
     run()
-    return max(1e-6, time.perf_counter() - began)
+    passed, used = time.perf_counter() - began, time.process_time() - used
+    return max(1e-6, passed), max(1e-6, min(passed, used))
 
 
 def _note(found: Effort, full: Effort, why: str) -> str:
