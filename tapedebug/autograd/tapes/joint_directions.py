@@ -33,7 +33,7 @@ class JointDirections:
         program: The tape.
         gradients: The gradients of all its inputs.
         rtol: The relative error up to which they agree.
-        plan: The number of directions for each group and for single inputs.
+        effort: The number of directions for each group and for single inputs.
         checkpoint: Called before each evaluation.
     """
 
@@ -42,13 +42,13 @@ class JointDirections:
         program: WholeTape,
         gradients: Gradients,
         rtol: float,
-        plan: DirectionPlan,
+        effort: DirectionPlan,
         checkpoint: Checkpoint | None,
     ) -> None:
         self.program = program
         self.gradients = gradients
         self.rtol = rtol
-        self.plan = plan
+        self.effort = effort
         self.checkpoint = checkpoint
         self.probes: dict[Port, list[Probe]] = {}
         self.one_by_one = 0
@@ -58,7 +58,7 @@ class JointDirections:
     def run(self) -> dict[Port, list[Probe]]:
         """Return the comparisons that concern each input."""
         inputs = sorted(self.program.inputs, key=lambda port: -self.moves[port])
-        sample = self.plan.sample
+        sample = self.effort.sample
         for port in inputs[:sample]:
             self._probe_alone(port)
         for band in _bands(inputs[sample:], self.moves):
@@ -98,7 +98,7 @@ class JointDirections:
     def _probe_alone(self, port: Port) -> None:
         self.one_by_one += 1
         self.probes[port] = probe_input(
-            self.program, port, self.gradients, self.rtol, self.plan.alone, self.checkpoint
+            self.program, port, self.gradients, self.rtol, self.effort.alone, self.checkpoint
         )
 
     def _group(self, group: Sequence[Port]) -> None:
@@ -106,11 +106,11 @@ class JointDirections:
         if len(group) == 1:
             self._probe_alone(group[0])
             return
-        found = [self._displace(group, number) for number in range(self.plan.together)]
+        found = [self._displace(group, number) for number in range(self.effort.together)]
         if all(_confirms(probe) for probes in found for probe in probes.values()):
             for port in group:
                 self.probes[port] = [probes[port] for probes in found]
-        elif time.perf_counter() > self.plan.alone.until and any(
+        elif time.perf_counter() > self.effort.alone.until and any(
             probe.verdict in ("WRONG", "KINK") for probes in self.probes.values() for probe in probes
         ):
             self.left += len(group)
