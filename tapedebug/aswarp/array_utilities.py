@@ -41,7 +41,14 @@ def _values(source: array) -> np.ndarray[Any, Any]:
 
 
 def _store(target: array, values: np.ndarray[Any, Any]) -> None:
+    """Write an array.
+
+    Raises:
+        RuntimeError: The number of values is another.
+    """
     shape = (*target.shape, *t.value_shape(target.dtype))
+    if np.size(values) != np.prod(shape, dtype=int):
+        raise RuntimeError(f"the result has {np.size(values)} numbers, which an array of {shape} cannot hold")
     target.assign(np.ascontiguousarray(values, dtype=t.numpy_dtype(target.dtype)).reshape(shape))
 
 
@@ -138,14 +145,15 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
             f"array_scan() takes two arrays of one size and type; got {in_array.size} of "
             f"{t.type_name(in_array.dtype)} and {out_array.size} of {t.type_name(out_array.dtype)}"
         )
-    if in_array.dtype not in (t.int32, t.int64, t.float32, t.float64):
+    if t.scalar_of(in_array.dtype) not in (t.int32, t.int64, t.float32, t.float64):
         raise RuntimeError(
             f"array_scan() takes int32, int64, float32 or float64; got {t.type_name(in_array.dtype)}"
         )
     values = np.asarray(in_array.numpy())
-    sums = np.cumsum(values, dtype=values.dtype)
+    values = values.reshape(in_array.size, *t.value_shape(in_array.dtype))
+    sums = np.cumsum(values, axis=0, dtype=values.dtype)
     if not inclusive and sums.size:
-        sums = np.concatenate([np.zeros(1, sums.dtype), sums[:-1]])
+        sums = np.concatenate([np.zeros_like(sums[:1]), sums[:-1]])
     _store(out_array, sums)
 
 
@@ -153,16 +161,20 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     """Write the elements of an array into one of another type.
 
     Raises:
-        RuntimeError: An element of one has more components than one of the other.
+        RuntimeError: The arrays differ in shape, or one has fewer numbers than are written.
     """
     _check("array_cast", in_array, out_array)
-    if t.components(in_array.dtype) != t.components(out_array.dtype) and in_array.ndim == out_array.ndim:
+    if in_array.ndim == out_array.ndim > 1 and in_array.shape != out_array.shape:
         raise RuntimeError(
-            f"array_cast() cannot convert {t.type_name(in_array.dtype)} to {t.type_name(out_array.dtype)}"
+            f"array_cast() takes arrays of one shape; got {in_array.shape} and {out_array.shape}"
         )
     source = np.asarray(in_array.numpy()).reshape(-1)
     target = np.array(out_array.numpy()).reshape(-1)
     number = len(source) if count is None else count * t.components(in_array.dtype)
+    if number > min(len(source), len(target)):
+        raise RuntimeError(
+            f"array_cast() of {number} numbers: one array has {len(source)}, the other {len(target)}"
+        )
     target[:number] = source[:number]
     _store(out_array, target)
 
@@ -201,9 +213,15 @@ def radix_sort_pairs(
         end_bit: The first bit above those that count; None is the width of the keys.
 
     Raises:
-        RuntimeError: An array has room for fewer than 2 × `count` elements.
+        RuntimeError: An array has room for fewer than 2 × `count` elements, or the keys have no such bits.
     """
     _check("radix_sort_pairs", keys, values)
+    width = 8 * keys.item_size
+    if not 0 <= begin_bit <= (width if end_bit is None else end_bit) <= width:
+        raise RuntimeError(
+            f"radix_sort_pairs() sorts by bits from 0 to {width}; got begin_bit={begin_bit} and "
+            f"end_bit={end_bit}"
+        )
     if count == 0:
         return
     if min(keys.size, values.size) < 2 * count:
@@ -238,6 +256,12 @@ def segmented_sort_pairs(
         RuntimeError: An array has room for fewer than 2 × `count` elements.
     """
     _check("segmented_sort_pairs", keys, values)
+    if count < 0:
+        raise ValueError(f"segmented_sort_pairs(): the count is an integer from 0; got {count}")
+    if segment_start_indices.ndim != 1:
+        raise RuntimeError(
+            f"segmented_sort_pairs() takes indices of one dimension; got {segment_start_indices!r}"
+        )
     if min(keys.size, values.size) < 2 * count:
         raise RuntimeError(
             f"segmented_sort_pairs() takes arrays of at least 2 * count = {2 * count} elements; got "

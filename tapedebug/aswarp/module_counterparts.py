@@ -88,7 +88,9 @@ _TYPES = {
     **type_queries.NAMES,
     "float_types": t.FLOATS,
     "int_types": t.INTEGERS,
-    "np_dtype_to_warp_type": {scalar.numpy.type: scalar for scalar in t.SCALARS},
+    "np_dtype_to_warp_type": {
+        key: scalar for scalar in t.SCALARS for key in (scalar.numpy.type, scalar.numpy)
+    },
     "scalar_and_bool_types": t.SCALARS,
     "scalar_types": (*t.INTEGERS, *t.FLOATS),
     "warp_type_to_np_dtype": {scalar: scalar.numpy.type for scalar in t.SCALARS},

@@ -6,8 +6,9 @@ In kernels and in arrays a compound value is its components, one after the other
 from __future__ import annotations
 
 import builtins
+import typing
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -55,7 +56,33 @@ class Compound:
                 f"{type(self).__name__} takes {self.length} components, one value for all of them, "
                 f"or none (zeros); got {len(given)}"
             )
+        if self.scalar.numpy.kind in "iu":
+            given = [self.scalar(number) if type(number) is int else number for number in given]
         object.__setattr__(self, "_values", np.array(given, dtype=self.scalar.numpy).reshape(self.shape))
+
+    def __class_getitem__(cls, chosen: Any) -> Any:
+        """Return a type, as annotations write it: `Vector[float32, Literal[3]]`, `Quaternion[float32]`.
+
+        Raises:
+            TypeError: The numbers of components do not fit the kind of type.
+        """
+        from tapedebug.lang import types
+
+        dtype, *sizes = chosen if isinstance(chosen, tuple) else (chosen,)
+        sizes = [typing.get_args(size)[0] if _is_literal(size) else size for size in sizes]
+        match cls.word, sizes:
+            case "vector", [length]:
+                return types.vector(length, dtype)
+            case "matrix", [rows, columns]:
+                return types.matrix((rows, columns), dtype)
+            case "quaternion", []:
+                return types.quaternion(dtype)
+            case "transform", []:
+                return types.transformation(dtype)
+        raise TypeError(
+            f"{cls.__name__}[…] takes a scalar type, and for vectors the length, for matrices rows and "
+            f"columns; got {chosen!r}"
+        )
 
     def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self._values, dtype=dtype)
@@ -104,7 +131,7 @@ class Compound:
 
     def __str__(self) -> str:
         """The components in brackets; of a matrix, a row a line."""
-        rows = [f"[{', '.join(str(v) for v in row)}]" for row in self._values.reshape(-1, self.shape[-1])]
+        rows = [f"[{', '.join(str(v) for v in row)}]" for row in np.atleast_2d(self._values)]
         return rows[0] if len(self.shape) == 1 else "[" + ",\n ".join(rows) + "]"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,6 +173,12 @@ class Compound:
 
     def __pos__(self) -> Any:
         return self
+
+
+def _is_literal(size: Any) -> builtins.bool:
+    """True if a number of components is written `Literal[3]`."""
+    origin: Any = typing.get_origin(size)
+    return origin is Literal
 
 
 def in_words(kind: Any) -> tuple[str, tuple[int, ...], str]:

@@ -59,7 +59,8 @@ def vector(length: Any, dtype: Any) -> type[Vector]:
     In annotations, `Any` as the length and a family of types (`Any`, `Float`) as `dtype` take all that fit.
 
     Raises:
-        TypeError: `dtype` is no scalar type, or `length` no positive integer.
+        TypeError: `dtype` is no scalar type, or `length` no integer from 0. Arrays cannot hold vectors of
+            length 0.
     """
     family = _family(Vector, (length,), dtype)
     kind: type[Vector] = family or _compound(
@@ -130,9 +131,10 @@ def _float_type(dtype: Any, what: str) -> Any:
 @functools.cache
 def _compound(base: Any, stem: str, shape: tuple[int, ...], scalar: Any) -> Any:
     """The one class of a compound type."""
-    if any(n != int(n) or n < 1 for n in shape):
+    least = 0 if base is Vector else 1
+    if any(n != int(n) or n < least for n in shape):
         word, size = (
-            ("length is a positive integer", shape[0])
+            ("length is an integer from 0", shape[0])
             if len(shape) == 1
             else ("shape is two positive integers", shape)
         )
@@ -251,6 +253,8 @@ def element_type(dtype: Any) -> Any:
         empty = found.empty_struct()
         if empty is not None:
             raise TypeError(f"{empty.__name__} has no fields, and cannot be in elements of arrays")
+    if is_compound(found) and not found.length:
+        raise TypeError(f"{found.__name__} has no components, and cannot be in elements of arrays")
     return found
 
 

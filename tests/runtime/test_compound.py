@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def test_values_outside_kernels():
         ),
         (lambda: wp.types.matrix(3, float), "a matrix's shape is (rows, columns); got 3"),
         (lambda: wp.types.matrix((0, 3), float), "a matrix's shape is two positive integers; got (0, 3)"),
-        (lambda: wp.types.vector(0, float), "a vector's length is a positive integer; got 0"),
+        (lambda: wp.types.vector(-1, float), "a vector's length is an integer from 0; got -1"),
         (
             lambda: wp.types.matrix((2, 2), wp.vec3),
             "a matrix's components are scalars (float32, int32, …); got vec3",
@@ -264,3 +265,24 @@ def test_tangents_are_the_transpose_of_adjoints():
     assert abs(products[0]) > 1
     np.testing.assert_allclose(products, products[0], rtol=1e-12)
     assert not there.tangent(other)[1].any(), "a fill is constant"
+
+
+def test_a_vector_without_components_has_a_value_and_no_arrays() -> None:
+    empty = wp.types.vector(0, float)
+    assert (len(empty()), list(empty()), str(empty())) == (0, [], "[]")
+    assert empty() == empty()
+    with pytest.raises(wp.ArrayError, match="vec0 has no components, and cannot be in elements of arrays"):
+        wp.zeros(3, dtype=empty)
+
+
+def test_annotations_write_types_in_brackets() -> None:
+    types = wp.types
+    assert types.Vector[wp.float32, Literal[3]] is wp.vec3
+    assert types.Matrix[wp.float64, Literal[2], Literal[3]] is types.matrix((2, 3), wp.float64)
+    assert (types.Quaternion[wp.float32], types.Transformation[float]) == (wp.quat, wp.transform)
+    with pytest.raises(TypeError, match=r"Matrix\[…\] takes a scalar type, and for vectors the length"):
+        types.Matrix[wp.float32, Literal[2]]
+
+
+def test_integer_components_wrap_around() -> None:
+    assert wp.types.vector(2, wp.uint8)(-1, 256) == (255, 0)
