@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -40,9 +40,10 @@ class Region:
     Attributes:
         values: A view of the program's own memory.
         gradients: Memory of the same layout for the gradients, or None.
+        last_snapshot: Returns the last copy that a tape made of all values; None if no tape keeps it.
     """
 
-    __slots__ = ("__weakref__", "gradients", "values")
+    __slots__ = ("__weakref__", "gradients", "last_snapshot", "values")
 
     on_host = True
     """False if `values` cannot be read, but only copied: memory of a device."""
@@ -50,6 +51,7 @@ class Region:
     def __init__(self, values: np.ndarray[Any, Any], gradients: np.ndarray[Any, Any] | None = None) -> None:
         self.values: Bytes = bytes_of(values)
         self.gradients: Bytes | None = None if gradients is None else bytes_of(gradients)
+        self.last_snapshot: Callable[[], Any] | None = None
 
     @property
     def address(self) -> int:

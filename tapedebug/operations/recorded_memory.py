@@ -7,6 +7,7 @@ found by comparison: with a copy where a region is small, else with a sample of 
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_right
 
 import numpy as np
@@ -18,6 +19,8 @@ GRAIN = 8
 """Ranges of changed bytes begin and end at multiples of this number."""
 SMALL = 1 << 16
 """Regions of up to this many bytes are compared byte by byte."""
+CHUNK = 1 << 18
+"""Regions are compared with a snapshot by parts of this many bytes: most that differ do so in the first."""
 SAMPLES = 128
 """Number of bytes in a sample of a larger region."""
 
@@ -47,6 +50,41 @@ class SnapshotBudget:
         self.used -= nbytes
 
 
+class Snapshot:
+    """A copy of a region, which tapes that find the same bytes share.
+
+    Args:
+        region: The region.
+        budget: The budget that counts it as long as it lives.
+
+    Attributes:
+        content: The bytes.
+        known: The same bytes, if the region is small: tapes compare with them.
+    """
+
+    __slots__ = ("__weakref__", "content", "known")
+
+    def __init__(self, region: Region, budget: SnapshotBudget) -> None:
+        self.known: bytes | None = None
+        if region.on_host and region.nbytes <= SMALL:
+            self.known = region.values.tobytes()
+            self.content: Copied = np.frombuffer(self.known, np.uint8)
+        else:
+            self.content = region.copied(0, region.nbytes)
+        weakref.finalize(self, budget.release, region.nbytes)
+
+
+def _last_snapshot(region: Region) -> Snapshot | None:
+    """Return the last snapshot of a region if a tape keeps it and the region still holds its bytes."""
+    found: Snapshot | None = None if region.last_snapshot is None else region.last_snapshot()
+    if found is None or not isinstance(found.content, np.ndarray):
+        return None
+    for start in range(0, region.nbytes, CHUNK):
+        if not np.array_equal(found.content[start : start + CHUNK], region.values[start : start + CHUNK]):
+            return None
+    return found
+
+
 class RecordedRegion:
     """The copies that a tape keeps of one region of the program.
 
@@ -55,12 +93,12 @@ class RecordedRegion:
         budget: The budget for copies.
 
     Attributes:
-        taken: The bytes of the budget that it uses.
+        taken: The bytes of the budget that its snapshot uses; 0 if an earlier tape has made that.
         lost: Bytes that the tape found were overwritten outside before they were copied.
     """
 
     __slots__ = (
-        "_first",
+        "_found",
         "_known",
         "_live_in",
         "_now",
@@ -76,22 +114,20 @@ class RecordedRegion:
         self.region, self.lost = region, False
         self._saved: list[tuple[int, Copied]] = []  # ranges by their first byte, which do not overlap
         self._now = region.values.data
-        self._first: bytes | None = None
         self._known: bytes | bytearray | None = None
         self._sampled, self._sample = _NOTHING, b""
         nbytes = region.nbytes
-        whole = budget.take(nbytes)
-        self.taken = nbytes if whole else 0
-        self._live_in: Copied | None = None
+        found = _last_snapshot(region)
+        self.taken = 0
+        if found is None and budget.take(nbytes):
+            self.taken = nbytes
+            found = Snapshot(region, budget)
+            region.last_snapshot = weakref.ref(found)
+        self._found = found
+        self._live_in: Copied | None = None if found is None else found.content
         if region.on_host and nbytes <= SMALL:
-            self._known = self._now.tobytes()
-            if whole:  # one copy serves both purposes until the tape writes the region
-                self._first = self._known
-                self._live_in = np.frombuffer(self._first, np.uint8)
-            return
-        if whole:
-            self._live_in = region.copied(0, nbytes)
-        if region.on_host:  # bytes of memory of a device would have to be waited for
+            self._known = self._now.tobytes() if found is None else found.known
+        elif region.on_host:  # bytes of memory of a device would have to be waited for
             step = max(1, nbytes // SAMPLES) | 1  # odd: of each byte of a number some
             self._sampled = region.values[::step]
             self._sample = self._sampled.tobytes()
@@ -100,7 +136,8 @@ class RecordedRegion:
     def nbytes(self) -> int:
         """The number of bytes that are stored."""
         whole = 0 if self._live_in is None else self._live_in.size
-        known = 0 if self._known is None or self._known is self._first else len(self._known)
+        is_shared = self._found is not None and self._known is self._found.known
+        known = 0 if self._known is None or is_shared else len(self._known)
         return whole + known + sum(content.size for _, content in self._saved)
 
     # -- the bytes that the tape found ------------------------------------------------------------------

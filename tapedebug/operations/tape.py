@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -215,8 +214,6 @@ class OperationTape:
 
     def _see(self, region: Region) -> RecordedRegion:
         found = self._seen[region] = RecordedRegion(region, self._budget)
-        if found.taken:
-            weakref.finalize(self, self._budget.release, found.taken)
         return found
 
     def record(self, operation: ExecutableOperation, run: Callable[[], T]) -> T:

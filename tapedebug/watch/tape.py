@@ -86,12 +86,6 @@ class WatchedTape(OperationTape):
             ProgramArrays: arrays,
             ArrayMemory: arrays,
             ArrayOrigins: arrays,
-            ConsumedGradients: _Consumed(self),
-            EngineCoverage: _Coverage(self),
-            RecordingGaps: _Gaps(self),
-            Rerecording: _Rerecording(self),
-            UnrecordedLaunches: _Unrecorded(self),
-            WarpReverse: _WarpReverse(self),
         }
 
     @property
@@ -108,6 +102,8 @@ class WatchedTape(OperationTape):
         """Return the implementation of a capability protocol, or None."""
         if kind is LocalReplays:
             self.verify()
+        if kind in MADE_LATER and kind not in self.capabilities:
+            self.capabilities[kind] = MADE_LATER[kind](self)
         return super().capability(kind)
 
     def verify(self) -> None:
@@ -337,6 +333,18 @@ class _Rerecording:
         return _Rerecorded(self._tape, revived, stop)
 
 
+MADE_LATER: Mapping[type, Callable[[WatchedTape], Any]] = {
+    ConsumedGradients: _Consumed,
+    EngineCoverage: _Coverage,
+    RecordingGaps: _Gaps,
+    Rerecording: _Rerecording,
+    UnrecordedLaunches: _Unrecorded,
+    WarpReverse: _WarpReverse,
+}
+"""Capabilities of a tape that refer to it. They are made when they are asked for: a tape that is not
+diagnosed is in no cycle of references, so that its copies of memory are gone as soon as nothing uses it."""
+
+
 class _Rerecorded(WatchedTape):
     """A tape of the operations of another one, in which more arrays have a gradient."""
 
@@ -347,11 +355,9 @@ class _Rerecorded(WatchedTape):
         self.memory = tape.memory
         self.given_values = None
         self.idle_replays = IdleReplays(kept=True)
-        self.capabilities = {
-            **tape.capabilities,
-            Rerecording: _Rerecording(self),
-            WarpReverse: _WarpReverse(self),
-        }
+        own = Rerecording, WarpReverse
+        kinds = [*tape.capabilities, *MADE_LATER]
+        self.capabilities = {kind: tape.capability(kind) for kind in kinds if kind not in own}
         keys = {
             _range(operation.args[param])
             for operation in tape.operations[:stop]

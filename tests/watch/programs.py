@@ -175,10 +175,11 @@ class Part:
 @wp.kernel
 def push_out_of_bodies(bodies: wp.array(dtype=Body), x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
     i = wp.tid()
-    query = wp.mesh_query_point(bodies[0].mesh, x[i], 10.0)
+    body = bodies[0]
+    query = wp.mesh_query_point(body.mesh, x[i], 10.0)
     if query.result:
-        p = wp.mesh_eval_position(bodies[0].mesh, query.face, query.u, query.v)
-        y[i] = bodies[0].mass * wp.dot(x[i] - p, x[i] - p)
+        p = wp.mesh_eval_position(body.mesh, query.face, query.u, query.v)
+        y[i] = body.mass * wp.dot(x[i] - p, x[i] - p)
 
 
 @wp.kernel
@@ -218,7 +219,7 @@ TILE = wp.constant(4)
 def tile_square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     t = wp.tile_load(x, shape=TILE, offset=i * TILE)
-    wp.tile_store(y, t * t, offset=i * TILE)
+    wp.tile_store(y, wp.tile_map(wp.mul, t, t), offset=i * TILE)
 
 
 def mesh(move=False):

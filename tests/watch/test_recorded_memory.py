@@ -91,3 +91,34 @@ def test_the_budget_is_free_again_when_a_tape_is_gone():
     del tape
     gc.collect()
     assert budget.used == 0
+
+
+@pytest.mark.parametrize("nbytes", [1000, 2 * SMALL])
+def test_tapes_that_find_the_same_bytes_share_one_copy(nbytes):
+    memory, found = region(nbytes)
+    budget = SnapshotBudget()
+    first = RecordedRegion(memory, budget)
+    second = RecordedRegion(memory, budget)
+    assert (first.taken, second.taken, budget.used) == (nbytes, 0, nbytes)
+    memory.values[-1] ^= 1
+    third = RecordedRegion(memory, budget)
+    assert (third.taken, budget.used) == (nbytes, 2 * nbytes), "the last byte is compared, too"
+    np.testing.assert_array_equal(second.live_in(), found)
+    np.testing.assert_array_equal(third.live_in(), memory.values)
+    del first
+    assert budget.used == 2 * nbytes, "another tape uses the copy"
+    second.note(0, nbytes)
+    np.testing.assert_array_equal(second.live_in(), found)
+    del second
+    assert budget.used == nbytes
+    del third
+    assert budget.used == 0
+    assert RecordedRegion(memory, budget).taken == nbytes, "a copy that is gone is made again"
+
+
+def test_a_small_region_is_stored_once_until_the_tape_writes_it():
+    memory, _ = region(1000)
+    recorded = RecordedRegion(memory, SnapshotBudget())
+    assert recorded.nbytes == 1000
+    recorded.note(0, 8)
+    assert recorded.nbytes == 2000
