@@ -130,6 +130,18 @@ def wrong(values, adjoints):
     return [1.02 * adjoint for adjoint in right(values, adjoints)]
 
 
+def test_in_float32_a_gradient_of_0_is_right_for_an_input_that_moves_nothing():
+    def first_only(x, w):
+        assert x.dtype == np.float32
+        return (np.tanh(x) + 0 * w.sum(),)
+
+    def backward(values, adjoints):
+        return [adjoints[0] * (1 - np.tanh(values[0]) ** 2), np.zeros_like(values[1])]
+
+    tape, _, _, _, y = recorded(backward, first_only)
+    assert td.diagnose(tape, loss={y: np.ones(3, np.float32)}).verdict == "AGREE"
+
+
 @pytest.mark.parametrize(("backward", "is_wrong"), [(right, False), (wrong, True)])
 def test_beside_a_stationary_point_its_adjoint_is_compared_with_larger_steps(backward, is_wrong):
     tape, _, _, _, y = recorded(backward, refuses_float64)
