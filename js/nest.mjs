@@ -29,7 +29,7 @@ export function nest(css, scope) {
   return result;
 }
 
-/** The selectors without the scope; null where one has none. A nested selector of old browsers can not begin with a name. */
+/** The selectors without the scope; null where one has none. A nested selector of old browsers cannot begin with a name. */
 function within(prelude, scope) {
   const parts = split(prelude, ",").map((part) => part.trim());
   const nested = parts.map((part) => {

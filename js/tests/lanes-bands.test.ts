@@ -220,7 +220,7 @@ describe("the lanes in a panel", () => {
     expect(said).toEqual(["unfolded", "folded"]);
   });
 
-  it("are there as text around the selection, for those who can not see a canvas", async () => {
+  it("are there as text around the selection, for those who cannot see a canvas", async () => {
     store.select({ launch: 3, array: 1, version: 0 });
     const text = await around();
     expect(text).toContain("Launches around 3");

@@ -134,7 +134,7 @@ def gradgradcheck(
 def _require_forward_over_reverse(forward: bool, reverse: bool) -> None:
     if reverse:
         raise GradcheckError(
-            "gradgradcheck: check_rev_over_rev=True: a reverse pass can not be reversed here; second "
+            "gradgradcheck: check_rev_over_rev=True: a reverse pass cannot be reversed here; second "
             "derivatives are tangents of adjoints (forward over reverse)",
             hint="leave it at False: check_fwd_over_rev checks the same derivatives",
         )

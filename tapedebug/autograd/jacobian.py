@@ -88,7 +88,7 @@ def jacobian(
     Raises:
         GradcheckError: No input or no output has a derivative, or the mask names what there is not.
         LaunchError: The arguments do not fit the kernel.
-        OutOfTime: Of sparse matrices, which can not say what is missing: `max_seconds` is over.
+        OutOfTime: Of sparse matrices, which cannot say what is missing: `max_seconds` is over.
         TapedebugError: `sparse=True` without scipy, or `plot_jacobians=True` without matplotlib.
     """
     whole_number("jacobian", "max_outputs_per_var", max_outputs_per_var)

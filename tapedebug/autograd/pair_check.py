@@ -169,7 +169,7 @@ def pair_script(tape: RecordedTape, pair: PairResult, **options: float) -> str:
         options: Its `eps`, `atol` and `rtol`.
 
     Raises:
-        GradcheckError: It is no pair of the launch of a kernel, or can not be shown alone.
+        GradcheckError: It is no pair of the launch of a kernel, or cannot be shown alone.
     """
     if pair.launch is None:
         raise GradcheckError(

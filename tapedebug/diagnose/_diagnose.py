@@ -256,7 +256,7 @@ def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
         trace.verdict = "UNDECIDABLE"
         trace.coverage.notes.append(
             f"{', '.join(sorted(detached))}: differences of the loss see through what was detached with "
-            "requires_grad=False, so they can not confirm the gradient"
+            "requires_grad=False, so they cannot confirm the gradient"
         )
 
 

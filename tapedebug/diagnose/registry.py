@@ -117,7 +117,7 @@ def apply_cross_tape_rules(contexts: Sequence[RuleContext]) -> None:
 def _checked(rule: Rule, finding: Finding) -> Finding:
     """Return a finding after checking it against the declarations of its rule."""
     if finding.rule != rule.code or SEVERITY_ORDER[finding.severity] < SEVERITY_ORDER[rule.severity]:
-        raise AssertionError(f"{rule.code} can not report {finding.rule} as {finding.severity}")
+        raise AssertionError(f"{rule.code} cannot report {finding.rule} as {finding.severity}")
     return finding
 
 

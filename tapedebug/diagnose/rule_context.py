@@ -77,7 +77,7 @@ class RuleContext:
             TapedebugError: The tape is not one of this process.
         """
         if not isinstance(self.experiment, Replay):
-            raise TapedebugError("this tape can not be run again")
+            raise TapedebugError("this tape cannot be run again")
         return self.experiment
 
     @property

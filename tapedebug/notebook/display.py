@@ -57,7 +57,7 @@ def tape_bundle(obj: object, include: object = None, exclude: object = None) -> 
     try:
         panel = open_panel(obj)
     except ImportError as error:
-        warnings.warn(f"The panel can not be shown ({error}); this is its static form.", stacklevel=2)
+        warnings.warn(f"The panel cannot be shown ({error}); this is its static form.", stacklevel=2)
         subject = subject_of(obj)
         return bundle_of(subject, subject.checks, text)
     data, metadata = panel.bundle()
@@ -74,7 +74,7 @@ def marimo_view(obj: object) -> Any:
     try:
         return open_panel(obj)
     except ImportError as error:
-        warnings.warn(f"The panel can not be shown ({error}); this is its static form.", stacklevel=2)
+        warnings.warn(f"The panel cannot be shown ({error}); this is its static form.", stacklevel=2)
         return _Html(trace_html(subject_of(obj).head))
 
 

@@ -55,6 +55,6 @@ def load_assets(folder: Path | None = None) -> Assets:
                 "an installed tapedebug carries it, so reinstall the wheel",
             ) from None
         if f"</{element}" in text.lower() or "<!--" in text:
-            raise BundleError(f"{path} can not be put into a page: it contains </{element} or <!--")
+            raise BundleError(f"{path} cannot be put into a page: it contains </{element} or <!--")
         parts[element] = text
     return Assets(script=parts["script"], style=parts["style"])

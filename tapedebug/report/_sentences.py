@@ -99,7 +99,7 @@ def _result(head: Json) -> str:
     text = {
         "KINK": "The loss has no derivative here: its slopes on both sides differ, so no gradient is right",
         "NONDETERMINISTIC": "Two runs on the same values differ, so the gradient could not be compared",
-    }.get(verdict, "The comparison can not decide whether the gradient is right")
+    }.get(verdict, "The comparison cannot decide whether the gradient is right")
     return f"{text}: {summary}"
 
 

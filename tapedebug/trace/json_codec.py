@@ -36,7 +36,7 @@ def encode(value: Any) -> Any:
     for base in (int, float, str):  # subclasses of them, such as enumerations
         if isinstance(value, base):
             return encode(base(value))
-    raise TypeError(f"a trace can not hold a {kind.__name__}")
+    raise TypeError(f"a trace cannot hold a {kind.__name__}")
 
 
 def _non_finite(value: float) -> str:

@@ -1,4 +1,4 @@
-"""`gradcheck`: right kernels pass, wrong ones fail, what can not be decided is called so."""
+"""`gradcheck`: right kernels pass, wrong ones fail, what cannot be decided is called so."""
 
 import math
 import re
@@ -137,7 +137,7 @@ def test_chaos_is_undecidable() -> None:
     result = check(k.logistic, [0.3, 0.4])
     assert (result.verdict, bool(result)) == ("UNDECIDABLE", False)
     assert result.pairs[0].message.endswith(
-        "± inf; the error bar is wider than the tolerance: differences can not decide (2 of 4 entries)"
+        "± inf; the error bar is wider than the tolerance: differences cannot decide (2 of 4 entries)"
     )
 
 

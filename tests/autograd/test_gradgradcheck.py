@@ -330,7 +330,7 @@ def test_adjoints_of_some_outputs_only() -> None:
     [
         (
             {"check_rev_over_rev": True},
-            "gradgradcheck: check_rev_over_rev=True: a reverse pass can not be reversed here; second "
+            "gradgradcheck: check_rev_over_rev=True: a reverse pass cannot be reversed here; second "
             "derivatives are tangents of adjoints (forward over reverse)",
             "leave it at False: check_fwd_over_rev checks the same derivatives",
         ),

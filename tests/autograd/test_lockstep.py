@@ -273,7 +273,7 @@ def test_adjoints_that_are_not_finite() -> None:
     assert wrong(result)[0] == "the whole tape"
     assert (pair_of(result, 1).verdict, pair_of(result, 1).message) == (
         "UNDECIDABLE",
-        "the adjoint of x that leaves is not finite, and differences can not decide",
+        "the adjoint of x that leaves is not finite, and differences cannot decide",
     )
     assert pair_of(result, 0).verdict == "AGREE", "checked with the adjoints that are finite"
 

@@ -400,7 +400,7 @@ def test_a_failure_can_be_pickled() -> None:
     assert (str(other), other.result.reproduce()) == (str(caught.value), caught.value.result.reproduce())
 
 
-# ------------------------------------------------------------------ what can not be written
+# ------------------------------------------------------------------ what cannot be written
 
 
 class Simulation:

@@ -212,7 +212,7 @@ def test_a_jump_is_named_at_its_operation() -> None:
         f"{finding.evidence['arrives']:.3g} that arrives to {finding.evidence['leaves']:.3g} for start, by "
         "x[i] / (wp.abs(x[i]) + softening) with a slope of 2.5e+07 (operands 3e-08 and 4e-08). The "
         "gradient is "
-        "right, and holds only for changes that float32 can not resolve."
+        "right, and holds only for changes that float32 cannot resolve."
     )
 
 

@@ -104,7 +104,7 @@ def test_a_finding_is_what_its_rule_says(code: str, severity: Any) -> None:
     finding = Finding(rule="overwrite", severity="error", message="")
     assert registry._checked(Overwrite(), finding) is finding
     rule = type("Other", (Overwrite,), {"code": code, "severity": severity})()
-    with pytest.raises(AssertionError, match=f"{code} can not report overwrite as error"):
+    with pytest.raises(AssertionError, match=f"{code} cannot report overwrite as error"):
         registry._checked(rule, finding)
 
 

@@ -50,7 +50,7 @@ def test_without_widgets_there_is_the_static_form(front_end, wrong, monkeypatch)
     with pytest.warns(UserWarning) as caught:
         data, _ = display.tape_bundle(tape)
     assert [str(warning.message) for warning in caught] == [
-        "The panel can not be shown (the panel needs anywidget; install it with `pip install anywidget`); "
+        "The panel cannot be shown (the panel needs anywidget; install it with `pip install anywidget`); "
         "this is its static form."
     ]
     assert set(data) == {"text/plain", "text/html", display.TRACE_MIME}

@@ -105,7 +105,7 @@ def test_a_gradient_that_agrees_beside_what_is_wrong(net: Json) -> None:
             "KINK",
             "The loss has no derivative here: its slopes on both sides differ, so no gradient is right: ",
         ),
-        ("UNDECIDABLE", "The comparison can not decide whether the gradient is right: "),
+        ("UNDECIDABLE", "The comparison cannot decide whether the gradient is right: "),
         ("NONDETERMINISTIC", "Two runs on the same values differ, so the gradient could not be compared: "),
         ("NOT CHECKED", "The gradient was not checked: "),
     ],

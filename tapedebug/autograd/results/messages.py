@@ -297,7 +297,7 @@ def _undecidable(pair: Comparison, ad: Floats, slot: Slot) -> str:
     if not np.isfinite(value):
         return f"the function has no finite values around here{_spoiled(pair, slot)}"
     if bar > float(pair.tolerance.of(np.array(value))):
-        return "the error bar is wider than the tolerance: differences can not decide"
+        return "the error bar is wider than the tolerance: differences cannot decide"
     return (
         f"the float64 twin of the {pair.kind} agrees with the differences, "
         "float32 rounding is as large as the gradient"

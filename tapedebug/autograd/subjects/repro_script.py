@@ -73,7 +73,7 @@ class Writer:
         """The scene.
 
         Raises:
-            GradcheckError: It can not be written.
+            GradcheckError: It cannot be written.
         """
         if self._scene is None and self._write is not None:
             try:
@@ -181,7 +181,7 @@ def launch_scene(
         outputs: Number of the first argument that is an output; -1 where the launch named none.
 
     Raises:
-        GradcheckError: Something can not be written as source.
+        GradcheckError: Something cannot be written as source.
     """
     packed = Packed()
     sources = Sources(packed)
@@ -206,7 +206,7 @@ def function_scene(
         values: Those of arrays among them.
 
     Raises:
-        GradcheckError: Something can not be written as source.
+        GradcheckError: Something cannot be written as source.
     """
     if not inspect.isfunction(function):
         what = "a method" if inspect.ismethod(function) else f"a {type(function).__name__}"

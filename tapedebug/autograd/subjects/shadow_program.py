@@ -40,7 +40,7 @@ class ShadowProgram:
         has_tangents: `push` is possible.
         is_narrow: Parts of it compute in float32 also in the float64 replay.
         engine: The name of the engine, if it is not this project's own.
-        one_by_one: Of the runs that can not run several rows at once, "forward", "backward" or "push", why.
+        one_by_one: Of the runs that cannot run several rows at once, "forward", "backward" or "push", why.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class Sources:
         """A kernel, a function of kernels, or a Python function.
 
         Raises:
-            GradcheckError: Its source can not be had, or something in it can not be written.
+            GradcheckError: Its source cannot be had, or something in it cannot be written.
         """
         name = name or _name_of(thing)
         if not self._new(name, thing):

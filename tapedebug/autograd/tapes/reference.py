@@ -109,7 +109,7 @@ class Departure:
         subject = (
             f"{self.by_hand} differs from the derivative of {' and '.join(f.name for f in self.functions)}"
         )
-        return f"{subject}: {self.numbers}; {self.difference}, which can not tell which is right"
+        return f"{subject}: {self.numbers}; {self.difference}, which cannot tell which is right"
 
     @property
     def difference(self) -> str:

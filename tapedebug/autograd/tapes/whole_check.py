@@ -202,11 +202,11 @@ class WholeCheck:
     def _message(self, record: Record, argument: Argument, name: str) -> str:
         """Return the message about the error of an argument's gradient."""
         if argument.cause == "not finite" and argument.wrong is None:
-            return f"the adjoint of {name} that leaves is not finite, and differences can not decide"
+            return f"the adjoint of {name} that leaves is not finite, and differences cannot decide"
         if argument.verdict == "KINK":
             return f"along a random direction in {name} the launch has a kink: no derivative exists here"
         if argument.verdict == "UNDECIDABLE":
-            return f"differences along a random direction in {name} can not decide"
+            return f"differences along a random direction in {name} cannot decide"
         wrong = argument.wrong
         if wrong is None:
             return ""

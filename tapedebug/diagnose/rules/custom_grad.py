@@ -154,7 +154,7 @@ def _suspected(context: RuleContext, launch: Launch) -> list[int]:
     return [index for index in dict.fromkeys(elements) if index < threads]
 
 
-# ------------------------------------------------------------------------- what can not be taken by itself
+# ------------------------------------------------------------------------- what cannot be taken by itself
 
 
 def _launches(context: RuleContext) -> list[CustomGradFinding]:

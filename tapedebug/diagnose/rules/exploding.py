@@ -208,7 +208,7 @@ def _jump(context: RuleContext, profile: AdjointProfile) -> Finding | None:
         f"of {label} is amplified {words.number(amplified)} times. The adjoint jumps in "
         f"{words.launch_words(launch)}: from {words.number(passage.arrives)} that arrives to "
         f"{words.number(passage.outgoing[param])} for {passed}{_steep_words(steep, turns)}. The gradient"
-        f"{' is right, and' if trace.verdict == 'AGREE' else ''} holds only for changes that float32 can not "
+        f"{' is right, and' if trace.verdict == 'AGREE' else ''} holds only for changes that float32 cannot "
         "resolve."
     )
     place = place_of(steep.span) if steep is not None else None
