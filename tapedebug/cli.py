@@ -366,7 +366,6 @@ def _run(options: argparse.Namespace) -> int:
     from tapedebug._tape_retention import TapeRetention
 
     try:
-        # Settings, engine, and names and lines of cells are the same for the diagnosis and its output.
         watch = WarpWatch(off=options.as_warp)
         # Settings, engine, and names and lines of cells are the same for the diagnosis and its output.
         with _settings(options), _engine(as_warp=options.as_warp), program as run:
