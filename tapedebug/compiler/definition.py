@@ -120,8 +120,26 @@ class Definition:
                     f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
                 )
             kind = self.types[index] if self.types else declared[argument.arg]
+            self._require_elements(argument, kind)
             params.append(Param(argument.arg, kind, index))
         return tuple(params)
+
+    def _require_elements(self, argument: ast.arg, kind: Any) -> None:
+        """Refuse a parameter with an array of structs that hold arrays or have no fields."""
+        element = getattr(kind, "dtype", None)
+        if t.is_struct(element):
+            try:
+                t.element_type(element)
+            except TypeError as error:
+                raise KernelTypeError(
+                    f"kernel `{self.__name__}`: `{argument.arg}` cannot be passed: {error}",
+                    span=self.origin.span(argument),
+                    hint="give the kernel the arrays as parameters of their own, or one long array and the "
+                    "place in it where the part of each element begins",
+                ) from None
+        if t.is_struct(kind):
+            for inner in kind.fields.values():
+                self._require_elements(argument, inner)
 
     @cached_property
     def params(self) -> tuple[Param, ...]:

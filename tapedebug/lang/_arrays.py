@@ -14,9 +14,9 @@ class ArrayType:
     __slots__ = ("dtype", "ndim")
 
     def __init__(self, dtype: Any, ndim: int = 1) -> None:
-        from tapedebug.lang.types import element_type
+        from tapedebug.lang.types import pattern
 
-        self.dtype = element_type(dtype)
+        self.dtype = pattern(dtype)
         if ndim not in range(1, MAX_DIMENSIONS + 1):
             raise TypeError(f"an array has 1 to 4 dimensions; got ndim={ndim!r}")
         self.ndim = ndim

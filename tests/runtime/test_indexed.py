@@ -213,3 +213,43 @@ def test_messages() -> None:
     )
     with pytest.raises(IndexError):
         wp.indexedarray(a, [wp.array([7], dtype=int)]).numpy()
+
+
+def test_copies_and_arrays_like_an_indexed_one() -> None:
+    data = wp.array(np.arange(12.0).reshape(4, 3), dtype=float)
+    chosen = wp.indexedarray(data, [wp.array([3, 1], dtype=int), None])
+    expected = [[9.0, 10.0, 11.0], [3.0, 4.0, 5.0]]
+    dest = wp.zeros((2, 3), dtype=float)
+    wp.copy(dest, chosen)
+    assert dest.numpy().tolist() == wp.clone(chosen).numpy().tolist() == expected
+    dest.zero_()
+    dest.assign(chosen)
+    assert dest.numpy().tolist() == expected
+    other = wp.zeros((4, 3), dtype=float)
+    target = wp.indexedarray(other, [wp.array([0, 2], dtype=int), None])
+    target.assign(chosen)
+    assert other.numpy()[[0, 2]].tolist() == expected
+    wp.copy(chosen, wp.full_like(chosen, 7.0))
+    assert data.numpy()[[3, 1]].tolist() == [[7.0] * 3] * 2
+    assert wp.zeros_like(chosen).shape == wp.empty_like(chosen).shape == wp.ones_like(chosen).shape == (2, 3)
+    assert isinstance(wp.ones_like(chosen), wp.array)
+    with pytest.raises(wp.ArrayError) as caught:
+        wp.copy(dest, chosen, count=1)
+    assert str(caught.value) == (
+        "copy: an indexed array is copied whole, to or from an array of its shape and dtype; got "
+        f"dest={dest!r} and src={chosen!r} with dest_offset=0, src_offset=0, count=1\n"
+        "  = hint: copy contiguous(), or select other elements"
+    )
+    with pytest.raises(wp.ArrayError, match="copy: src must be an array; got 3"):
+        wp.copy(chosen, 3)  # type: ignore[arg-type]
+
+
+def test_gradients_pass_through_copies_of_indexed_arrays() -> None:
+    x = wp.array([1.0, 2.0, 3.0, 4.0], dtype=float, requires_grad=True)
+    y = wp.zeros(4, dtype=float, requires_grad=True)
+    rows = wp.array([2, 0], dtype=int)
+    with wp.Tape() as tape:
+        wp.copy(y[wp.array([3, 1], dtype=int)], wp.clone(x[rows]))
+    tape.backward(grads={y: wp.array([1.0, 10.0, 100.0, 1000.0], dtype=float)})
+    assert y.numpy().tolist() == [0.0, 1.0, 0.0, 3.0]
+    assert x.grad.numpy().tolist() == [10.0, 0.0, 1000.0, 0.0]

@@ -12,6 +12,7 @@ from tapedebug.runtime.device import get_device
 from tapedebug.runtime.memory import convert
 from tapedebug.runtime.memory.array import array, new
 from tapedebug.runtime.memory.construct import from_pointer
+from tapedebug.runtime.memory.indexed import indexedarray
 from tapedebug.runtime.memory.transfer import fill_bytes
 from tapedebug.runtime.tape.imported_arrays import arrived
 
@@ -137,7 +138,7 @@ def _type_of(value: Any) -> Any:
 
 
 def zeros_like(
-    src: array,
+    src: array | indexedarray,
     device: Any = None,
     requires_grad: bool | None = None,
     pinned: bool | None = None,
@@ -148,7 +149,7 @@ def zeros_like(
 
 
 def empty_like(
-    src: array,
+    src: array | indexedarray,
     device: Any = None,
     requires_grad: bool | None = None,
     pinned: bool | None = None,
@@ -159,7 +160,7 @@ def empty_like(
 
 
 def ones_like(
-    src: array,
+    src: array | indexedarray,
     device: Any = None,
     requires_grad: bool | None = None,
     pinned: bool | None = None,
@@ -170,7 +171,7 @@ def ones_like(
 
 
 def full_like(
-    src: array,
+    src: array | indexedarray,
     value: Any,
     device: Any = None,
     requires_grad: bool | None = None,
@@ -183,12 +184,12 @@ def full_like(
 
 
 def _like(src: Any, what: str) -> tuple[Any, Any]:
-    if not isinstance(src, array):
+    if not isinstance(src, array | indexedarray):
         raise ArrayError(f"{what}: {src!r} is not an array", hint="pass an array, or use zeros(shape, dtype)")
     return src.shape, src.dtype
 
 
-def _grad(src: array, requires_grad: bool | None) -> bool:
+def _grad(src: array | indexedarray, requires_grad: bool | None) -> bool:
     return src.requires_grad if requires_grad is None else requires_grad
 
 

@@ -175,6 +175,8 @@ class indexedarray:
         """Write `src` (an array, or what `array` takes) to the elements; recorded on an active tape."""
         from tapedebug.runtime.memory import gather
 
+        if isinstance(src, indexedarray):
+            src = src.contiguous()
         if not isinstance(src, array):
             src = array(src, dtype=self.dtype)
         if src.shape != self.shape or src.dtype is not self.dtype:

@@ -15,6 +15,7 @@ from tapedebug.runtime.launch.plan import LaunchPlan, has_gradient
 from tapedebug.runtime.memory import convert, struct_fields
 from tapedebug.runtime.memory.array import array, new
 from tapedebug.runtime.memory.buffer import ZERO
+from tapedebug.runtime.memory.indexed import indexedarray
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.state import state
 from tapedebug.runtime.tape.builtin_plans import COPY, FILL, READ, WRITE
@@ -25,13 +26,18 @@ from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 
 def copy(
-    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Any = None
+    dest: array | indexedarray,
+    src: array | indexedarray,
+    dest_offset: int = 0,
+    src_offset: int = 0,
+    count: int = 0,
+    stream: Any = None,
 ) -> None:
     """Copy elements of `src` into `dest`; differentiable on an active tape.
 
     Args:
-        dest: Target, at least as large as the copied range.
-        src: Source of the same dtype.
+        dest: Target, at least as large as the copied range; of an indexed array the selected elements.
+        src: Source of the same dtype. If one of the two is an indexed array, it is copied whole.
         dest_offset: First element of `dest` to write.
         src_offset: First element of `src` to read.
         count: Number of elements; 0 means all of `src`.
@@ -41,6 +47,9 @@ def copy(
         ArrayError: An argument is not an array, the dtypes differ, or a range is out of bounds.
     """
     try:
+        if isinstance(dest, indexedarray) or isinstance(src, indexedarray):
+            _copy_selected(dest, src, (dest_offset, src_offset, count))
+            return
         target, source = _copy_views(dest, src, dest_offset, src_offset, count)
     except ArrayError as error:
         raise error.with_traceback(None) from None
@@ -67,6 +76,8 @@ def assign(dest: array, src: Any) -> None:
     Raises:
         ArrayError: The sizes differ or the data does not fit the dtype.
     """
+    if isinstance(src, indexedarray):
+        src = src.contiguous()
     if not isinstance(src, array):
         try:
             values = convert.to_values(src, dest.dtype, dest.shape)
@@ -92,7 +103,7 @@ def assign(dest: array, src: Any) -> None:
 
 
 def clone(
-    src: array,
+    src: array | indexedarray,
     device: Any = None,
     requires_grad: bool | None = None,
     pinned: bool | None = None,
@@ -101,13 +112,13 @@ def clone(
     """Return a contiguous copy of `src`; differentiable on an active tape.
 
     Args:
-        src: The array to copy.
+        src: The array to copy; of an indexed array the selected elements.
         device: Only `"cpu"` exists.
         requires_grad: By default that of `src`; False detaches the copy.
         pinned: Accepted and ignored on the CPU.
         retain_grad: Keep the copy's `.grad` after `Tape.backward`.
     """
-    if not isinstance(src, array):
+    if not isinstance(src, array | indexedarray):
         raise ArrayError(f"clone: {src!r} is not an array", hint="pass an array")
     get_device(device)
     made = new(src.shape, src.dtype)
@@ -188,6 +199,27 @@ def _finish(record: Record | None, written: array, start: float) -> None:
         if any(a.buffer.windows for a in record.args):
             state.tape.tracker.after(record)
         state.tape.records.append(record)
+
+
+def _copy_selected(dest: Any, src: Any, numbers: tuple[int, int, int]) -> None:
+    """Copy between two arrays, at least one of which is an indexed array."""
+    for name, a in (("dest", dest), ("src", src)):
+        if not isinstance(a, array | indexedarray):
+            raise ArrayError(
+                f"copy: {name} must be an array; got {a!r} ({type(a).__name__})", hint="pass two arrays"
+            )
+    if dest.dtype is not src.dtype or dest.shape != src.shape or any(numbers):
+        raise ArrayError(
+            "copy: an indexed array is copied whole, to or from an array of its shape and dtype; got "
+            f"dest={dest!r} and src={src!r}"
+            + (f" with dest_offset={numbers[0]}, src_offset={numbers[1]}, count={numbers[2]}" * any(numbers)),
+            hint="copy contiguous(), or select other elements",
+        )
+    source = src.contiguous() if isinstance(src, indexedarray) else src
+    if isinstance(dest, indexedarray):
+        dest.assign(source)
+    else:
+        copy(dest, source)
 
 
 def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: int) -> tuple[array, array]:
