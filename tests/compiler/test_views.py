@@ -370,3 +370,46 @@ def test_slices_of_arrays_of_structs():
     assert wp.autograd.gradcheck(slices_of_structs, dim=2, inputs=[bodies], outputs=[y], show_summary=False)
     wp.launch(slices_of_structs, dim=1, inputs=[bodies, y])
     assert y.numpy().tolist() == [7.0 * 3.0 + 1.0 * 3.0 + 2.0 * 4.0, 0.0]
+
+
+@wp.kernel
+def stepped(
+    x: wp.array(dtype=float), m: wp.array2d(dtype=float), n: wp.array(dtype=int), y: wp.array(dtype=float)
+):
+    i = wp.tid()
+    part = x[1 :: n[i]]
+    twice = part[:: n[1]][::-1]
+    row = m[1, :: n[1]]
+    for k in range(n[0]):
+        row = m[k, :: n[i]]
+    if n[i] > 1:
+        row = m[0, :: n[i]]
+    y[i] = float(part.shape[0]) + 10.0 * float(twice.shape[0])
+    for k in range(twice.shape[0]):
+        y[i] += twice[k] * part[k] * row[-1]
+
+
+def test_steps_that_are_known_only_at_run_time() -> None:
+    x, m = np.linspace(0.5, 1.5, 9, dtype=np.float32), np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    n = np.array([1, 2, 3, -1, 0], np.int32)
+    y = np.zeros(5, np.float32)
+    run(stepped, 4, [x, m, n, y])
+    expected = []
+    for step in n[:4]:
+        part = x[1::step]
+        twice, row = part[:: n[1]][::-1], m[0, ::step]
+        expected.append(len(part) + 10 * len(twice) + float(row[-1]) * sum(twice * part[: len(twice)]))
+    np.testing.assert_allclose(y[:4], expected, rtol=2e-6)
+    check_gradient(stepped, 4, [x, m, n, y])
+    check_tangent(stepped, 4, [x, m, n, y])
+
+
+@wp.kernel
+def length_of_steps(x: wp.array(dtype=float), n: int, y: wp.array(dtype=int)):
+    y[0] = x[::n].shape[0]
+
+
+def test_a_step_of_0_has_no_elements() -> None:
+    y = np.ones(1, np.int32)
+    run(length_of_steps, 1, [np.zeros(4, np.float32), 0, y])
+    assert y.tolist() == [0]

@@ -29,6 +29,7 @@ NAMES = [
     "atomics",
     "absent_arrays",
     "indexed_arrays",
+    "computed_steps_and_comparisons_of_two_types",
 ]
 
 

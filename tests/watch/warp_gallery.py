@@ -318,3 +318,18 @@ def indexed_arrays() -> Launch:
     # Warp's tapes do not take indexed arrays with gradients
     x = wp.indexedarray(floats(8, requires_grad=False), [wp.array([1, 3, 6], dtype=int)])
     return selected, 3, [x, floats(3, seed=1)]
+
+
+@wp.kernel
+def stepped(x: wp.array(dtype=float), n: wp.array(dtype=int), y: wp.array(dtype=float)):
+    i = wp.tid()
+    part = x[1 :: n[i]]
+    back = x[6 : 0 : -n[i]]
+    y[i] = part[1] * back[1]
+    if x[i] < n[i]:
+        y[i] = y[i] * 0.5
+
+
+@example
+def computed_steps_and_comparisons_of_two_types() -> Launch:
+    return stepped, 3, [floats(8), wp.array([1, 2, 3], dtype=int), floats(3, seed=1)]

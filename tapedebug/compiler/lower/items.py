@@ -17,8 +17,24 @@ class Slice:
     """Part of an axis: the elements `start + k * step` for `k` below `length` (int64)."""
 
     start: Value
-    step: int
+    step: int | Value
+    """A number if it is known when the kernel is compiled."""
     length: Value
+
+    @property
+    def numbers(self) -> list[Value]:
+        """The values (int64) that it is made of."""
+        return [self.start, self.length, *([self.step] if isinstance(self.step, Value) else [])]
+
+    def remade(self, numbers: Iterator[Value]) -> Slice:
+        """The slice made of other values."""
+        start, length = next(numbers), next(numbers)
+        return Slice(start, next(numbers) if isinstance(self.step, Value) else self.step, length)
+
+    @property
+    def form(self) -> int | str:
+        """The step, if it is known: two slices with the same one differ in values only."""
+        return "computed" if isinstance(self.step, Value) else self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +76,7 @@ class ArrayView:
     @property
     def form(self) -> tuple[Any, ...]:
         """The properties that two views share if they differ in numbers only."""
-        kinds = [i.step if isinstance(i, Slice) else i is None for i in self.indices]
+        kinds = [i.form if isinstance(i, Slice) else i is None for i in self.indices]
         return self.param, self.adjoint, tuple(kinds), len(self.numbers)
 
     @property
@@ -69,7 +85,7 @@ class ArrayView:
         found: list[Value] = []
         for index in self.indices:
             if isinstance(index, Slice):
-                found += [index.start, index.length]
+                found += index.numbers
             elif index is not None:
                 found.append(index)
         return found
@@ -79,7 +95,7 @@ class ArrayView:
         made: list[Value | Slice | None] = []
         for index in self.indices:
             if isinstance(index, Slice):
-                made.append(Slice(next(numbers), index.step, next(numbers)))
+                made.append(index.remade(numbers))
             else:
                 made.append(None if index is None else next(numbers))
         return replace(self, indices=tuple(made))

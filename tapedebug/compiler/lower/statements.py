@@ -128,8 +128,9 @@ def _expression(ctx: Context, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):  # a docstring, or `...`
         return
     if isinstance(node.value, ast.IfExp):  # `f(x) if c else g(x)`, for its effects
-        sides = [ast.copy_location(ast.Expr(side), node) for side in (node.value.body, node.value.orelse)]
-        _if(ctx, ast.copy_location(ast.If(node.value.test, sides[:1], sides[1:]), node), sides[:1], sides[1:])
+        yes: list[ast.stmt] = [ast.copy_location(ast.Expr(node.value.body), node)]
+        no: list[ast.stmt] = [ast.copy_location(ast.Expr(node.value.orelse), node)]
+        _if(ctx, ast.copy_location(ast.If(node.value.test, yes, no), node), yes, no)
         return
     if type(node.value).__name__ in expressions.UNSUPPORTED:
         expressions.lower(ctx, node.value)  # which refuses it

@@ -131,7 +131,7 @@ def _index(ctx: Context, node: ast.expr, base: ArrayView, axis: int) -> Value:
     index = from_end(ctx, _integer(ctx, node, base), _length(ctx, base, axis))
     if isinstance(found, Slice):
         diagnostics.within(ctx, node, index, found.length, f"a slice of `{base.param.name}`")
-        return b.apply("add", found.start, b.apply("mul", index, b.constant(found.step, t.int64)))
+        return b.apply("add", found.start, b.apply("mul", index, _as_value(ctx, found.step)))
     return index
 
 
@@ -144,24 +144,36 @@ def from_end(ctx: Context, index: Value, length: Value) -> Value:
 def _slice(ctx: Context, node: ast.Slice, base: ArrayView, axis: int) -> Slice:
     """`start:stop:step` on an axis, as Python has it: bounds beyond the ends are the ends."""
     b, length, found = ctx.builder, _length(ctx, base, axis), _on(base, axis)
-    step = 1 if node.step is None else _step(ctx, node.step, base)
-    zero, one = b.constant(0, t.int64), b.constant(1, t.int64)
-    first, last = (zero, length) if step > 0 else (b.constant(-1, t.int64), b.apply("sub", length, one))
-    if node.lower is None:
-        start = first if step > 0 else last
+    step: int | Value = 1 if node.step is None else _step(ctx, node.step, base)
+    zero, one, minus = b.constant(0, t.int64), b.constant(1, t.int64), b.constant(-1, t.int64)
+    if isinstance(step, Value):
+        upwards = b.apply("lt", zero, step)
+        first = b.apply("where", upwards, zero, minus)
+        last = b.apply("where", upwards, length, b.apply("sub", length, one))
+        start, stop = b.apply("where", upwards, first, last), b.apply("where", upwards, last, first)
     else:
+        first, last = (zero, length) if step > 0 else (minus, b.apply("sub", length, one))
+        start, stop = (first, last) if step > 0 else (last, first)
+    if node.lower is not None:
         start = _clamped(ctx, from_end(ctx, _integer(ctx, node.lower, base), length), first, last)
-    if node.upper is None:
-        stop = last if step > 0 else first
-    else:
+    if node.upper is not None:
         stop = _clamped(ctx, from_end(ctx, _integer(ctx, node.upper, base), length), first, last)
-    steps = b.constant(step, t.int64)
     simple = step == 1 and start is zero
-    count = b.apply("sub", stop, start) if simple else b.apply("trip_count", start, stop, steps)
+    count = (
+        b.apply("sub", stop, start) if simple else b.apply("trip_count", start, stop, _as_value(ctx, step))
+    )
     if isinstance(found, Slice):
-        start = b.apply("add", found.start, b.apply("mul", start, b.constant(found.step, t.int64)))
-        step *= found.step
+        start = b.apply("add", found.start, b.apply("mul", start, _as_value(ctx, found.step)))
+        if isinstance(step, int) and isinstance(found.step, int):
+            step *= found.step
+        else:
+            step = b.apply("mul", _as_value(ctx, step), _as_value(ctx, found.step))
     return Slice(start, step, count)
+
+
+def _as_value(ctx: Context, step: int | Value) -> Value:
+    """The step of a slice as int64."""
+    return step if isinstance(step, Value) else ctx.builder.constant(step, t.int64)
 
 
 def _clamped(ctx: Context, place: Value, first: Value, last: Value) -> Value:
@@ -172,12 +184,10 @@ def _clamped(ctx: Context, place: Value, first: Value, last: Value) -> Value:
     return b.apply("where", b.apply("lt", last, place), last, place)
 
 
-def _step(ctx: Context, node: ast.expr, base: ArrayView) -> int:
-    step = constant_of(_integer(ctx, node, base))
-    if step is None:
-        ctx.type_error(
-            node, "the step of a slice is known when the kernel is compiled", "write it as a number"
-        )
+def _step(ctx: Context, node: ast.expr, base: ArrayView) -> int | Value:
+    """The step of a slice: a number if it is known, else a value (if that is 0, there are no elements)."""
+    value = _integer(ctx, node, base)
+    step = constant_of(value)
     if step == 0:
         ctx.type_error(node, "the step of a slice is not 0", "use a step that is not 0")
-    return int(step)
+    return value if step is None else int(step)
