@@ -10,6 +10,12 @@ import pytest
 wp = pytest.importorskip("warp")
 wp.config.quiet = True
 
+VERSION = tuple(int(part) for part in wp.config.version.split(".")[:2])
+CONSUMES = VERSION >= (1, 13)
+"""The adjoint of a store zeroes the gradient of what it overwrites; earlier releases add it again."""
+KNOWS_ARGUMENTS = VERSION >= (1, 16)
+"""A recorded command tells its arguments."""
+
 
 @wp.kernel
 def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):

@@ -37,7 +37,10 @@ def device(monkeypatch):
         (programs.overwritten, ("WRONG", ["overwrite"])),
         (programs.states, ("AGREE", [])),
         (programs.neighbours, ("AGREE", [])),
-        (programs.springs, ("WRONG", ["overwrite"])),
+        (
+            programs.springs,
+            ("WRONG", ["overwrite"] if programs.CONSUMES else ["overwrite", "overwrite", "warp-limitation"]),
+        ),
     ],
 )
 def test_programs_are_diagnosed_as_on_the_host(program, expected):

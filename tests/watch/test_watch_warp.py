@@ -42,10 +42,13 @@ def content(arrays):
     return [a.numpy().copy() for a in flat] + [a.grad.numpy().copy() for a in flat if a.grad is not None]
 
 
+SPRINGS = [("error", "overwrite")] * (1 if programs.CONSUMES else 2)
+SPRINGS += [] if programs.CONSUMES else [("error", "warp-limitation")]
+TWICE = [("warning", "accumulated")] if programs.CONSUMES else []
 CASES = {
     "right": (programs.one, (programs.square,), {}, ("AGREE", [])),
     "overwritten": (programs.overwritten, (), {}, ("WRONG", [("error", "overwrite")])),
-    "springs": (programs.springs, (), {}, ("WRONG", [("error", "overwrite")])),
+    "springs": (programs.springs, (), {}, ("WRONG", SPRINGS)),
     "structs": (programs.states, (), {}, ("AGREE", [])),
     "no gradient": (
         programs.one,
@@ -58,7 +61,7 @@ CASES = {
     "neighbours": (programs.neighbours, (), {}, ("AGREE", [])),
     "tiles": (programs.tiles, (), {}, ("AGREE", [])),
     "mesh points": (programs.mesh, (), {}, ("WRONG", [("error", "disconnected")])),
-    "twice": (programs.one, (programs.square,), {"backward": 2}, ("AGREE", [("warning", "accumulated")])),
+    "twice": (programs.one, (programs.square,), {"backward": 2}, ("AGREE", TWICE)),
 }
 
 
@@ -91,7 +94,8 @@ def test_the_replay_with_values_of_their_time_is_right_where_warp_is_not():
     tape, (_, _, k, _) = watched(programs.springs)
     consumed = k.grad.numpy()
     right = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds).gradient(tape.array(k))
-    assert np.linalg.norm(consumed - right) / np.linalg.norm(right) == pytest.approx(0.436, abs=0.01)
+    if programs.CONSUMES:
+        assert np.linalg.norm(consumed - right) / np.linalg.norm(right) == pytest.approx(0.436, abs=0.01)
     current = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds, "current")
     np.testing.assert_allclose(current.gradient(tape.array(k)), consumed, rtol=1e-6)
     assert tape.new_replay().forward().matches_live()
@@ -241,6 +245,9 @@ def test_commands_are_operations_that_warp_does_not_record():
             command.launch()
             wp.launch(programs.total, 2, [y], [loss])
         tape.backward(loss)
+    if not programs.KNOWS_ARGUMENTS:
+        assert [gap.reason for gap in session.not_covered] == ["its arguments are not known"]
+        return
     found = td.diagnose(session.tapes[0])
     assert told(found) == ("WRONG", [("error", "warp-limitation")])
     assert "is the launch of a command (record_cmd=True)" in found.findings[0].message
@@ -353,6 +360,7 @@ def test_index_arrays_are_read():
     np.testing.assert_array_equal(replay.values(tape.array(loss)), [20.0])
 
 
+@pytest.mark.skipif(programs.VERSION < (1, 13), reason="this release captures launches of GPUs only")
 def test_nothing_is_recorded_in_a_graph_capture():
     x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
     programs.one(programs.square)  # modules load outside of the capture
