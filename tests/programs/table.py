@@ -59,6 +59,7 @@ def measure_all(names: Iterable[str]) -> None:
     """Measure programs with warm kernel caches, and store the results."""
     known = load()
     known["machine"] = machine()
+    known.pop("note", None)
     for name in names:
         program = BY_NAME[name]
         measure(program)  # compiles the kernels
@@ -81,6 +82,7 @@ def row(plain: dict, watched: dict) -> dict:
         "other": operations.get("other", 0),
         "not_covered": len(watched["not_covered"]) + len(watched["gaps"]),
         "verdict": watched.get("verdict", "no tape"),
+        "late": "time was up" in watched.get("text", ""),
         "findings": [
             {
                 "rule": finding["rule"],
@@ -92,6 +94,7 @@ def row(plain: dict, watched: dict) -> dict:
         ],
         "plain_seconds": round(plain["seconds"], 2),
         "watched_seconds": round(watched["seconds"], 2),
+        "max_seconds": watched.get("max_seconds"),
     }
 
 
@@ -149,11 +152,12 @@ def page(results: dict) -> str:
         "  ones on Warp alone. Of many tapes with the same launches the first two and the last two are counted.",
         "- **Not covered**: parts of the program that were not recorded, each once; the diagnosis names them.",
         "- **Verdict**: of the gradients that the program consumed, the worst of its tapes. NOT CHECKED: no loss is",
-        "  known (`tile_matmul` never calls `backward`), a custom function cannot be replayed",
-        "  (`fluid_checkpoint_custom_backward`), or the time limit of the diagnosis, 60 to 150 s on a busy machine,",
-        "  was too short.",
+        "  known (`tile_matmul` never calls `backward`), or the time limit was too short. † marks programs whose",
+        "  diagnosis left out something for lack of time; its coverage names what.",
         "- **Time**: processor time of the watched program with its diagnosis, over that of the program alone, with",
-        "  Warp's kernels cached; imports included in both.",
+        "  Warp's kernels cached; imports included in both. A diagnosis may take three times as long as the program",
+        "  alone, and at least a minute.",
+        *([""] + [results["note"]] if results.get("note") else []),
         "",
         "| Program | Package | Launches | Mirrored | Native | Not covered | Verdict | Loud findings | Time |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- | --- | ---: |",
@@ -167,7 +171,8 @@ def page(results: dict) -> str:
         ratio = found["watched_seconds"] / max(found["plain_seconds"], 0.01)
         lines.append(
             f"| {name} | {program.package} | {found['mirrored'] + found['native']} | {found['mirrored']} |"
-            f" {found['native']} | {found['not_covered']} | {found['verdict']} | {kinds} | {ratio:.1f} × |"
+            f" {found['native']} | {found['not_covered']} | {found['verdict']}{' †' * found.get('late', False)} |"
+            f" {kinds} | {ratio:.1f} × |"
         )
     lines += [
         "",
