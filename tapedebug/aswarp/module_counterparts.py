@@ -83,6 +83,7 @@ _TOP: dict[str, Any] = {
     "__version__": VERSION,
     "bfloat16": type_queries.bfloat16,
     "handle": t.uint64,
+    "ref": type_queries.ref,
 }
 _TYPES = {
     **type_queries.NAMES,
