@@ -149,14 +149,18 @@ def _quantity(operand: Any, scalar: Any) -> Quantity:
         kind = scalar if fits and plain is not t.bool else plain
     component = t.scalar_of(kind)
     numbers = np.asarray(operand).reshape(-1)
-    return Quantity(
-        kind, tuple(Expr(NUMPY_EVAL, Number(component.numpy.type(n), component)) for n in numbers.tolist())
-    )
+    return Quantity(kind, tuple(Expr(NUMPY_EVAL, Number(component(n), component)) for n in numbers.tolist()))
 
 
 def _python(q: Quantity) -> Any:
+    """The value: a Python number of a float32, int32 or truth value, else one that has the type."""
     numbers = [part.value.number.item() for part in q.parts]
-    return q.type(*numbers) if t.is_compound(q.type) else numbers[0]
+    if t.is_compound(q.type):
+        return q.type(*numbers)
+    return numbers[0] if q.type in _PLAIN else q.type(numbers[0])
+
+
+_PLAIN = (t.float32, t.int32, t.bool)
 
 
 def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tapedebug import KernelError
+from tapedebug import KernelError, struct
 from tapedebug.aswarp import WarpImportError, WarpNameError, as_warp, module_counterparts
 from tapedebug.aswarp._errors import imports_name, no_module
 from tapedebug.aswarp.module_counterparts import World
@@ -23,6 +23,14 @@ from tapedebug.compiler.modules import Module
 TESTS = "warp.tests"
 FOLDER = "TAPEDEBUG_WARP_TESTS"
 """The environment variable with the folder of the tests: processes that a test starts are redirected, too."""
+
+
+@struct
+class Sample:
+    """A struct in place of one of `warp.fem`."""
+
+    index: int
+    weight: float
 
 
 class Missing:
@@ -42,7 +50,11 @@ class Missing:
             raise AttributeError(name)
         return self._refuse()
 
-    __call__ = __iter__ = __getitem__ = __enter__ = __len__ = _refuse
+    __call__ = __iter__ = __enter__ = __len__ = _refuse
+
+    def __getitem__(self, key: object) -> Missing:
+        """Return this object: annotations are read when a kernel is compiled."""
+        return self
 
 
 class MissingModule(ModuleType):
@@ -56,6 +68,8 @@ class MissingModule(ModuleType):
     def __getattr__(self, name: str) -> Missing:
         if name.startswith("__"):
             raise AttributeError(name)
+        if (self.__name__, name) == ("warp.fem", "Sample"):
+            return Sample  # a test only needs a struct of another module
         return Missing(self._error)
 
 
@@ -96,9 +110,11 @@ def _imported(world: Any, name: str, ours: ModuleType) -> Callable[[str], Any]:
         try:
             return look_up(wanted)
         except WarpNameError as error:
-            if not imports_name(sys._getframe(1)):
-                raise
-            return Missing(error)
+            frame = sys._getframe(1)
+            in_tests = str(frame.f_globals.get("__name__")).startswith(TESTS)
+            if imports_name(frame) or (in_tests and frame.f_code.co_name == "<module>"):
+                return Missing(error)
+            raise
 
     return find
 

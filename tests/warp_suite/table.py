@@ -23,7 +23,7 @@ HEAD = """# Warp's own unit tests on this engine
 
 <!-- written by `make warp-suite`; the judgements are in tests/warp_suite/judgements.py -->
 
-The unit tests in the package `warp-lang` {version} run with `import warp` redirected to tapedebug, as `tapedebug run --as-warp` does. Each module of tests runs in a process of its own, on the CPU; nothing of Warp is copied. A name that this engine does not have fails the tests that use it, not the import of the module; a kernel that cannot be compiled fails the tests that launch it.
+The unit tests in the package `warp-lang` {version} run with `import warp` redirected to tapedebug, as `tapedebug run --as-warp` does. Each module of tests runs in a process of its own, on the CPU; nothing of Warp is copied. A name that this engine does not have fails the tests that use it, not the import of their module; a kernel that cannot be compiled fails the tests that launch it.
 
 **{passed} of {behaviour} tests of behaviour pass: {rate:.1f} %.** In all, {total} tests of {modules} modules were run: {counts}.
 

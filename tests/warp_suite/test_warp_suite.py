@@ -98,7 +98,7 @@ def test_the_outcome_of_each_test_is_kept_even_if_one_ends_the_process(folder: P
     stored = summary({"warp.tests.test_small": found})
     text = page(stored)
     assert "**2 of 4 tests of behaviour pass: 50.0 %.**" in text
-    assert "| test_small | 7 | 2 |  |  |  | 2 |  | 1 | 1 | 1 |  | 1 |" in text
+    assert "| test_small | 7 | 2 |  |  |  | 2 |  | 1 |  | 1 | 1 |  | 1 |" in text
     assert '| test_small.test_b_words | AssertionError: "other words" does not match "these words"' in text
     assert "fault 2, wording 1" in ranking({"warp.tests.test_small": found}).splitlines()[0]
 
