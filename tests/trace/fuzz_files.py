@@ -378,8 +378,13 @@ def limited(memory: int = MEMORY, seconds: float = 600) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def fuzz(first: int, count: int) -> Counter[str]:
+def fuzz(first: int, count: int, memory: int = MEMORY) -> Counter[str]:
     """Try the files of `count` seeds; gives how many were read and how many refused.
+
+    Args:
+        first: The first seed.
+        count: The number of seeds.
+        memory: The bytes that all of them may make us use.
 
     Raises:
         AssertionError: One was neither, took too long, or a file was written; the message names the seed.
@@ -388,7 +393,7 @@ def fuzz(first: int, count: int) -> Counter[str]:
     originals()
     for unit in (b"[", b" ", b"\0", b"[],"):
         _packed(unit)
-    with tempfile.TemporaryDirectory() as folder, limited():
+    with tempfile.TemporaryDirectory() as folder, limited(memory):
         here, path = Path.cwd(), Path(folder) / "damaged.tapetrace"
         before = sorted(os.listdir(here))
         for seed in range(first, first + count):
