@@ -14,8 +14,12 @@ from tests.lang import cases
 from tests.lang.test_rules import SAMPLES, SEMANTIC, Group, arguments, in_one_precision, kernel, seeds
 
 Arrays = list[np.ndarray]
-ALL = in_one_precision([case for case in SEMANTIC if case.values[0].scalar is not t.float16])
-"""The float64 twins of halves are those of float32."""
+UNOPTIMIZED = pytest.mark.unoptimized
+ALL = [
+    case if case.values[0].table == "rules" else pytest.param(*case.values, id=case.id, marks=UNOPTIMIZED)
+    for case in in_one_precision([case for case in SEMANTIC if case.values[0].scalar is not t.float16])
+]
+"""The float64 twins of halves are those of float32. Optimized is one table: the code is long."""
 
 
 def inputs(group: Group) -> Arrays:

@@ -53,6 +53,8 @@ class _Directions(Adder):
         self.along: dict[Value, tuple[Value, Value]] = {}
         """For values that are linear in a direction: its length, and what they are of the vector itself."""
         self.lengths: dict[Value, _OfLength] = {}
+        self._without_length: dict[Value, int] = {}
+        """For values without a length that far back: the number of operations that were followed."""
 
     def _op(self, op: Op) -> None:
         result = op.result
@@ -135,10 +137,23 @@ class _Directions(Adder):
     def _of(self, length: Value) -> _OfLength:
         return self.lengths.setdefault(length, _OfLength(length))
 
+    def _length_of(self, value: Value, depth: int = DEPTH) -> Value | None:
+        """The first length that a value is made of."""
+        if _is_length(value):
+            return value
+        if value.op is None or value.op.kind not in RULES or depth <= self._without_length.get(value, 0):
+            return None
+        for operand in value.op.args:
+            found = self._length_of(operand, depth - 1)
+            if found is not None:
+                return found
+        self._without_length[value] = depth
+        return None
+
     def _even(self, op: Op, result: Value) -> bool:
         """Let an even function of a length be one of its square, where the length is 0; whether it is one."""
         b = self.builder
-        length = next((n for n in map(_length_of, op.args) if n is not None), None)
+        length = next((n for n in map(self._length_of, op.args) if n is not None), None)
         if length is None or not all(map(self._of(length).vanishes, op.args)):
             return False
         slopes = [self._of(length).slope(b, a) for a in op.args]
@@ -162,15 +177,6 @@ class _Directions(Adder):
 
 def _is_length(value: Value) -> bool:
     return value.op is not None and value.op.kind == LENGTH
-
-
-def _length_of(value: Value, depth: int = DEPTH) -> Value | None:
-    """The first length that a value is made of."""
-    if _is_length(value):
-        return value
-    if value.op is None or value.op.kind not in RULES or not depth:
-        return None
-    return next((n for n in (_length_of(a, depth - 1) for a in value.op.args) if n is not None), None)
 
 
 class _OfLength:
