@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from tapedebug.compiler.llvm import outline
+
 VECTORISED = 6000
 """Lines of assembly up to which code is vectorised: loops over threads, which makes kernels three to eight
 times as fast, and components side by side (a gather of vec3 gains 12 %). The time that LLVM takes for loops
@@ -74,9 +76,27 @@ def object_code(
         RuntimeError: LLVM refuses the assembly.
     """
     module = _linked(assembly)
-    vectorised = vectorise and sum(text.count("\n") for text in assembly) <= VECTORISED
+    lines = sum(text.count("\n") for text in assembly)
+    vectorised = vectorise and lines <= VECTORISED
     _optimize(module, loops=vectorised and searchable and not lanes, components=vectorised, level=level)
+    if lines > outline.LONG and level:
+        module = _split(module)
     return bytes(target_machine(level).emit_object(module))
+
+
+def _split(module: Any) -> Any:
+    """Return a module whose long blocks are functions, for code generation in linear time."""
+    import llvmlite.binding as llvm
+
+    parts = outline.split_long_blocks(str(module))
+    if parts is None:
+        return module
+    try:
+        made = llvm.parse_assembly(parts)
+        made.verify()
+    except RuntimeError:  # another version of LLVM prints something differently: longer to compile, not wrong
+        return module
+    return made
 
 
 def optimized(*assembly: str, keep: str) -> str:
