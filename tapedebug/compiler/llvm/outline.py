@@ -2,7 +2,7 @@
 
 LLVM's register allocation and scheduling take more than quadratic time in the length of a block, and a kernel
 without branches is a single block: 2,000 statements on vectors took four minutes. So a long block becomes a
-sequence of calls, each of a function with a few hundred instructions. Values that are used in another part
+sequence of calls, each of a function with some hundreds of instructions. Values that are used in another part
 pass through a frame on the stack, as registers that do not suffice would. No instruction changes, so results
 are the same to the last bit.
 """
@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-LONG = 1500
+LONG = 4000
 """Instructions of a block from which on it is split."""
-PART = 400
+PART = 800
 """Instructions of a part."""
 FRAME = 1 << 19
 """Bytes of a frame from which on a block is not split: a stack may have few megabytes."""
