@@ -18,6 +18,8 @@ from tests.programs.judgements import JUDGEMENTS
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = ROOT / "docs" / "watched-programs.md"
+KERNELS = ROOT / "build" / "programs" / "kernels"
+"""The compiled kernels of Warp: if other programs empty the cache that they share, its compiler ends a program."""
 TIMEOUT = 900.0
 """Seconds after which a program is stopped."""
 
@@ -36,7 +38,7 @@ def measure(program: Program, max_seconds: float | None = None) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         command = [sys.executable, "-m", "tests.programs.one", program.name, str(result)]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "WARP_CACHE_PATH": str(KERNELS)}
         try:
             done = subprocess.run(
                 command + ([] if max_seconds is None else [str(max_seconds)]),
