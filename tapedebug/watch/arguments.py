@@ -129,7 +129,7 @@ class Arguments:
             raise NotWatchable(f"{'.'.join(path)} is an object of class {type(value).__name__}")
         else:
             self._values[type(value)] = isinstance(value, MUTABLE)
-            yield Leaf(param, path, value, None)
+            yield Leaf(param, path, frozen(value), None)
 
 
 class _Signature(NamedTuple):
@@ -143,15 +143,42 @@ MUTABLE = (ctypes.Array, list, np.ndarray)
 """The classes of vectors and matrices."""
 
 
+class FrozenStruct:
+    """The fields of a struct, as they were at one time.
+
+    Args:
+        struct: The struct.
+    """
+
+    __slots__ = ("_fields", "_kind")
+
+    def __init__(self, struct: WarpObject) -> None:
+        self._kind = struct._cls
+        self._fields = [frozen(getattr(struct, name)) for name in self._kind.vars]
+
+    def thawed(self) -> Any:
+        """Return a new struct with these fields."""
+        found = self._kind()
+        for name, value in zip(self._kind.vars, self._fields, strict=True):
+            setattr(found, name, thawed(value))
+        return found
+
+
 def frozen(value: WarpObject) -> Any:
     """Return an argument as it is now: a copy of what the program may change, such as a struct or vector."""
+    if type(value) in NUMBERS:
+        return value
     if isinstance(value, ctypes.Array):
         return type(value).from_buffer_copy(value)
     if isinstance(value, (list, np.ndarray)):
         return value.copy()
-    if not look_up("warp._src.types:is_struct")(value):
-        return value
-    found = value._cls()
-    for name in value._cls.vars:
-        setattr(found, name, frozen(getattr(value, name)))
-    return found
+    return FrozenStruct(value) if look_up("warp._src.types:is_struct")(value) else value
+
+
+def thawed(value: object) -> Any:
+    """Return an argument, as Warp takes it, of one that is frozen."""
+    return value.thawed() if isinstance(value, FrozenStruct) else value
+
+
+NUMBERS = frozenset({int, float, bool})
+"""The types of most arguments that are no arrays."""

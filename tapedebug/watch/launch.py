@@ -20,7 +20,7 @@ from tapedebug.contract import (
     Threads,
 )
 from tapedebug.operations import ExactAdjoint, Memory, OperationTape, ProgramReverse, RunsInFloat64, Step
-from tapedebug.watch.arguments import Leaf, WarpKernel
+from tapedebug.watch.arguments import Leaf, WarpKernel, thawed
 from tapedebug.watch.device_staging import Staging
 from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
@@ -153,7 +153,7 @@ class WarpLaunch(AccessSets):
     Args:
         kernel: The kernel.
         dim: The launch dimensions.
-        values: The arguments as they are now: no object that the program may change, see `frozen`.
+        values: The arguments as they are now, see `frozen`.
         options: Options of the launch.
         template: The description that it shares with other launches.
         call_site: The place in the program.
@@ -187,7 +187,7 @@ class WarpLaunch(AccessSets):
         leaves: Sequence[Leaf] | None = None,
         obstacle: str = "",
     ) -> None:
-        self.kernel, self.dim, self.values, self.options = kernel, dim, values, options
+        self.kernel, self.dim, self._values, self.options = kernel, dim, values, options
         self.template, self.call_site, self.obstacle = template, call_site, obstacle
         self.accesses: Sequence[Access] = template.accesses
         if leaves is not None:
@@ -222,9 +222,14 @@ class WarpLaunch(AccessSets):
         return self.params[param]
 
     @cached_property
+    def values(self) -> Sequence[Any]:
+        """The arguments, as Warp takes them."""
+        return list(map(thawed, self._values))
+
+    @cached_property
     def leaves(self) -> Sequence[Leaf]:
         """The arguments with structs split into fields."""
-        described = zip(self.template.form.paths, self.values, self.template.arrays, strict=True)
+        described = zip(self.template.form.paths, self._values, self.template.arrays, strict=True)
         return [Leaf(param, path, value, array) for (param, path), value, array in described]
 
     @cached_property

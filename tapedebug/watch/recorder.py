@@ -417,9 +417,8 @@ class Recorder:
         if plain is not None:
             arrays, is_mutable = plain
             return arrays, None, list(map(frozen, values)) if is_mutable else values
-        values = list(map(frozen, values))
         leaves = self.arguments.leaves(kernel, values)
-        return [leaf.array for leaf in leaves], leaves, values
+        return [leaf.array for leaf in leaves], leaves, list(map(frozen, values))
 
     def _obstacle(self, template: LaunchTemplate, leaves: Sequence[Leaf] | None) -> str:
         """Return why a launch cannot be run again; empty if it can."""
