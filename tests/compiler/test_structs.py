@@ -445,6 +445,55 @@ def test_structs_are_printed_field_by_field(capfd: pytest.CaptureFixture[str]) -
     wp.launch(printing, dim=1, inputs=[Printed(1, v=(0.5, 1.0), q=wp.zeros(3))])
     wp.synchronize()
     assert capfd.readouterr().out == (
-        "Printed(n=1, nothing=Nothing(), v=vec2(0.5, 1.0), q=array of shape (3,)) and "
-        "Printed(n=2, nothing=Nothing(), v=vec2(0.0, 0.0), q=None)\n"
+        "Printed(n=1, nothing=Nothing(), v=[0.5, 1.0], q=array of shape (3,)) and "
+        "Printed(n=2, nothing=Nothing(), v=[0.0, 0.0], q=None)\n"
     )
+
+
+@wp.struct
+class Complex:
+    re: float
+    im: float
+
+
+@wp.func
+def add(a: Complex, b: Complex) -> Complex:
+    return Complex(a.re + b.re, a.im + b.im)
+
+
+@wp.func
+def mul(a: Complex, b: Complex) -> Complex:
+    return Complex(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re)
+
+
+@wp.func
+def mul(a: float, b: Complex) -> Complex:  # noqa: F811
+    return Complex(a * b.re, a * b.im)
+
+
+@wp.func
+def neg(a: Complex) -> Complex:
+    return Complex(-a.re, -a.im)
+
+
+@wp.kernel
+def julia(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    z = Complex(x[i], 0.5)
+    c = -Complex(0.1, x[i])
+    for _ in range(3):
+        z = z * z + 0.5 * c
+    z += c
+    y[i] = z.re * z.im + 2.0 * x[i]
+
+
+def test_operators_on_structs_are_functions_of_the_user() -> None:
+    x = np.array([0.3, -0.6, 0.8], np.float32)
+    y = np.zeros(3, np.float32)
+    run(julia, 3, [x, y])
+    z, c = x + 0.5j, -(0.1 + 1j * x)
+    for _ in range(3):
+        z = z * z + 0.5 * c
+    z = z + c
+    np.testing.assert_allclose(y, z.real * z.imag + 2.0 * x, rtol=1e-5)
+    check_gradient(julia, 3, [x, np.zeros(3, np.float32)])

@@ -244,8 +244,13 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
     target = node.target
     place = None if isinstance(target, ast.Name) else arrays.place_of(ctx, target)
     if isinstance(target, ast.Name) or (place is None and _is_whole_adjoint(ctx, target)):
-        old = expressions.value(ctx, _as_load(target))
-        right = expressions.value(ctx, node.value)
+        load = _as_load(target)
+        before, given = expressions.lower(ctx, load), expressions.lower(ctx, node.value)
+        own = expressions.of_structs(ctx, node, expressions.BINARY[type(node.op)][0], before, given)
+        if own is not None:
+            assign_to(ctx, target, own, node.value)
+            return
+        old, right = ctx.quantity(load, before), ctx.quantity(node.value, given)
         assign_to(ctx, target, expressions.binary(ctx, node, node.op, old, right), node.value)
         return
     if isinstance(place, StructArray):

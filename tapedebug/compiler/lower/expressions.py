@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
+from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import (
+    arguments,
     calls,
     components,
     conditions,
@@ -295,15 +297,46 @@ def _binary(ctx: Context, node: ast.BinOp) -> Item:
                 f"a kernel cannot compute with text: {side.value!r}",
                 'to print values, list them: print("x is", x), or wp.printf("x is %f\\n", x)',
             )
-    left, right = value(ctx, node.left), value(ctx, node.right)
-    return binary(ctx, node, node.op, left, right)
+    left, right = lower(ctx, node.left), lower(ctx, node.right)
+    own = of_structs(ctx, node, BINARY[type(node.op)][0], left, right)
+    if own is not None:
+        return own
+    return binary(ctx, node, node.op, ctx.quantity(node.left, left), ctx.quantity(node.right, right))
+
+
+def of_structs(ctx: Context, node: ast.expr | ast.stmt, name: str, *operands: Item) -> Item | None:
+    """An operator on structs, which calls the user's function of its name (`add`, …); None without one."""
+    if not any(structs.as_value(ctx, node, operand) for operand in operands):
+        return None
+    try:
+        function = ctx.names(name)
+    except KeyError:
+        return None
+    if not isinstance(function, Function):
+        return None
+    given = {f"%operand{k}": operand for k, operand in enumerate(operands)}
+    called: list[ast.expr] = [ast.Name(key, ast.Load()) for key in given]
+    call = ast.Call(ast.Name(name, ast.Load()), called, [])
+    for made in ast.walk(call):
+        ast.copy_location(made, node)
+    ctx.env |= given
+    try:
+        version, env = arguments.resolved(ctx, call, function)
+    finally:
+        for key in given:
+            del ctx.env[key]
+    return calls.inlined(ctx, call, version, env)
 
 
 def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
     if isinstance(node.op, ast.Not):
         q = conditions.condition(ctx, node.operand)
         return wrap(ctx, ctx.builder.apply("not", q.scalar.value))
-    q = value(ctx, node.operand)
+    item = lower(ctx, node.operand)
+    own = of_structs(ctx, node, {ast.USub: "neg", ast.UAdd: "pos"}.get(type(node.op), "invert"), item)
+    if own is not None:
+        return own
+    q = ctx.quantity(node.operand, item)
     ctx.at(node)
     if isinstance(node.op, ast.USub):
         return apply(ctx, node, "neg", "`-`", q)

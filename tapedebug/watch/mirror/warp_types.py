@@ -118,8 +118,6 @@ def struct_of(kind: WarpStruct) -> Any:
         MirrorError: A field has a type without a counterpart, or the layout differs.
     """
     name = kind.cls.__name__
-    if not kind.vars:
-        raise MirrorError(f"the struct `{name}` has no fields")
     fields = {label: type_of(var.type) for label, var in kind.vars.items()}
     plain = python_types.new_class(name)
     plain.__module__, plain.__qualname__ = kind.cls.__module__, kind.cls.__qualname__
