@@ -1,0 +1,241 @@
+"""Kernels of public packages that this engine translates: counted, stored, and written as a table.
+
+`python -m tests.watch.translation warp.examples warp_nn` imports every module of these packages, translates
+every kernel of NVIDIA Warp that they define as the mirror does (with the adjoint of all float arrays), and
+stores the counts. Without names, only the table is written. Functions count with the kernels that call them.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.metadata
+import io
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "translations.json"
+PAGE = Path(__file__).parents[2] / "docs" / "watching.md"
+BEGIN = "<!-- table: written by `python -m tests.watch.translation` -->\n"
+END = "<!-- end of the table -->\n"
+DISTRIBUTIONS = {
+    "warp.examples": "warp-lang",
+    "warp_nn": "warp-nn",
+    "newton": "newton",
+    "nvalchemiops": "nvalchemi-toolkit-ops",
+}
+"""The distributions of packages whose import name differs, or of parts of one."""
+LEFT_OUT = {
+    "warp.examples": ("warp.examples.browse", "warp.examples.distributed"),
+    "newton": ("newton.tests",),
+}
+"""Modules that are not imported: menus, tests, and programs for several processes."""
+NATIVE = {
+    "tile": "tiles",
+    "mesh_": "meshes",
+    "bvh_": "BVHs",
+    "hash_grid_": "hash grids",
+    "volume_": "volumes",
+    "texture_": "textures",
+}
+"""Beginnings of the names of functions that only Warp has, and what they work on."""
+
+
+def modules_of(package: str) -> Iterator[str]:
+    """Yield the names of a package and of all modules in its folders."""
+    yield package
+    left_out = LEFT_OUT.get(package, ())
+    for root in importlib.import_module(package).__path__:
+        for path in sorted(Path(root).rglob("*.py")):
+            parts = [part for part in path.relative_to(root).with_suffix("").parts if part != "__init__"]
+            name = ".".join([package, *parts])
+            if parts and parts[-1] != "__main__" and not name.startswith(left_out):
+                yield name
+
+
+def import_all(names: Iterator[str]) -> dict[str, str]:
+    """Import modules; return those that cannot be imported, with the reason."""
+    failed = {}
+    for name in names:
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return failed
+
+
+def native_objects(function: Any, seen: set[int] | None = None) -> set[str]:
+    """Return what a kernel or function of Warp uses, itself or through calls, that only Warp has."""
+    seen = set() if seen is None else seen
+    if id(function) in seen:
+        return set()
+    seen.add(id(function))
+    if getattr(function, "native_snippet", None):
+        return {"native snippets"}
+    if function.func is None:
+        return set()
+    found: set[str] = set()
+    scope = dict(function.func.__globals__)
+    cells = zip(function.func.__code__.co_freevars, function.func.__closure__ or (), strict=True)
+    for name, cell in cells:
+        with contextlib.suppress(ValueError):  # not assigned yet
+            scope[name] = cell.cell_contents
+    for node in ast.walk(function.adj.tree):
+        if isinstance(node, ast.Attribute):
+            found |= {what for start, what in NATIVE.items() if node.attr.startswith(start)}
+        called = _object(node, scope)
+        if type(called).__name__ == "Function" and called.func is not None:
+            for version in (called, *getattr(called, "user_overloads", {}).values()):
+                found |= native_objects(version, seen)
+    return found
+
+
+def _object(node: ast.AST, scope: dict[str, Any]) -> Any:
+    """Return the object that a name, or a name of a module, means; None if it means nothing."""
+    if isinstance(node, ast.Name):
+        return scope.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = _object(node.value, scope)
+        return None if owner is None else getattr(owner, node.attr, None)
+    return None
+
+
+GUESSES = ("float32", "vec3", "mat33")
+"""Types for the parameters of generic kernels that nothing has launched yet; the first that fits counts."""
+
+
+def versions(kernel: Any) -> list[list[Any]]:
+    """Return the versions of a kernel that are translated together; one list counts.
+
+    There is one list, except for a generic kernel without versions: it has one for each guess of its types.
+    """
+    import warp
+
+    if not kernel.is_generic:
+        return [[kernel]]
+    known = list(kernel.overloads.values())
+    if known:
+        return [known]
+    found = []
+    for name in GUESSES:
+        with contextlib.suppress(Exception):  # Warp refuses these types
+            types = [_concrete(arg.type, getattr(warp, name)) for arg in kernel.adj.args]
+            found.append([kernel.add_overload(types)])
+    return found
+
+
+def _concrete(kind: Any, guess: Any) -> Any:
+    import warp
+
+    if kind is Any or type(kind).__name__ == "TypeVar":
+        return guess
+    dtype = getattr(kind, "dtype", None)
+    if hasattr(kind, "ndim") and (dtype is Any or type(dtype).__name__ == "TypeVar"):
+        return warp.array(dtype=guess, ndim=kind.ndim)
+    return kind
+
+
+def refusal(kernel: Any) -> str | None:
+    """Return why a kernel of Warp cannot be translated; None if it can."""
+    from tapedebug.watch.mirror import MirrorError, mirror_kernel
+
+    reasons = []
+    for group in versions(kernel):
+        try:
+            for version in group:
+                mirror_kernel(version)
+        except MirrorError as error:
+            reasons.append(error.reason.partition(" (/")[0])
+        else:
+            return None
+    return reasons[0] if reasons else "the types of the generic kernel are not known"
+
+
+def measure(package: str) -> dict[str, Any]:
+    """Import a package and translate its kernels.
+
+    Returns:
+        The counts: `kernels`, `native` (of them, those that use what only Warp has), `translated` (of the
+        others), `refused` (kernel and reason of those that are neither), `failed` (modules not imported).
+    """
+    import warp
+
+    warp.config.quiet = True
+    failed = import_all(modules_of(package))
+    context = sys.modules[type(warp.get_module(__name__)).__module__]
+    kernels = [
+        (f"{name}.{kernel.key}", kernel)
+        for name, module in list(context.user_modules.items())
+        if name == package or name.startswith(f"{package}.")
+        for kernel in module.kernels.values()
+    ]
+    native = {name: uses for name, kernel in kernels if (uses := native_objects(kernel))}
+    reasons = {name: refusal(kernel) for name, kernel in kernels if name not in native}
+    return {
+        "version": importlib.metadata.version(DISTRIBUTIONS.get(package, package)),
+        "kernels": len(kernels),
+        "native": dict(sorted(Counter(use for uses in native.values() for use in uses).items())),
+        "native_kernels": len(native),
+        "translated": sum(reason is None for reason in reasons.values()),
+        "refused": {name: reason for name, reason in reasons.items() if reason is not None},
+        "failed": failed,
+    }
+
+
+def load() -> dict[str, Any]:
+    """Return the stored counts by package."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return found
+
+
+def table(results: dict[str, Any]) -> str:
+    """Return the stored counts as a table, with the reason for each kernel that is refused."""
+    lines = [
+        "| Package | Kernels | Use tiles, meshes, … | Others | Translated | Not imported |",
+        "|---|---|---|---|---|---|",
+    ]
+    for package, found in sorted(results.items()):
+        others = found["kernels"] - found["native_kernels"]
+        share = 100.0 * found["translated"] / others
+        name = DISTRIBUTIONS.get(package, package)
+        shown = f"{name} {found['version']}" + (
+            "" if name == package.replace("_", "-") else f" (`{package}`)"
+        )
+        lines.append(
+            f"| {shown} | {found['kernels']} | {found['native_kernels']} | {others} | "
+            f"{found['translated']} ({share:.1f} %) | {len(found['failed'])} modules |"
+        )
+    refused = Counter(reason for found in results.values() for reason in found["refused"].values())
+    lines += ["", "| Refused | Because |", "|---|---|"]
+    lines += [
+        f"| {count} | {reason.replace('|', chr(92) + '|')} |" for reason, count in refused.most_common()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write() -> None:
+    """Write the table to its page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}{table(load())}{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure the packages that are named, and write the table."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    names, sys.argv[1:] = sys.argv[1:], []  # programs read their arguments when they are imported
+    for package in names:
+        results = load() | {package: measure(package)}
+        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write()
+
+
+if __name__ == "__main__":
+    main()
