@@ -40,7 +40,10 @@ class Function:
         differs: It is a gradient that is meant to differ from the derivative.
         companion_of: The function whose gradient or replay it is.
         replay: What adjoints run in its place where they need its results again (`func_replay`).
+        as_parameter: The family of types that this class means as an annotation.
     """
+
+    as_parameter = t.CALLABLE
 
     def __init__(self, python: Callable[..., Any]) -> None:
         self.python = python

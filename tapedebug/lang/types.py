@@ -205,6 +205,9 @@ def pattern(annotation: Any) -> Any:
         return _generic.ANY
     if annotation is Callable or getattr(annotation, "__origin__", None) is Callable:
         return CALLABLE
+    family = getattr(annotation, "as_parameter", None)  # the class of functions: one of them is passed
+    if isinstance(family, Generic):
+        return family
     return annotation if isinstance(annotation, Generic) else canonical(annotation)
 
 

@@ -276,3 +276,22 @@ def test_memory_is_that_of_the_host(wp: Any) -> None:
     assert wp.zeros(3).memory_kind is wp.MemoryKind.HOST
     assert wp.get_device("cpu").total_memory >= wp.get_device("cpu").free_memory >= 0
     assert wp.can_access("cpu", wp.zeros(1))
+
+
+def test_a_function_is_passed_where_the_annotation_is_the_class_of_functions(wp: Any) -> None:
+    @wp.func
+    def double(x: float):
+        return 2.0 * x
+
+    @wp.func
+    def apply(f: wp.Function, x: float):  # type: ignore[name-defined]
+        return f(x)
+
+    @wp.kernel
+    def kernel(x: wp.array(dtype=float)):  # type: ignore[valid-type]
+        x[0] = apply(double, 3.0)
+
+    x = wp.zeros(1, dtype=float)
+    wp.launch(kernel, dim=1, inputs=[x])
+    assert x.numpy().tolist() == [6.0]
+    assert isinstance(double, wp.Function)
