@@ -61,8 +61,10 @@ def test_the_tape_can_be_replayed_in_float64() -> None:
 
 def test_only_wrong_adjoint_kernels_are_divergences() -> None:
     pytest.importorskip("warp").config.quiet = True
-    from tests.watch import warp_gallery
+    from tests.watch import programs, warp_gallery
 
+    if not programs.CONSUMES:
+        pytest.skip("this release leaves the gradients of what a store overwrites")
     for name in ("custom_gradients", "in_place_launches", "strided_views"):
         kernel, dim, args = warp_gallery.GALLERY[name]()
         tape = recorded(kernel, dim, args, args[:2])

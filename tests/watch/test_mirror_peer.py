@@ -40,6 +40,19 @@ def gallery() -> Any:
     return warp_gallery.GALLERY
 
 
+def adjoints_are_comparable() -> bool:
+    """True if the adjoints of stores consume the gradients of what they overwrite, as the mirror does."""
+    from tests.watch import programs
+
+    return programs.CONSUMES
+
+
+def warp_version() -> tuple[int, ...]:
+    from tests.watch import programs
+
+    return programs.VERSION
+
+
 def test_every_example_is_listed() -> None:
     assert list(gallery()) == NAMES
 
@@ -47,11 +60,16 @@ def test_every_example_is_listed() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_results_and_adjoints_are_those_of_warp(name: str) -> None:
     launch = gallery()[name]()
+    if name.startswith("static_values") and warp_version() < (1, 12):
+        pytest.skip(
+            "kernels of this release do not tell these values: the results differ, and Warp runs them"
+        )
     from tests.watch.native_launch import Both
 
     both = Both(*launch)
     assert [d for d in both.forward() if d.relative > 2e-6] == []
-    assert [d for d in both.adjoint() if d.relative > 2e-6] == []
+    if adjoints_are_comparable():
+        assert [d for d in both.adjoint() if d.relative > 2e-6] == []
     written = [access for access in both.mirror.accesses if access.writes]
     assert any((both.after.view(a.array) != both.before.view(a.array)).any() for a in written)
 
@@ -91,6 +109,8 @@ def test_the_float64_form_agrees(name: str) -> None:
 
 def test_an_adjoint_that_warp_gets_wrong_is_found() -> None:
     gallery()
+    if not adjoints_are_comparable():
+        pytest.skip("this release reverses stores otherwise")
     from tests.watch import warp_limits
     from tests.watch.native_launch import Both
 
