@@ -16,11 +16,11 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug._progress import OutOfTime
+from tapedebug.autograd.finite_diff.first_divergence import can_search
 from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.whole_tape import whole_tape
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.autograd.thresholds import ENTRY_IS_OFF
-from tapedebug.contract import Tangents
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule import RuleFinding
 from tapedebug.diagnose.rule_context import RuleContext
@@ -84,11 +84,7 @@ def _echo(finding: Finding) -> Finding:
 def _searched(context: RuleContext) -> list[Finding]:
     """Return a finding for the first launch of the reverse pass that turns right adjoints into wrong ones."""
     replay = context.replay
-    if (
-        replay is None
-        or len(replay.records) > MOST_LAUNCHES
-        or replay.recorded.tape.capability(Tangents) is None
-    ):
+    if replay is None or len(replay.records) > MOST_LAUNCHES or not can_search(replay.recorded.tape):
         return []
     labels = {array: info.label for array, info in zip(replay.arrays, context.trace.arrays, strict=True)}
     steps = Steps()

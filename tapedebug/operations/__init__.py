@@ -10,10 +10,13 @@ from tapedebug.operations.array import HostArray as HostArray
 from tapedebug.operations.function_source import FunctionSource as FunctionSource
 from tapedebug.operations.memory import Memory as Memory
 from tapedebug.operations.memory import Region as Region
+from tapedebug.operations.narrowed import NarrowedStep as NarrowedStep
+from tapedebug.operations.narrowed import NarrowMemory as NarrowMemory
 from tapedebug.operations.operation import ExactAdjoint as ExactAdjoint
 from tapedebug.operations.operation import ExecutableOperation as ExecutableOperation
 from tapedebug.operations.operation import HostOperation as HostOperation
 from tapedebug.operations.operation import ProgramReverse as ProgramReverse
+from tapedebug.operations.operation import PushesTangents as PushesTangents
 from tapedebug.operations.operation import ReadsStoredValues as ReadsStoredValues
 from tapedebug.operations.operation import RunsInFloat64 as RunsInFloat64
 from tapedebug.operations.operation import Step as Step
@@ -22,4 +25,5 @@ from tapedebug.operations.recorded_memory import SnapshotBudget as SnapshotBudge
 from tapedebug.operations.replay import OperationReplay as OperationReplay
 from tapedebug.operations.replayable_function import FunctionOperation as FunctionOperation
 from tapedebug.operations.replayable_function import ReplayableFunction as ReplayableFunction
+from tapedebug.operations.tangent_replay import OperationTangentReplay as OperationTangentReplay
 from tapedebug.operations.tape import OperationTape as OperationTape

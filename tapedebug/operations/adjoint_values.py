@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tapedebug._float32_slope import slope
-from tapedebug.contract import Array, Operation, Values
+from tapedebug.contract import Array, Values
 from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
 
@@ -28,9 +28,9 @@ AGREES = 1e-4
 """Largest relative difference between a vjp and the measured derivative that counts as agreement."""
 
 
-def may_need_after(operation: Operation) -> bool:
-    """True if the adjoint may depend on reading the values before or after the operation."""
-    return any(x.writes and (x.needs_before or x.needs_after) for x in operation.accesses)
+def may_need_after(operation: ExecutableOperation) -> bool:
+    """True if an adjoint may depend on reading the values before or after the operation."""
+    return any(x.writes and (x.needs_before or x.needs_after) for x in operation.retained)
 
 
 def given_values(tape: OperationTape) -> dict[int, When]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tapedebug.contract import Access
 from tapedebug.operations.memory import Memory
-from tapedebug.operations.operation import ExecutableOperation
+from tapedebug.operations.operation import Step
+
+
+class NarrowOperation(Step, Protocol):
+    """A step that computes in float32, with its accesses."""
+
+    @property
+    def accesses(self) -> Sequence[Access]:
+        """The use that it makes of each array."""
 
 
 class NarrowMemory:
@@ -58,7 +66,7 @@ class NarrowedStep:
         memory: The memory that it runs on.
     """
 
-    def __init__(self, operation: ExecutableOperation, memory: NarrowMemory) -> None:
+    def __init__(self, operation: NarrowOperation, memory: NarrowMemory) -> None:
         self._operation, self._memory = operation, memory
 
     def forward(self, values: Memory) -> None:

@@ -34,12 +34,30 @@ class ExecutableOperation(Operation, Step, Protocol):
     """An operation with its step. Capabilities: `RunsInFloat64`, `ExactAdjoint`, those of the contract."""
 
     @property
+    def retained(self) -> Sequence[Access]:
+        """The accesses with all values that replays keep: those that any of its adjoints may read."""
+
+    @property
     def code(self) -> Hashable:
         """Equal for operations that compute the same function of their arguments, such as their kernel."""
 
 
 class RunsInFloat64(Step, Protocol):
     """The same step on memory that holds float32 values as float64."""
+
+
+class PushesTangents(Protocol):
+    """An operation with a forward-mode derivative."""
+
+    def push(self, values: Memory, tangents: Memory, *, float64: bool, detached: bool) -> None:
+        """Run the operation on `values`, and replace the tangents of what it writes.
+
+        Args:
+            values: The values before it, which change as in `forward`.
+            tangents: Their tangents, in memory of the same layout.
+            float64: Float32 values are held, and computed with, in float64.
+            detached: Tangents stop where gradients do, at arrays without `requires_grad`.
+        """
 
 
 class ExactAdjoint(Protocol):
@@ -107,6 +125,11 @@ class HostOperation(AccessSets):
         self.scope: int | None = None
         self.seconds: float | None = None
         self.backward_seconds: float | None = None
+
+    @property
+    def retained(self) -> Sequence[Access]:
+        """The accesses with all values that replays keep; by default those that the adjoint needs."""
+        return self.accesses
 
     def param_name(self, param: int, /) -> str:
         """Return the name of a parameter."""

@@ -98,6 +98,15 @@ class OperationReplay:
         """Run another step for an operation in all further runs of this replay."""
         self._steps[index] = step
 
+    @property
+    def records(self) -> list[ExecutableOperation]:
+        """The operations, in order."""
+        return self.operations
+
+    def written_outside(self, index: int) -> bool:
+        """True if the program wrote memory outside the tape just before an operation."""
+        return bool(self.tape.injections(index))
+
     # -- memory -----------------------------------------------------------------------------------------
 
     def reset(self, discard: bool = False) -> OperationReplay:
@@ -244,7 +253,7 @@ class OperationReplay:
         step = None if skipped else self._steps[index]
         if self.forward_only:
             if step is not None:
-                step.forward(self.memory)
+                self._advance(index, step)
             self._needs.append(NONE)
             return
         plan = self._plan(index)
@@ -253,8 +262,12 @@ class OperationReplay:
             for region, start, stop in plan.writes:
                 if region in self._open:
                     self._preserve(region, start, stop)
-            step.forward(self.memory)
+            self._advance(index, step)
         self._needs.append((found, self._keep(plan.after)))
+
+    def _advance(self, index: int, step: Step) -> None:
+        """Run an operation; `OperationTangentReplay` replaces this."""
+        step.forward(self.memory)
 
     def _plan(self, index: int) -> Plan:
         found = self._kept.plans[index]

@@ -39,7 +39,7 @@ class Plan:
 
     def __init__(self, operation: ExecutableOperation) -> None:
         both = may_need_after(operation)
-        accesses = operation.accesses
+        accesses = operation.retained
         self.writes = [_range(x.array) for x in accesses if x.writes]
         self.before = [_range(x.array) for x in accesses if x.needs_before or (both and x.needs_after)]
         self.after = [_range(x.array) for x in accesses if x.needs_after or (both and x.needs_before)]

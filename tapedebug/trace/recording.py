@@ -292,6 +292,7 @@ class _Builder:
     # ---------------------------------------------------------------- launches
 
     def _launch(self, item: Operation) -> Launch:
+        kernel = self._kernel(item.capability(KernelSource))  # an engine may learn from it what adjoints need
         accesses: dict[int, Access] = {}
         late: list[int] = []
         for access in item.accesses:
@@ -320,7 +321,7 @@ class _Builder:
         return Launch(
             index=item.index,
             kind=item.kind,
-            kernel=self._kernel(item.capability(KernelSource)),
+            kernel=kernel,
             name=item.name,
             dim=list(item.dim),
             args=args,

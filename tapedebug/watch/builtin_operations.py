@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tapedebug.contract import Access, Irreplayable, Place, Values
-from tapedebug.operations import ExactAdjoint, HostOperation, Memory, ProgramReverse, RunsInFloat64, Step
+from tapedebug.operations import (
+    ExactAdjoint,
+    HostOperation,
+    Memory,
+    ProgramReverse,
+    PushesTangents,
+    RunsInFloat64,
+    Step,
+)
 from tapedebug.watch.memory import WatchedArray
 
 
@@ -41,6 +49,7 @@ class CopyOperation(HostOperation):
         self.dest, self.src = dest, src
         self.taped, self.accumulates = taped, accumulates
         self.capabilities[ExactAdjoint] = self
+        self.capabilities[PushesTangents] = self
         self.capabilities[RunsInFloat64] = self
         self.capabilities[ProgramReverse] = self
 
@@ -52,6 +61,14 @@ class CopyOperation(HostOperation):
         """Copy the values."""
         dest, src = self._views(values)
         dest[...] = src
+
+    def push(self, values: Memory, tangents: Memory, *, float64: bool, detached: bool) -> None:
+        """Copy the values and their tangents."""
+        self.forward(values)
+        if not self.dest.is_float or (detached and not self.dest.requires_grad):
+            return
+        dest, src = self._views(tangents)
+        dest[...] = src if not detached or self.src.requires_grad else 0
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Add the adjoint of `dest` to that of `src`, and zero it."""
@@ -99,6 +116,7 @@ class FillOperation(HostOperation):
         self.array, self.method = array, method
         self.value: Values = np.zeros(array.element_shape, array.scalar_dtype)
         self.capabilities[ExactAdjoint] = self
+        self.capabilities[PushesTangents] = self
         self.capabilities[RunsInFloat64] = self
         self.capabilities[ProgramReverse] = self
 
@@ -116,6 +134,12 @@ class FillOperation(HostOperation):
     def forward(self, values: Memory) -> None:
         """Fill the array."""
         values.view(self.array)[...] = self.value
+
+    def push(self, values: Memory, tangents: Memory, *, float64: bool, detached: bool) -> None:
+        """Fill the array, and zero its tangent."""
+        self.forward(values)
+        if not detached or self.array.requires_grad:
+            tangents.view(self.array)[...] = 0
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Zero the adjoint: the former values have no influence any more."""

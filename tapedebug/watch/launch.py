@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
@@ -19,7 +20,18 @@ from tapedebug.contract import (
     Place,
     Threads,
 )
-from tapedebug.operations import ExactAdjoint, Memory, OperationTape, ProgramReverse, RunsInFloat64, Step
+from tapedebug.operations import (
+    ExactAdjoint,
+    Memory,
+    NarrowedStep,
+    NarrowMemory,
+    OperationTape,
+    ProgramReverse,
+    PushesTangents,
+    RunsInFloat64,
+    Step,
+)
+from tapedebug.operations.adjoint_values import may_need_after
 from tapedebug.watch.arguments import Leaf, WarpKernel, thawed
 from tapedebug.watch.device_staging import Staging
 from tapedebug.watch.handles import Handle, Handles, Rebuilt
@@ -133,12 +145,13 @@ MIRRORED = frozenset(
         ExactAdjoint,
         KernelOperations,
         KernelSource,
+        PushesTangents,
         RunsInFloat64,
         Threads,
     }
 )
 """The capabilities that launches have if this engine translates their kernels."""
-COUNTED = MIRRORED - {ExactAdjoint, RunsInFloat64}
+COUNTED = MIRRORED - {ExactAdjoint, PushesTangents, RunsInFloat64}
 """Those that count the arguments of a launch."""
 
 
@@ -163,6 +176,8 @@ class WarpLaunch(AccessSets):
 
     Attributes:
         taped: Warp's tape has recorded it.
+        given: The arguments with the structs of the program, which it may change; empty if there are none.
+        as_reversed: The launch with what its structs held when the reverse pass began, if that had changed.
         mirror_obstacle: The reason why this engine cannot run it; empty if it can, or nobody has asked.
     """
 
@@ -173,8 +188,12 @@ class WarpLaunch(AccessSets):
     seconds: float | None = None
     backward_seconds: float | None = None
     mirror_obstacle = ""
+    given: Sequence[object] = ()
+    as_reversed: WarpLaunch | None = None
     _mirror: MirroredLaunch | None = None
     _mirror_is_known = False
+    _translation: MirroredLaunch | None = None
+    _retained: Sequence[Access] = ()
 
     def __init__(
         self,
@@ -238,9 +257,14 @@ class WarpLaunch(AccessSets):
         return [leaf.value if leaf.array is None else leaf.array for leaf in self.leaves]
 
     @property
-    def native(self) -> Step:
+    def native(self) -> NativeLaunch:
         """The launch as Warp runs it, forward and in reverse."""
-        return _Native(self)
+        return NativeLaunch(self)
+
+    @property
+    def retaining(self) -> NativeLaunch:
+        """The same, with arrays that keep their gradients if the program says so."""
+        return NativeLaunch(self, retains=True)
 
     @property
     def mirrored(self) -> MirroredLaunch | None:
@@ -249,6 +273,13 @@ class WarpLaunch(AccessSets):
             self._mirror_is_known = True
             self._mirror = self._new_mirror()
         return self._mirror
+
+    @property
+    def tracked(self) -> MirroredLaunch | None:
+        """The launch as this engine runs it, also if its results differ; None if its parameters do."""
+        mirror = self.mirrored or self._translation
+        same = mirror is not None and mirror.places == [leaf.place for leaf in self.leaves]
+        return mirror if same else None
 
     def _new_mirror(self) -> MirroredLaunch | None:
         if self.obstacle or self.mirror_obstacle:
@@ -259,12 +290,24 @@ class WarpLaunch(AccessSets):
         except MirrorError as error:
             self.mirror_obstacle = error.reason
             return None
-        found = {mirror.places[access.param]: access for access in mirror.accesses}
-        self.accesses = [_joined(own, found.get(self.leaves[own.param].place)) for own in self.accesses]
+        read, differentiated = (
+            {mirror.places[access.param]: access for access in accesses}
+            for accesses in (mirror.accesses, mirror.differentiated)
+        )
+        pairs = [(own, self.leaves[own.param].place) for own in self.retained]
+        self._retained = [_joined(own, read.get(place)) for own, place in pairs]
+        self.accesses = [_needing(own, differentiated.get(place)) for own, place in pairs]
         return mirror
+
+    @property
+    def retained(self) -> Sequence[Access]:
+        """The accesses with the values that the exact adjoint needs, and those that Warp's may read."""
+        return self._retained or self.accesses
 
     def refuse_mirror(self, reason: str) -> None:
         """Let Warp alone run this launch from now on."""
+        self.accesses = self.retained
+        self._translation = self._mirror
         self.mirror_obstacle = self.mirror_obstacle or reason
         self._mirror, self._mirror_is_known = None, True
 
@@ -285,6 +328,29 @@ class WarpLaunch(AccessSets):
         self.leaves = [
             leaf if leaf.array is None else leaf._replace(array=changed(leaf.array)) for leaf in self.leaves
         ]
+        self._retained = [
+            access._replace(array=own.array, active=own.active)
+            for access, own in zip(self._retained, self.accesses, strict=False)
+        ]
+        self._forget_mirror()
+
+    def with_arguments(self, values: Sequence[object], leaves: Sequence[Leaf]) -> WarpLaunch:
+        """Return the same launch with other arguments, whose structs hold other arrays and numbers."""
+        found = copy.copy(self)
+        found.values, found.leaves = values, leaves
+        found.args = [leaf.value if leaf.array is None else leaf.array for leaf in leaves]
+
+        def moved(access: Access) -> Access:
+            array = leaves[access.param].array
+            return access if array is None else access._replace(array=array, active=array.requires_grad)
+
+        found.accesses = list(map(moved, self.accesses))
+        found._retained = list(map(moved, self._retained))
+        found._forget_mirror()
+        return found
+
+    def _forget_mirror(self) -> None:
+        self._translation = None
         self._mirror, self._mirror_is_known = None, bool(self.mirror_obstacle)
 
     def reason(self) -> str:
@@ -307,10 +373,27 @@ class WarpLaunch(AccessSets):
         """Do what the program's reverse pass did, in which some arrays may keep their gradients."""
         if not self.taped:
             return
+        launch = self
+        if self.as_reversed is not None and _fits(self.as_reversed, values):
+            launch = self.as_reversed
         if step is self:
-            self.command(values, adjoint, retains=True).run()
+            launch.retaining.vjp(values, values, adjoint)
+        elif may_need_after(launch):  # the exact adjoint starts from the values before, Warp's from these
+            launch.narrowed(values).vjp(values, values, adjoint)
         else:
-            step.vjp(values, values, adjoint)
+            own = step if launch is self else launch.capability(RunsInFloat64)
+            (own or step).vjp(values, values, adjoint)
+
+    def narrowed(self, values: Memory) -> NarrowedStep:
+        """Return the launch as Warp runs it, on memory that holds float32 values as float64."""
+        key = self, "narrowed"
+        found = values.bound.get(key)
+        if found is None:
+            sizes: dict[Hashable, int] = {
+                access.array.region: cast("Any", access.array.region).nbytes for access in self.accesses
+            }
+            found = values.bound[key] = NarrowedStep(self.retaining, NarrowMemory(sizes))
+        return cast("NarrowedStep", found)
 
     def command(self, values: Memory, adjoint: Memory | None, *, retains: bool = False) -> _Command:
         """Return the launch bound to memory, which is done once for each memory."""
@@ -340,15 +423,20 @@ class WarpLaunch(AccessSets):
         return _Command(made, binding, both)
 
 
-class _Native:
+class NativeLaunch:
     """A launch as Warp runs it.
 
     Args:
         launch: The launch.
+        retains: Arrays keep their gradients if the program says so.
+
+    Attributes:
+        accesses: The use that it makes of each array.
     """
 
-    def __init__(self, launch: WarpLaunch) -> None:
-        self._launch = launch
+    def __init__(self, launch: WarpLaunch, *, retains: bool = False) -> None:
+        self._launch, self._retains = launch, retains
+        self.accesses = launch.accesses
 
     def forward(self, values: Memory) -> None:
         """Run the kernel on this memory."""
@@ -356,7 +444,7 @@ class _Native:
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Run Warp's adjoint kernel with the values in `before`."""
-        self._launch.command(before, adjoint).run()
+        self._launch.command(before, adjoint, retains=self._retains).run()
 
 
 def _joined(own: Access, mirrored: Access | None) -> Access:
@@ -367,6 +455,18 @@ def _joined(own: Access, mirrored: Access | None) -> Access:
         needs_before=own.needs_before or mirrored.needs_before,
         needs_after=own.needs_after or mirrored.needs_after,
     )
+
+
+def _needing(own: Access, mirrored: Access | None) -> Access:
+    """Return an access with just the values that derivatives of the mirror depend on."""
+    if mirrored is None:
+        return own
+    return own._replace(needs_before=mirrored.needs_before, needs_after=mirrored.needs_after)
+
+
+def _fits(launch: WarpLaunch, memory: Memory) -> bool:
+    """True if all arrays of a launch are in a memory."""
+    return all(access.array.region in memory.bytes for access in launch.accesses)
 
 
 READ_ONLY = Use(reads=True)

@@ -179,6 +179,7 @@ class Recorder:
         place = user_place()
         with contextlib.ExitStack() as stack:
             with self.guarded(found, "a reverse pass"):
+                found.note_structs(self.arguments)
                 seeds: dict[Array, Values] = {}
                 target = None
                 if loss:
@@ -363,6 +364,7 @@ class Recorder:
             return run()
         if tape is None:
             return self._run_outside(kernel, values, place, run)
+        given = values
         try:
             arrays, leaves, values = self._arguments(kernel, values)
             template = tape.templates.get((kernel, *arrays)) or self._new_template(
@@ -387,6 +389,8 @@ class Recorder:
                 leaves,
                 obstacle,
             )
+            if leaves is not None:
+                operation.given = given
             if not is_taped:
                 operation.taped = False
             if obstacle:

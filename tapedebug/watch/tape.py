@@ -13,6 +13,7 @@ from tapedebug.contract import (
     ArrayMemory,
     ArrayOrigins,
     ConsumedGradients,
+    ElementTracking,
     Engine,
     EngineCoverage,
     Irreplayable,
@@ -26,6 +27,9 @@ from tapedebug.contract import (
     Rerecording,
     ReverseDivergence,
     Seeds,
+    StructChanges,
+    Tangents,
+    ThreadScheduling,
     UnrecordedLaunches,
     Values,
     WarpReverse,
@@ -35,22 +39,34 @@ from tapedebug.operations import (
     ExecutableOperation,
     HostOperation,
     OperationReplay,
+    OperationTangentReplay,
     OperationTape,
+    PushesTangents,
     Region,
     RunsInFloat64,
     SnapshotBudget,
 )
 from tapedebug.operations.replay_memory import IdleReplays
+from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.launch import LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
-from tapedebug.watch.mirror import AdjointComparison, verify_mirrors
+from tapedebug.watch.mirror import (
+    AdjointComparison,
+    MirroredElementTracking,
+    MirroredThreadScheduling,
+    verify_mirrors,
+)
+from tapedebug.watch.struct_changes import PresentStructs, WarpStructChanges, present_structs
 
 T = TypeVar("T")
 
 LOST = (
     "values that the tape found were overwritten outside of Warp before they were copied: raise memory_budget"
 )
+
+REPLAYED = (ElementTracking, LocalReplays, Tangents, ThreadScheduling)
+"""The capabilities of tapes whose launches this engine runs."""
 
 DEVICE = "writes to arrays on a device are noticed only if a function of Warp makes them"
 
@@ -80,6 +96,7 @@ class WatchedTape(OperationTape):
         self.gaps: dict[str, int] = {}
         self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[tuple[WatchedArray, Place]] = []
+        self.structs: dict[int, PresentStructs] = {}
         self._verified = 0
         arrays = _Arrays(memory)
         self.capabilities |= {
@@ -100,8 +117,12 @@ class WatchedTape(OperationTape):
 
     def capability(self, kind: type[T], /) -> T | None:
         """Return the implementation of a capability protocol, or None."""
-        if kind is LocalReplays:
+        if kind in REPLAYED:
             self.verify()
+        if kind is Tangents and not all(_pushes(operation) for operation in self.operations):
+            return None
+        if kind in MADE_ANEW:
+            return cast("T", MADE_ANEW[kind](self))
         if kind in MADE_LATER and kind not in self.capabilities:
             self.capabilities[kind] = MADE_LATER[kind](self)
         return super().capability(kind)
@@ -128,6 +149,15 @@ class WatchedTape(OperationTape):
     def _before_pass(self, inputs: Sequence[Array]) -> None:
         """Store the gradients of the inputs before a reverse pass of the program."""
         self._gradients = {array: array.current_gradient() for array in inputs}
+
+    def note_structs(self, arguments: Arguments) -> None:
+        """Store what structs of launches hold now, if they have changed since."""
+        self.structs = {}
+        for index, launch in self.launches.items():
+            found = present_structs(launch, arguments) if launch.given else None
+            launch.as_reversed = None if found is None else found.launch
+            if found is not None:
+                self.structs[index] = found
 
     def note_consumed(self) -> None:
         """Store what a reverse pass of the program has just added to the gradients of the inputs."""
@@ -233,6 +263,22 @@ def _way(operation: Operation) -> str:
     return "native" if operation.capability(RunsInFloat64) is None else "mirrored"
 
 
+def _pushes(operation: Operation) -> bool:
+    return operation.capability(PushesTangents) is not None
+
+
+class _Tangents:
+    """The capability `Tangents`, if this engine runs all operations."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def tangent_replay(self, *, float64: bool = False) -> OperationTangentReplay:
+        """Return a new replay that can push tangents."""
+        self._tape.verify()
+        return OperationTangentReplay(self._tape, float64)
+
+
 class _Unrecorded:
     """The capability `UnrecordedLaunches`."""
 
@@ -312,11 +358,11 @@ class _WarpReverse:
     ) -> bool:
         """Run a replay forward and backward, with Warp's adjoint kernels for some operations.
 
-        `parts` and `functions` are not distinguished. Returns False with `retained`.
+        `parts` and `functions` are not distinguished.
         """
-        if retained or not isinstance(replay, OperationReplay):
+        if not isinstance(replay, OperationReplay):
             return False
-        self._measured().backward(replay, seeds, operations)
+        self._measured().backward(replay, seeds, operations, retains=retained)
         return True
 
 
@@ -333,11 +379,19 @@ class _Rerecording:
         return _Rerecorded(self._tape, revived, stop)
 
 
+MADE_ANEW: Mapping[type, Callable[[WatchedTape], Any]] = {
+    ElementTracking: lambda tape: MirroredElementTracking(tape, tape.launches),
+    StructChanges: lambda tape: WarpStructChanges(tape.launches, tape.structs),
+    ThreadScheduling: lambda tape: MirroredThreadScheduling(tape.launches),
+}
+"""Capabilities for the launches that a tape has when they are asked for."""
+
 MADE_LATER: Mapping[type, Callable[[WatchedTape], Any]] = {
     ConsumedGradients: _Consumed,
     EngineCoverage: _Coverage,
     RecordingGaps: _Gaps,
     Rerecording: _Rerecording,
+    Tangents: _Tangents,
     UnrecordedLaunches: _Unrecorded,
     WarpReverse: _WarpReverse,
 }
@@ -355,7 +409,7 @@ class _Rerecorded(WatchedTape):
         self.memory = tape.memory
         self.given_values = None
         self.idle_replays = IdleReplays(kept=True)
-        own = Rerecording, WarpReverse
+        own = Rerecording, Tangents, WarpReverse
         kinds = [*tape.capabilities, *MADE_LATER]
         self.capabilities = {kind: tape.capability(kind) for kind in kinds if kind not in own}
         keys = {

@@ -8,9 +8,9 @@ show if a chain should have been cut there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tapedebug.autograd.subjects.probes import random_directions
 from tapedebug.autograd.subjects.program import Port, distinct
 from tapedebug.autograd.subjects.shadow_program import Consume, ShadowProgram
 from tapedebug.autograd.thresholds import DOT_PRODUCT_NOISE, DOT_PRODUCT_ROUNDING
+from tapedebug.contract import Operation, TangentReplay
 
 SCALES = (3.0, 0.7, 1.3)  # the same test in other units: exactly proportional, but for rounding
 
@@ -84,13 +85,30 @@ def worst_of(tests: Iterable[DotProduct | None]) -> DotProduct | None:
     return max(found, key=lambda test: (bool(test.message), test.mismatch), default=None)
 
 
+class _DotReplay(TangentReplay, Protocol):
+    """A replay with tangents and adjoints that can be multiplied with those of another one."""
+
+    forward_only: bool
+
+    @property
+    def records(self) -> Sequence[Operation]:
+        """The operations, in order."""
+
+    def inner(self, other: object) -> tuple[float, float]:
+        """Return the product of the tangents here with the adjoints there, and the size of its terms."""
+
+    def written_outside(self, index: int) -> bool:
+        """True if the program wrote memory outside the tape just before an operation."""
+
+
 class _Test:
     """Two private copies: `there` moves tangents forward, `back` moves adjoints backward."""
 
     def __init__(self, program: ShadowProgram, checkpoint: Checkpoint | None) -> None:
         self.program = program
         self.checkpoint = checkpoint
-        self.there, self.back = program.shadow(), program.shadow().forward(0)
+        self.there = cast("_DotReplay", program.tangent_replay())
+        self.back = cast("_DotReplay", program.replay().forward(0))
         self.there.forward_only = True
         self.last = len(self.back.records)
         self.consume: Consume = program.consume
@@ -177,8 +195,8 @@ class _Test:
     def _reason_at(self, launch: int, overwritten: bool) -> str:
         record = self.back.records[launch if self.program.launch is None else 0]
         where = self.program.subject if self.program.launch is not None or self.last == 1 else None
-        where = where or f"{'launch' if record.kernel is not None else 'record'} {launch} ({record.name})"
-        if record.kernel is not None and record.active and record.info is None:
+        where = where or f"{'launch' if record.kind == 'kernel' else 'record'} {launch} ({record.name})"
+        if record.kind == "kernel" and record.active and not record.has_adjoint:
             return f"{where} has no adjoint: enable_backward=False"
         if self.there.written_outside(record.index):
             return f"the reverse pass goes on through what was written outside of the tape before {where}"

@@ -19,7 +19,9 @@ from tapedebug.autograd.array_types import Values
 from tapedebug.autograd.subjects.probes import random_directions, sizes_of
 from tapedebug.autograd.subjects.shadow_program import Consume
 from tapedebug.autograd.thresholds import TERMS_DISAGREE, TERMS_PRECISION
+from tapedebug.contract import RecordedTape
 from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.tape.tape import Tape
 
 STEPS = ((1e-5, 5e-6), (3e-4, 1.5e-4), (1e-2, 5e-3))
 """Pairs of relative displacements; the difference of the results of a pair estimates their error."""
@@ -49,6 +51,11 @@ class Divergence:
     after: Product
     before: Product
     by_param: Mapping[int, tuple[float, float]]
+
+
+def can_search(tape: RecordedTape) -> bool:
+    """True if the reverse pass of a tape can run beside differences, launch by launch: this engine's can."""
+    return isinstance(tape, Tape)
 
 
 def find_first_divergence(

@@ -222,6 +222,10 @@ class ShadowProgram:
         """Return the same of a program of this project's own engine."""
         return cast("Shadow", self.replay(double))
 
+    def tangent_replay(self) -> TangentReplay:
+        """Return a new replay in float64 that can push tangents."""
+        return cast("TangentReplay", self.replay())
+
     def standing(self) -> Shadow:
         """Return the replay in single precision that adjoints run in, before the first operation.
 

@@ -34,7 +34,7 @@ from tapedebug.contract import (
 
 if TYPE_CHECKING:
     from tapedebug.compiler.kernel import Kernel
-    from tapedebug.contract import Array, Operation, OutsideWrite, Place, RecordedTape, Region
+    from tapedebug.contract import Array, Operation, OutsideWrite, Place, RecordedTape, Region, TangentReplay
 
 Labels = Mapping[Any, str]
 
@@ -85,6 +85,14 @@ class WholeTape(ShadowProgram):
         )
 
         self.meant = meant_to_differ(tape.operations)
+
+    def tangent_replay(self) -> TangentReplay:
+        """Return a new replay in float64 that can push tangents."""
+        found: Tangents | None = self.tape.capability(Tangents)
+        assert found is not None
+        replay = found.tangent_replay(float64=True)
+        replay.pulse = self.pulse
+        return replay
 
     @functools.cached_property
     def base(self) -> float:

@@ -50,9 +50,10 @@ def _finding(
     launch = group[0]
     ids = [arg.array for arg in launch.args if arg.name in params]
     labels = [trace.arrays[number].label for number in ids if number is not None]
+    kept = " Here a launch keeps what its structs held, so the gradient is right."
     message = (
         f"{words.listed(params)} of {words.launch_words(launch)} was assigned anew between the launch and "
-        "the reverse pass. Here a launch keeps what its structs held, so the gradient is right. Warp's tape "
+        f"the reverse pass.{'' if trace.tape.engine else kept} Warp's tape "
         f"keeps the struct, and finds in it what it holds by then: its gradient of {off_by(errors, 'is ')}"
         f"{worst_element(gradients, errors)}."
     )

@@ -50,6 +50,14 @@ class Race(TapeRule):
     code = "race"
     title = "Two threads of a launch race on an element"
     severity = "error"
+    explains = ("warp-limitation",)
+
+    def explain(self, cause: Finding, finding: Finding) -> str:
+        """Explain an adjoint of Warp that differs: its threads run in another order than the exact one's."""
+        whole = finding.evidence.get("construct") == "adjoint"
+        if cause.severity == "info" or not whole or not set(finding.launches) <= set(cause.launches):
+            return ""
+        return f"See {self.code}: the adjoint depends on the order of threads, too."
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return one finding for each kernel and array with conflicting threads."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import display_file
-from tapedebug.autograd.finite_diff.first_divergence import find_first_divergence
-from tapedebug.contract import CustomGradients, HandWrittenAdjoint, Place, Tangents
+from tapedebug.autograd.finite_diff.first_divergence import can_search, find_first_divergence
+from tapedebug.contract import CustomGradients, HandWrittenAdjoint, Place
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.launch_check import launch_slopes
 from tapedebug.diagnose.experiments.places import place_of
@@ -57,7 +57,7 @@ class WrongAdjoint(TapeRule):
         ]
         if not leaves:  # finite differences also include paths that were detached on purpose
             return []
-        if replay.recorded.tape.capability(Tangents) is None:
+        if not can_search(replay.recorded.tape):
             return _one_by_one(context, replay)
         context.progress("bisecting the tape for a wrong adjoint")
         # Adjoints read the values of their launches: overwrites by others are no error of an adjoint.
@@ -73,7 +73,7 @@ class WrongAdjoint(TapeRule):
 
 
 def _one_by_one(context: RuleContext, replay: Replay) -> list[Finding]:
-    """Return the last operation whose adjoint is not its derivative, for engines without forward mode."""
+    """Return the last operation whose adjoint is not its derivative, for other engines than this one."""
     context.progress("comparing each adjoint with differences of its operation")
     trace, looked = context.trace, [record for record in replay.records if record.has_adjoint][-OPERATIONS:]
     for record in reversed(looked):

@@ -31,7 +31,7 @@ from tapedebug.runtime.launch.print_buffer import PrintBuffer
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.replay.shadow import Shadow
-from tapedebug.runtime.tape.element_tracking import Tracking, run_private
+from tapedebug.runtime.tape.element_tracking import PrivateMemory, ShadowMemory, Tracking, run_private
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tape import Tape
 
@@ -101,7 +101,7 @@ class TapeElementTracking:
     ) -> ElementConflicts:
         """Run a new replay of the tape with some launches tracked."""
         assert isinstance(replay, Shadow)
-        run = _TrackedRun(replay, self._tracking())
+        run = TrackedRun(ShadowMemory(replay), self._tracking())
         last = max([*launches, *if_unwritten], default=-1)
         replay.forward(stop=0)
         for record in self.tape.records[: last + 1]:
@@ -124,8 +124,9 @@ class TapeElementTracking:
         """Return the elements that launches read or wrote, each launch with stamps of its own."""
         assert isinstance(replay, Shadow)
         records, print_buffer = self.tape.records, PrintBuffer()
+        memory = ShadowMemory(replay)
         launches = sorted({launch for launch, _, _ in wanted})
-        if not all(_is_plain(records[index].kernel) for index in launches if records[index].kind == "kernel"):
+        if not all(is_plain(records[index].kernel) for index in launches if records[index].kind == "kernel"):
             return None
         found: dict[ElementQuery, Mask] = {}
         replay.forward(stop=0)
@@ -135,7 +136,7 @@ class TapeElementTracking:
             tracking = Tracking(self.tape.tracker)
             if record.kind == "kernel":
                 variant = tracking.variant(record, frozenset())
-                run_private(tracking, replay, record, variant, print_buffer)
+                run_private(tracking, memory, record, variant, print_buffer)
                 tracking.ran[index] = variant
             for key in [key for key in wanted if key[0] == index]:
                 a = replay._own(key[1])
@@ -152,21 +153,21 @@ class TapeElementTracking:
 
 
 @dataclass(slots=True)
-class _TrackedRun:
-    """A replay, with the conflicts that its tracked launches have reported."""
+class TrackedRun:
+    """Private memory, with the conflicts that launches tracked in it have reported."""
 
-    shadow: Shadow
+    memory: PrivateMemory
     tracking: Tracking
     print_buffer: PrintBuffer = field(default_factory=PrintBuffer)
     found: ElementConflicts = field(default_factory=ElementConflicts)
 
     def launch(self, record: Record) -> None:
         """Run a launch tracked, and restore the values afterwards."""
-        tracking, shadow, print_buffer = self.tracking, self.shadow, self.print_buffer
+        tracking, private, print_buffer = self.tracking, self.memory, self.print_buffer
         variant = tracking.variant(record, frozenset())
         plan: Any = record.plan
-        written = {p: shadow.space.value_view(record.args[p]).copy() for p in plan.written}
-        memory = tracking.packed(record, shadow.packed(record), print_buffer)
+        written = {p: private.value_view(record, p).copy() for p in plan.written}
+        memory = tracking.packed(record, private.packed(record), print_buffer)
         start, reported = 0, 0
         while start < record.threads and reported < MOST_OUTSIDE:
             tracking.rearm(record, memory)
@@ -185,7 +186,7 @@ class _TrackedRun:
             self._outside(record, variant, *failure)
             start, reported = failure[1] + 1, reported + 1
         for p, values in written.items():
-            shadow.space.value_view(record.args[p])[...] = values
+            private.value_view(record, p)[...] = values
         tracking.ran[record.index] = variant
 
     def _meeting(self, record: Record, variant: Variant, number: int, thread: int, said: Words) -> None:
@@ -236,7 +237,7 @@ def _meets_fresh(tracking: Tracking, record: Record) -> bool:
     return record.kind == "kernel" and any(record.args[p].region in tracking.fresh for p in record.touched)
 
 
-def _is_plain(kernel: Any) -> bool:
+def is_plain(kernel: Any) -> bool:
     """Return True if a kernel's accesses are tracked and its adjoint reads no other elements."""
     own = any(isinstance(node, Custom) for node in walk(kernel._lowered.custom.body))
     return not (own or kernel.analysis.native)

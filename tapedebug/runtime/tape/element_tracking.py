@@ -7,8 +7,8 @@ tape the stamps are found by replaying its launches on a private copy.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 from tapedebug._errors import TapeError
 from tapedebug.compiler.access_tags import RACED, THREAD, UNSET, tag_of, words_of
@@ -16,10 +16,26 @@ from tapedebug.lang import types
 from tapedebug.runtime.launch import access_tags
 from tapedebug.runtime.launch.access_tags import FIRST, OUTSIDE, READS, WRITES, AccessTags, Variant
 from tapedebug.runtime.launch.print_buffer import PRINT_BUFFER, Listener, PrintBuffer
-from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.array import Values, array
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
+
+
+class TrackedMemory(Protocol):
+    """The records whose accesses are tracked, and the memory that they use; a tape's `Tracker` is one."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records, in order."""
+
+    @property
+    def outside(self) -> Sequence[Any]:
+        """The writes that are not on the tape."""
+
+    @property
+    def ledgers(self) -> Mapping[Buffer, Any]:
+        """The versions of each buffer."""
 
 
 class Tracking:
@@ -36,7 +52,7 @@ class Tracking:
         fresh: Buffers that may hold values that were never written.
     """
 
-    def __init__(self, tracker: Tracker, *, report: bool = False) -> None:
+    def __init__(self, tracker: TrackedMemory, *, report: bool = False) -> None:
         self.tracker = tracker
         self.report = report
         self.ran: dict[int, Variant] = {}
@@ -208,6 +224,7 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
     for buffer, ledger in tracker.ledgers.items():
         tracking.meet(buffer, ledger.unwritten)
     shadow = Shadow(tracker)
+    space = ShadowMemory(shadow)
     if len(tracker.records) > access_tags.LAST:
         raise too_many()
     chosen = set(range(len(tracker.records))) if wanted is None else set(wanted)
@@ -216,26 +233,57 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
         if record.kind == "kernel" and record.index in chosen:
             tracking.forget_defined(record.index)
             variant = tracking.variant(record, frozenset())
-            run_private(tracking, shadow, record, variant, print_buffer)
+            run_private(tracking, space, record, variant, print_buffer)
             tracking.ran[record.index] = variant
         shadow.forward(start=record.index, stop=record.index + 1)
     return tracking
 
 
+class PrivateMemory(Protocol):
+    """Memory in which a tracked launch runs, and which is as before afterwards."""
+
+    def packed(self, record: Record, /) -> bytes:
+        """Return the packed arguments of a launch on this memory."""
+
+    def value_view(self, record: Record, param: int, /) -> Values:
+        """Return a view of the values of an argument."""
+
+
+class ShadowMemory:
+    """The memory of a shadow, as a `PrivateMemory`.
+
+    Args:
+        shadow: The shadow.
+    """
+
+    def __init__(self, shadow: Any) -> None:
+        self._shadow = shadow
+
+    def packed(self, record: Record, /) -> bytes:
+        """Return the packed arguments of a launch."""
+        found: bytes = self._shadow.packed(record)
+        return found
+
+    def value_view(self, record: Record, param: int, /) -> Values:
+        """Return a view of the values of an argument."""
+        found: Values = self._shadow.space.value_view(record.args[param])
+        return found
+
+
 def run_private(
-    tracking: Tracking, shadow: Any, record: Record, variant: Variant, print_buffer: PrintBuffer
+    tracking: Tracking, memory: PrivateMemory, record: Record, variant: Variant, print_buffer: PrintBuffer
 ) -> int:
-    """Run a tracked launch in the memory of a shadow that stands before it, and restore the values.
+    """Run a tracked launch in private memory that stands before it, and restore the values.
 
     Returns:
         The reported bits.
     """
-    written = {p: shadow.space.value_view(record.args[p]).copy() for p in record.plan.written}
-    memory = tracking.packed(record, shadow.packed(record), print_buffer)
-    at = ctypes.addressof(memory)
+    written = {p: memory.value_view(record, p).copy() for p in record.plan.written}
+    packed = tracking.packed(record, memory.packed(record), print_buffer)
+    at = ctypes.addressof(packed)
     with print_buffer.lock:
         print_buffer.open()
         variant.entry(0, record.threads, at)
     for p, values in written.items():
-        shadow.space.value_view(record.args[p])[...] = values
-    return int.from_bytes(memory.raw[8 * record.plan.kernel.layout.epoch :][:8], "little")
+        memory.value_view(record, p)[...] = values
+    return int.from_bytes(packed.raw[8 * record.plan.kernel.layout.epoch :][:8], "little")

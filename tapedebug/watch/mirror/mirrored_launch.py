@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
@@ -15,7 +15,7 @@ from tapedebug.compiler.kernel_queries import warp_divergences_of
 from tapedebug.contract import Access, Array, NumberArguments, ReverseDivergence
 from tapedebug.lang import types as t
 from tapedebug.operations.memory import Memory
-from tapedebug.operations.operation import ExactAdjoint, RunsInFloat64
+from tapedebug.operations.operation import ExactAdjoint, PushesTangents, RunsInFloat64
 from tapedebug.runtime.capabilities import operation_capability
 from tapedebug.runtime.launch.adjoint_launch import plan_for
 from tapedebug.runtime.launch.launch import launch_dims, resolve
@@ -82,6 +82,23 @@ class MirroredStep:
             run, threads, address, _ = bound
             run(0, threads, address)
 
+    def bound_tangents(self, values: Memory, tangents: Memory, detached: bool) -> Bound:
+        """Return the forward run with tangents that is bound to two memories."""
+        key = self, "tangents", id(tangents), detached
+        found: Bound | None = values.bound.get(key)
+        if found is None:
+            found = values.bound[key] = self._bind_tangents(values, tangents, detached)
+        return found
+
+    def _bind_tangents(self, values: Memory, tangents: Memory, detached: bool) -> Bound:
+        launch, record = self._launch, self._launch.record
+        table = ArgumentTable([record], launch.space(values, values, tangents, self._f64))
+        address, base = table.forward(record), table.base[record.index]
+        for p, slot in record.plan.dotted(detached):
+            table.words[base + slot] = table.space.adjoint(record.args[p])
+        held = table, tangents  # its id is part of the key
+        return record.plan.tangent_run(self._f64, detached), record.threads, address, held
+
     def _bind_forward(self, values: Memory) -> Bound:
         launch = self._launch
         space = launch.space(values, values, values, self._f64)
@@ -115,7 +132,9 @@ class MirroredLaunch(MirroredStep):
 
     Attributes:
         record: The launch as this engine describes it; its arrays lie in memory that is never touched.
-        accesses: The use that this launch makes of each array; `param` counts as in `places`.
+        accesses: The use that this launch makes of each array, with all values that the adjoint reads;
+            `param` counts as in `places`.
+        differentiated: The same, with the values that derivatives depend on.
         places: The place of each flat argument: structs are taken apart.
         in_float64: The same launch on memory that holds float32 values as float64; None if a replay cannot
             hold them so, as fields of the elements of an array.
@@ -145,7 +164,8 @@ class MirroredLaunch(MirroredStep):
         plan = self.record.plan
         self._late = [self.record.args[p] for p in plan.late]
         self.places = [place_of(plan.kernel, p) for p in range(len(plan.kernel.params))]
-        self.accesses = self._accesses(arrays)
+        self.accesses = self._accesses(arrays, self.record.replay)
+        self.differentiated = self._accesses(arrays)
         self.in_float64 = None if self._narrow(arrays) else MirroredStep(self, True)
 
     def __repr__(self) -> str:
@@ -165,11 +185,18 @@ class MirroredLaunch(MirroredStep):
         """Return the implementation of a capability protocol for this launch, or None."""
         if kind is RunsInFloat64:
             return cast("T", self.in_float64)
-        if kind is ExactAdjoint:
+        if kind is ExactAdjoint or (kind is PushesTangents and not self.record.plan.kernel.analysis.opaque):
             return cast("T", self)
         if kind is NumberArguments:
             return cast("T", MirroredNumbers(self)) if self.is_flat else None
         return operation_capability(self.record, kind) if kind in OF_RECORD and self.is_flat else None
+
+    def push(self, values: Memory, tangents: Memory, *, float64: bool, detached: bool) -> None:
+        """Run the kernel with its tangent; see `PushesTangents`."""
+        step = self.in_float64 if float64 else self
+        assert step is not None
+        run, threads, address, _ = step.bound_tangents(values, tangents, detached)
+        run(0, threads, address)
 
     def divergences(self) -> Sequence[ReverseDivergence]:
         """Return the constructs of the kernel that Warp may reverse wrongly; else the kernel as a whole."""
@@ -257,10 +284,15 @@ class MirroredLaunch(MirroredStep):
         self._regions[buffer] = region
         return make(buffer, buffer.address + given.offset, dtype, given.shape, given.strides)
 
-    def _accesses(self, arrays: Mapping[Place, Array]) -> list[Access]:
-        """Return the accesses; those of the fields of an array's elements are joined."""
+    def _accesses(self, arrays: Mapping[Place, Array], in_place: Collection[int] = ()) -> list[Access]:
+        """Return the accesses; those of the fields of an array's elements are joined.
+
+        Args:
+            arrays: The debugger's description of each array.
+            in_place: Parameters of which the adjoint starts from the values before the launch.
+        """
         record, found = self.record, dict[Place, Access]()
-        kernel, in_place = record.plan.kernel, record.replay
+        kernel = record.plan.kernel
         for own in record.accesses:
             place = self.places[own.param]
             given, old = arrays.get(place), found.get(place)
