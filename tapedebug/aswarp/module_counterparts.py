@@ -164,7 +164,9 @@ def _listing(name: str, ours: ModuleType) -> Callable[[], list[str]]:
     def listing() -> list[str]:
         modules = (*COUNTERPARTS, "warp.config") if name == "warp" else ()
         parts = (each.removeprefix(f"{name}.") for each in modules if each != name)
-        own = {each for each in (*dir(ours), *EXTRA.get(name, ())) if not each.startswith("_")}
+        own = {each for each in (*dir(ours), *EXTRA.get(name, ())) if not each.startswith("_")}.difference(
+            ROOMS
+        )
         return sorted(own | {part for part in parts if "." not in part and not part.startswith("_")})
 
     return listing
