@@ -138,15 +138,15 @@ class CheckRunner:
             self._report(running=False)
 
     def _in_thread(self, mask: list[MaskEntry]) -> None:
-        try:
-            with self._beating(), execution_lock.for_check(self.cancel, f"the check of {self._name}"):
+        with self._beating(), execution_lock.for_check(self.cancel, f"the check of {self._name}"):
+            try:
                 self._check(mask)
-        except Exception as error:
-            if not self._fresh:
-                self._report(status=describe(error))
-        finally:
-            self._running.release()
-            self._report(running=False)
+            except Exception as error:
+                if not self._fresh:
+                    self._report(status=describe(error))
+            finally:  # before the lock is released: a cell that waited for the check finds that it has ended
+                self._running.release()
+                self._report(running=False)
 
     @property
     def _name(self) -> str:
