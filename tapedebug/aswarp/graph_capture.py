@@ -12,13 +12,14 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from tapedebug import _tape_observers as tape_observers
 from tapedebug._errors import TapedebugError
+from tapedebug._interception import Handler, Interception
 from tapedebug.aswarp import array_utilities
 from tapedebug.aswarp.cuda_names import CaptureMode
 from tapedebug.lang import types as t
@@ -63,11 +64,10 @@ class _Capture:
         self.graph = graph
         self.calls = graph.calls
         self.thread = threading.get_ident()
-        self.inside = False
 
     def is_open_here(self) -> bool:
-        """True if calls of this thread are listed: not those that a listed call makes itself."""
-        return self.thread == threading.get_ident() and not self.inside
+        """True if calls of this thread are listed."""
+        return self.thread == threading.get_ident()
 
 
 _capture: _Capture | None = None
@@ -79,8 +79,6 @@ def is_capturing() -> bool:
 
 
 # ------------------------------------------------------------------ calls that are listed
-
-_HANDLERS = "_tapedebug_capture"
 
 
 def _listed(call: Call) -> None:
@@ -187,48 +185,18 @@ _CAPTURED: dict[Any, Callable[..., Any]] = {
 """The functions whose calls are listed, and how."""
 
 
-def _entry(original: FunctionType, handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that calls go to while a capture is open."""
+def _on_thread(handler: Handler) -> Handler:
+    """Return a handler for calls of the thread that captures; calls of others are made."""
 
-    def entry(*args: Any, **named: Any) -> Any:
-        capture = _capture
-        if capture is None or not capture.is_open_here():
+    def handle(original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        if _capture is None or not _capture.is_open_here():
             return original(*args, **named)
-        capture.inside = True
-        try:
-            return handler(original, *args, **named)
-        finally:
-            capture.inside = False
+        return handler(original, *args, **named)
 
-    return entry
+    return handle
 
 
-def _intercept() -> list[tuple[FunctionType, CodeType]]:
-    """Send the calls of the functions to their handlers; return each with its own code."""
-    own = []
-    for number, (function, handler) in enumerate(_CAPTURED.items()):
-        original = FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__
-        )
-        original.__kwdefaults__ = function.__kwdefaults__
-        function.__globals__.setdefault(_HANDLERS, {})[number] = _entry(original, handler)
-        text = f"def redirected(*args, **kwargs): return {_HANDLERS}[{number}](*args, **kwargs)"
-        made: dict[str, Any] = {}
-        exec(compile(text, function.__code__.co_filename, "exec"), made)
-        own.append((function, function.__code__))
-        code: CodeType = made["redirected"].__code__
-        function.__code__ = code.replace(co_name=function.__name__, co_qualname=function.__qualname__)
-    return own
-
-
-_own: list[tuple[FunctionType, CodeType]] = []
-
-
-def _stop_intercepting() -> None:
-    while _own:
-        function, code = _own.pop()
-        function.__code__ = code
-        function.__globals__.pop(_HANDLERS, None)
+_interception = Interception({function: _on_thread(handler) for function, handler in _CAPTURED.items()})
 
 
 # ------------------------------------------------------------------ the names of Warp
@@ -264,7 +232,7 @@ def capture_begin(
             hint="open the tape inside of the capture, or capture before",
         )
     graph = Graph(get_device(device))
-    _own.extend(_intercept())
+    _interception.install()
     _capture = _Capture(graph)
 
 
@@ -279,7 +247,7 @@ def capture_end(device: Any = None, stream: Any = None) -> Graph:
         raise CaptureError("no graph is being captured", hint="call capture_begin first")
     graph = _capture.graph
     _capture = None
-    _stop_intercepting()
+    _interception.remove()
     return graph
 
 

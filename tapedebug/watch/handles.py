@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapedebug._interception import not_intercepted
 from tapedebug.contract import Values
-from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
+from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.memory import WarpArray, is_on_host
 
 ARRAYS = {

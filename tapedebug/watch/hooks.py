@@ -1,31 +1,20 @@
 """Interception of NVIDIA Warp's functions while a program is watched, and the names that it depends on.
 
 No other module depends on names that a release of Warp may move. `missing` lists those that are absent.
-
-A function is intercepted by exchanging its code, not by replacing it in its module. So calls are seen of all
-who hold the function (`from warp import launch`, a closure, a `functools.partial`), and afterwards every
-function is the same object with the same code as before.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from types import CodeType, FunctionType, ModuleType, TracebackType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
+
+from tapedebug._interception import Handler
 
 WarpObject = Any
 """An object of a class of Warp, which type checkers do not see: Warp need not be installed."""
-
-Handler = Callable[..., Any]
-"""Called in place of a function, with the original function and the arguments of the call.
-
-What it calls is not intercepted."""
 
 INTERCEPTED = {
     "launch": "warp._src.context:launch",
@@ -78,10 +67,6 @@ def _is_struct(value: WarpObject) -> bool:
 ADDED: dict[str, Callable[..., Any]] = {"warp._src.types:is_struct": _is_struct}  # since Warp 1.11
 """Functions that older releases of Warp lack, with what stands in for them there."""
 
-_GLOBAL = "__tapedebug_handlers__"
-_PACKAGE = str(Path(__file__).parents[1])
-_numbers = itertools.count()
-
 
 def missing(names: Iterable[str] = (*INTERCEPTED.values(), *USED)) -> list[str]:
     """Return the names, of those that watching depends on, that the installed release of Warp lacks."""
@@ -124,134 +109,6 @@ def _search(name: str) -> Any:
     for part in path.split("."):
         found = inspect.getattr_static(found, part) if isinstance(found, type) else getattr(found, part)
     return found
-
-
-class Interception:
-    """Context in which calls of some functions go to handlers.
-
-    Args:
-        handlers: The handler of each function, which it gets as its first argument, to call it.
-    """
-
-    def __init__(self, handlers: Mapping[FunctionType, Handler]) -> None:
-        self._handlers = dict(handlers)
-        self._installed: list[tuple[FunctionType, CodeType, int]] = []
-
-    def install(self) -> None:
-        """Send the calls of the functions to their handlers; undone if any function cannot be intercepted."""
-        try:
-            for function, handler in self._handlers.items():
-                self._exchange(function, handler)
-        except BaseException:
-            self.remove()
-            raise
-
-    def remove(self) -> None:
-        """Give all functions their own code again."""
-        while self._installed:
-            function, code, number = self._installed[-1]
-            function.__code__ = code
-            handlers = function.__globals__.get(_GLOBAL, {})
-            handlers.pop(number, None)
-            if not handlers:
-                function.__globals__.pop(_GLOBAL, None)
-            self._installed.pop()
-
-    def __enter__(self) -> Interception:
-        self.install()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.remove()
-
-    def _exchange(self, function: FunctionType, handler: Handler) -> None:
-        original = _copy_of(function)
-        number = next(_numbers)
-        handlers: dict[int, Callable[..., Any]] = function.__globals__.setdefault(_GLOBAL, {})
-        handlers[number] = _entry(original, handler)
-        self._installed.append((function, function.__code__, number))
-        function.__code__ = _redirection(function, number)
-
-
-class _Thread(threading.local):
-    """The state of one thread: calls are intercepted while `depth` is 0."""
-
-    depth = 0
-
-
-_thread = _Thread()
-
-
-@contextmanager
-def not_intercepted() -> Iterator[None]:
-    """Context in which this thread's calls of Warp's functions go to Warp directly."""
-    _thread.depth += 1
-    try:
-        yield
-    finally:
-        _thread.depth -= 1
-
-
-def _entry(original: FunctionType, handler: Handler) -> Callable[..., Any]:
-    """Return the function that calls go to: the handler or, for calls that handlers make, the original."""
-
-    def entry(*args: object, **kwargs: object) -> object:
-        if _thread.depth:
-            return original(*args, **kwargs)
-        _thread.depth += 1
-        try:
-            return handler(original, *args, **kwargs)
-        except BaseException as error:
-            error.__traceback__ = _without_own_frames(error.__traceback__)
-            raise
-        finally:
-            _thread.depth -= 1
-
-    return entry
-
-
-def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback of an error of Warp or the program without the frames of this package in between.
-
-    That of an error of this package stays as it is.
-    """
-    entries = []
-    while trace is not None:
-        entries.append(trace)
-        trace = trace.tb_next
-    kept = [each for each in entries if not each.tb_frame.f_code.co_filename.startswith(_PACKAGE)]
-    if not kept or kept[-1] is not entries[-1]:
-        return entries[0] if entries else None
-    for each, following in zip(kept, [*kept[1:], None], strict=True):
-        each.tb_next = following
-    return kept[0]
-
-
-def _copy_of(function: FunctionType) -> FunctionType:
-    """Return a function with the present code of another one."""
-    copy = FunctionType(
-        function.__code__,
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    copy.__qualname__ = function.__qualname__
-    return copy
-
-
-def _redirection(function: FunctionType, number: int) -> CodeType:
-    """Return code that passes all arguments on to a handler; its frames carry the function's own name."""
-    text = f"def redirection(*args, **kwargs): return {_GLOBAL}[{number}](*args, **kwargs)"
-    made: dict[str, Any] = {}
-    exec(compile(text, function.__code__.co_filename, "exec"), made)
-    code: CodeType = made["redirection"].__code__
-    return code.replace(
-        co_name=function.__name__,
-        co_qualname=function.__qualname__,
-        co_firstlineno=function.__code__.co_firstlineno,
-    )
 
 
 def binder(function: FunctionType, names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:

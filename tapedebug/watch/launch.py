@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
+from tapedebug._interception import not_intercepted
 from tapedebug.contract import (
     Access,
     AccessSets,
@@ -35,7 +36,7 @@ from tapedebug.operations.adjoint_values import may_need_after
 from tapedebug.watch.arguments import Leaf, WarpKernel, thawed
 from tapedebug.watch.device_staging import Staging
 from tapedebug.watch.handles import Handle, Handles, Rebuilt
-from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
+from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.kernel_accesses import Path, Use
 from tapedebug.watch.kernel_source import WarpKernelSource, is_reversible
 from tapedebug.watch.memory import WarpArray, WatchedArray, is_on_host

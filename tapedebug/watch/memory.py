@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug._interception import not_intercepted
 from tapedebug.contract import Values, view_of
 from tapedebug.operations import Region
 from tapedebug.operations.memory import Bytes
-from tapedebug.watch.hooks import WarpObject, look_up, not_intercepted
+from tapedebug.watch.hooks import WarpObject, look_up
 
 WarpArray = WarpObject
 """An object of class `warp.array`."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tapedebug._interception import Handler
 from tapedebug._source import Span, display_file
 from tapedebug._tape_observers import link, notify
 from tapedebug._tape_retention import TapeRetention
@@ -27,7 +28,7 @@ from tapedebug.watch.arguments import Arguments, Leaf, frozen
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
 from tapedebug.watch.call_site import CallPlace, place_in, user_frame, user_place
 from tapedebug.watch.handles import Handles
-from tapedebug.watch.hooks import Handler, WarpObject, binder, is_capturing, look_up
+from tapedebug.watch.hooks import WarpObject, binder, is_capturing, look_up
 from tapedebug.watch.kernel_source import KernelUses
 from tapedebug.watch.launch import LaunchForm, LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray

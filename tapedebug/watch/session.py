@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tapedebug._errors import TapedebugError
+from tapedebug._interception import Interception
 from tapedebug.watch import hooks
 from tapedebug.watch.recorder import NotCovered, Recorder
 from tapedebug.watch.tape import WatchedTape
@@ -50,7 +51,7 @@ class _Active:
 
     def __init__(self, memory_budget: int | None) -> None:
         self.recorder = Recorder(memory_budget)
-        self.interception = hooks.Interception(hooks.warp_functions(self.recorder.handlers()))
+        self.interception = Interception(hooks.warp_functions(self.recorder.handlers()))
         self.users = 0
 
     def __enter__(self) -> None:

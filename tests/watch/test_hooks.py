@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from tapedebug._interception import Interception, not_intercepted
 from tapedebug.watch import hooks
 
 SOURCE = """
@@ -57,7 +58,7 @@ def test_all_who_hold_a_function_reach_the_handler(engine):
         seen.append((args, named))
         return original(*args, **named)
 
-    with hooks.Interception({engine.launch: handler, engine.Tape.backward: handler}):
+    with Interception({engine.launch: handler, engine.Tape.backward: handler}):
         assert held("a", 2) == "a"
         assert part(3, adjoint=True) == "k"
         assert bound(loss=4) == "adjoint"
@@ -68,7 +69,7 @@ def test_all_who_hold_a_function_reach_the_handler(engine):
 
 def test_afterwards_everything_is_as_before(engine):
     before = state(engine)
-    interception = hooks.Interception({engine.launch: lambda original, *a, **n: original(*a, **n)})
+    interception = Interception({engine.launch: lambda original, *a, **n: original(*a, **n)})
     with pytest.raises(RuntimeError, match="the program"), interception:
         assert state(engine) != before
         raise RuntimeError("the program")
@@ -81,7 +82,7 @@ def test_an_error_in_a_handler_leaves_interception_on(engine):
             raise KeyError(args[0])
         return original(*args)
 
-    with hooks.Interception({engine.copy: handler}):
+    with Interception({engine.copy: handler}):
         with pytest.raises(KeyError):
             engine.copy("bad")
         assert engine.launch("good", 1) == "good"
@@ -95,7 +96,10 @@ def test_the_traceback_of_an_error_has_no_frame_of_this_package(engine):
         raise ValueError(what)
 
     engine.copy = refuse
-    with hooks.Interception({engine.launch: handler}), pytest.raises(ValueError, match="kernel") as raised:
+    with (
+        Interception({engine.launch: handler}),
+        pytest.raises(ValueError, match="kernel") as raised,
+    ):
         engine.launch("kernel", 1)
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(raised.tb)]
     assert frames[1:] == ["launch", "handler", "launch", "refuse"]
@@ -103,8 +107,8 @@ def test_the_traceback_of_an_error_has_no_frame_of_this_package(engine):
 
 
 def test_not_intercepted_is_a_context(engine):
-    with hooks.Interception({engine.copy: lambda original, what: "handled"}):
-        with hooks.not_intercepted():
+    with Interception({engine.copy: lambda original, what: "handled"}):
+        with not_intercepted():
             assert engine.copy("x") == "x"
         assert engine.copy("x") == "handled"
 
@@ -115,8 +119,8 @@ def test_two_interceptions_nest(engine):
     def adding(text):
         return lambda original, what: original(what) + text
 
-    with hooks.Interception({engine.copy: adding("1")}):
-        with hooks.Interception({engine.copy: adding("2")}):
+    with Interception({engine.copy: adding("1")}):
+        with Interception({engine.copy: adding("2")}):
             assert engine.copy("x") == "x2", "what a handler calls is not intercepted"
         assert engine.copy("x") == "x1"
     assert state(engine) == before
@@ -135,7 +139,7 @@ def test_a_function_that_cannot_be_intercepted_is_missing(engine, monkeypatch):
 def test_installation_that_fails_is_undone(engine):
     before = state(engine)
     with pytest.raises(ValueError, match="free vars"):
-        hooks.Interception({engine.copy: lambda original, what: what, engine.inner: print}).install()
+        Interception({engine.copy: lambda original, what: what, engine.inner: print}).install()
     assert state(engine) == before
 
 

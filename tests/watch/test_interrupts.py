@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as td
+from tapedebug import _interception
 from tapedebug.watch import hooks
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
@@ -55,7 +56,7 @@ def test_interrupts_while_watching_leave_warp_as_it_was():
         runtime.tape = None  # as Warp leaves it if the interrupt comes before its `with` block is closed
         assert codes() == before
         assert not any(
-            hooks._GLOBAL in hooks.look_up(name).__globals__ for name in hooks.INTERCEPTED.values()
+            _interception._GLOBAL in hooks.look_up(name).__globals__ for name in hooks.INTERCEPTED.values()
         )
     with td.watch_warp() as session:
         programs.springs()
