@@ -96,9 +96,12 @@ class Diagnostic:
         return self.separator.join("".join(_pieces(pieces, left)) for pieces in self.arguments) + self.end
 
     def operand_values(self, words: np.ndarray[Any, Any]) -> list[str]:
-        """The operands by name: `x[i] is 2.0`."""
+        """The operands by name, each in one line: `x[i] is 2.0`."""
         values = self.read(words)[len(self.values) - len(self.operands) :]
-        return [f"{o.name} is {shown(v)}" for o, v in zip(self.operands, values, strict=True)]
+        return [
+            f"{o.name} is {v!r}" if isinstance(v, t.Compound) else f"{o.name} is {shown(v)}"
+            for o, v in zip(self.operands, values, strict=True)
+        ]
 
 
 def _pieces(pieces: tuple[Piece, ...], values: Iterator[Any]) -> Iterator[str]:

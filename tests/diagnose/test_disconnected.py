@@ -210,9 +210,8 @@ def test_what_was_detached_on_purpose_is_only_a_note() -> None:
     assert finding.call_site is not None
     assert finding.call_site.line == line_of("held = wp.clone(v, requires_grad=False)")
     assert diagnosis.coverage.notes == [
-        "v: differences of the loss see through what was detached with requires_grad=False, so they can "
-        "not confirm "
-        "the gradient"
+        "v: differences of the loss see through what was detached with requires_grad=False, so they cannot "
+        "confirm the gradient"
     ]
 
 
