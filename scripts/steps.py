@@ -1,9 +1,9 @@
 """Run targets of make in turn; at the end print the time of each, its processor time and its largest process.
 
-Targets joined by `+` are one step and run side by side; the earlier one is named, the sooner it gets a
-processor. Browsers are named first, and not beside pytest, which keeps both processors busy: JupyterLab would
-take longer to answer than its tests wait. The output of the last of them is shown as it comes, that of each
-other one when it ends: `scripts/steps.py setup browser-tests+lint python-tests`.
+Targets joined by `+` are one step and run side by side. Browsers run alone: beside pytest, which keeps both
+processors busy, JupyterLab takes longer to answer than its tests wait.
+The output of the last of them is shown as it comes, that of each other one when it ends. The earlier a target
+is named, the sooner it gets a processor: `scripts/steps.py setup lint+browser-tests+python-tests`.
 """
 
 from __future__ import annotations
