@@ -65,6 +65,11 @@ LOST = (
     "values that the tape found were overwritten outside of Warp before they were copied: raise memory_budget"
 )
 
+INHERITED = (
+    "the gradient of {name} was not zero when the reverse pass of this tape began: what the pass added to it "
+    "was checked, not the sum"
+)
+
 REPLAYED = (ElementTracking, LocalReplays, Tangents, ThreadScheduling)
 """The capabilities of tapes whose launches this engine runs."""
 
@@ -82,6 +87,7 @@ class WatchedTape(OperationTape):
 
     Attributes:
         consumed: What the program's last reverse pass added to the gradients of the inputs, by their memory.
+        inherited: The inputs whose gradients were not zero when the first reverse pass of this tape began.
         gaps: The parts of the recording that are not covered, as sentences.
     """
 
@@ -92,6 +98,7 @@ class WatchedTape(OperationTape):
         self.created_at = created_at
         self.memory = memory
         self.consumed: dict[Hashable, Values] = {}
+        self.inherited: list[Array] = []
         self._gradients: dict[Array, Values | None] = {}
         self.gaps: dict[str, int] = {}
         self.templates: dict[Hashable, LaunchTemplate] = {}
@@ -149,6 +156,10 @@ class WatchedTape(OperationTape):
     def _before_pass(self, inputs: Sequence[Array]) -> None:
         """Store the gradients of the inputs before a reverse pass of the program."""
         self._gradients = {array: array.current_gradient() for array in inputs}
+        if not self.reverse_passes:
+            self.inherited = [
+                a for a, values in self._gradients.items() if values is not None and values.any()
+            ]
 
     def note_structs(self, arguments: Arguments) -> None:
         """Store what structs of launches hold now, if they have changed since."""
@@ -227,6 +238,9 @@ class _Gaps:
             launches = f"{count} launches" if count > 1 else "1 launch"
             gaps.append(f"{launches} of {name} can only be run by Warp, in float32: {reason}")
         gaps += [LOST] if self._tape.lost else []
+        for array in self._tape.inherited:
+            name = next(iter(self._tape.names(array)), "an input")
+            gaps.append(INHERITED.format(name=name))
         return gaps if all(region.on_host for region in self._tape.regions) else [*gaps, DEVICE]
 
 

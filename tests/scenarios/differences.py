@@ -12,7 +12,7 @@ BY_RULE: dict[tuple[str, str], str] = {
 OTHER_POINT = "The first tape agrees. Later tapes begin where the gradients of the run led, and those of Warp are wrong."
 PER_TAPE = (
     "A gap: on Warp the history of a gradient is followed on one tape only, so that a gradient that comes from "
-    "an earlier tape is not noticed."
+    "an earlier tape is no finding. If it was not zero when a reverse pass began, the coverage says so."
 )
 SAME_ERROR = "The same error at the same line with the same numbers; on Warp it is measured as an overwrite."
 

@@ -427,6 +427,21 @@ def test_a_gradient_that_something_else_has_changed_is_said_in_the_coverage():
     assert "x: backward left another gradient than its replay gives, off by" in notes
 
 
+def test_a_gradient_that_an_earlier_tape_left_is_said_in_the_coverage():
+    x = programs.array([1.0, 2.0])
+    with td.watch_warp() as session:
+        for _ in range(2):
+            y, loss = programs.zeros(2), programs.zeros(1)
+            with wp.Tape() as tape:
+                wp.launch(programs.square, 2, [x], [y])
+                wp.launch(programs.total, 2, [y], [loss])
+            tape.backward(loss)
+    np.testing.assert_array_equal(x.grad.numpy(), [4.0, 8.0])
+    gap = "the gradient of x was not zero when the reverse pass of this tape began"
+    said = [" ".join(td.diagnose(tape).coverage.notes) for tape in session.tapes]
+    assert [gap in notes for notes in said] == [False, True]
+
+
 def test_a_command_whose_arguments_are_not_known_is_not_covered():
     x, y = programs.array([1.0, 2.0]), programs.zeros(2)
     command = wp.launch(programs.square, 2, [x], [y], record_cmd=True)
