@@ -16,7 +16,7 @@ from tapedebug.autograd.finite_diff.richardson import slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.forward_mode import require_floats
 from tapedebug.autograd.subjects.pairs import obstacle
-from tapedebug.autograd.subjects.probes import random_directions
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.autograd.subjects.subject import function_subject
 from tapedebug.autograd.subjects.whole_tape import Names, leaves, not_an_input
@@ -296,9 +296,8 @@ class _Check:
         """Return a random direction, of the size of the inputs."""
         found = {}
         for a, values in self.values.items():
-            typical = float(np.sqrt(np.mean(values**2))) or 1.0
-            scale = np.maximum(np.abs(values), 0.01 * typical).ravel()
-            found[a] = random_directions(values.size, 2, scale)[which].reshape(values.shape)
+            directions = random_directions(values.size, 2, entry_scales(values).ravel())
+            found[a] = directions[which].reshape(values.shape)
         return found
 
     def _gradient(self, step: float) -> Floats:

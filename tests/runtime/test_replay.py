@@ -335,7 +335,7 @@ def test_shadows_of_one_launch_start_from_what_memory_holds_when_they_are_made(s
     assert x.numpy().tolist() == [3, 4]
     ledger = launch.ledgers[x.buffer]
     assert [need.copy for need in ledger.needs] == [live.copy for live in ledger.liveins] == [None]
-    assert [scratch.copy for scratch in launch.records[0].scratch] == [None]
+    assert [save.copy for save in launch.records[0].inplace_saves] == [None]
     assert ledger.guarded == {}, "nothing was copied"
     del window
 

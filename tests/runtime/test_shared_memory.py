@@ -85,5 +85,5 @@ def test_apart_or_element_by_element_nothing_is_copied() -> None:
     with wp.Tape() as tape:
         wp.launch(doubled, 4, [x[0:4], x[4:8]])
         wp.launch(doubled, 8, [x, x])
-    assert [record.scratch for record in tape.records] == [(), ()]
+    assert [record.inplace_saves for record in tape.records] == [(), ()]
     assert tape.preserved_bytes == 0

@@ -20,7 +20,12 @@ from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.finite_diff.bisect import EntryBisection
 from tapedebug.autograd.finite_diff.float32_noise import moved_inputs, scaled_pulls
 from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate
-from tapedebug.autograd.subjects.probes import random_directions, seeds_of_all_kinds
+from tapedebug.autograd.subjects.probes import (
+    entry_scales,
+    random_directions,
+    seeds_of_all_kinds,
+    typical_size,
+)
 from tapedebug.autograd.subjects.program import Port, Program
 from tapedebug.autograd.thresholds import (
     PROJECTION_ROUNDING,
@@ -82,9 +87,8 @@ class RandomProjection:
         values = self.program.values(self.source)
         finite = np.isfinite(values)
         size = np.where(finite, np.abs(values), 0.0)
-        typical = float(np.sqrt(np.mean(size**2))) or 1.0
         count = max(DIRECTIONS, self.check_plan.dense)
-        found = random_directions(self.source.size, count, np.maximum(size, 0.01 * typical)) * finite
+        found = random_directions(self.source.size, count, entry_scales(size)) * finite
         return found * self._within(self.source)
 
     @cached_property
@@ -121,8 +125,7 @@ class RandomProjection:
         """Seeds (·, rows) of either sign, all negative, and large; weighted by the magnitudes of outputs."""
         size = np.abs(self.slopes.value[0])
         known = self.smooth & self.mine
-        typical = float(np.sqrt(np.mean(size[known] ** 2))) if known.any() else 1.0
-        weight = 1.0 / np.maximum(size, 0.01 * (typical or 1.0))
+        weight = 1.0 / np.maximum(size, 0.01 * typical_size(size[known]))
         kinds = np.concatenate(
             [random_directions(self.target.size, 1) * weight, seeds_of_all_kinds(self.target.size)]
         )

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats
-from tapedebug.autograd.subjects.probes import random_directions
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions
 from tapedebug.autograd.subjects.program import Port, distinct
 from tapedebug.autograd.subjects.shadow_program import Consume, ShadowProgram
 from tapedebug.autograd.thresholds import DOT_PRODUCT_NOISE, DOT_PRODUCT_ROUNDING
@@ -117,9 +117,7 @@ class _Test:
         self.w = {port: self._seed(port) for port in distinct(program.outputs)}
 
     def _tangent(self, port: Port) -> Floats:
-        size = np.abs(self.program.values(port))
-        typical = float(np.sqrt(np.mean(size**2))) or 1.0
-        direction: Floats = random_directions(port.size, 1, np.maximum(size, 0.01 * typical))[0]
+        direction: Floats = random_directions(port.size, 1, entry_scales(self.program.values(port)))[0]
         return direction
 
     def _seed(self, port: Port) -> Floats:

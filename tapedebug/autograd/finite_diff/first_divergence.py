@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.array_types import Values
-from tapedebug.autograd.subjects.probes import random_directions, sizes_of
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions
 from tapedebug.autograd.subjects.shadow_program import Consume
 from tapedebug.autograd.thresholds import TERMS_DISAGREE, TERMS_PRECISION
 from tapedebug.contract import RecordedTape
@@ -171,7 +171,7 @@ class _Bisection:
 def _direction(values: Values) -> Values:
     """Return one fixed direction, of the size of the values."""
     flat = values.ravel().astype(np.float64)
-    direction: Values = random_directions(flat.size, 1, sizes_of(flat))[0].reshape(values.shape)
+    direction: Values = random_directions(flat.size, 1, entry_scales(flat))[0].reshape(values.shape)
     return direction
 
 

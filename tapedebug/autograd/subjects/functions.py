@@ -15,7 +15,7 @@ from tapedebug._errors import GradcheckError, TapeError
 from tapedebug._tape_observers import unlist
 from tapedebug.autograd.array_types import EngineArray, Floats
 from tapedebug.autograd.subjects.metadata import Named, input_names
-from tapedebug.autograd.subjects.probes import random_directions
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions
 from tapedebug.autograd.subjects.program import Port, Program
 from tapedebug.autograd.subjects.rng_pin import RngPin
 from tapedebug.autograd.subjects.struct_fields import named_values
@@ -143,8 +143,7 @@ def require_faithful(call: FunctionCall, program: Program) -> None:
 
 def _displaced(program: Program, source: Port) -> Floats:
     values = program.values(source)
-    typical = float(np.sqrt(np.mean(values**2))) or 1.0
-    step = CHANGE * random_directions(source.size, 1, np.maximum(np.abs(values), 0.01 * typical))[0]
+    step = CHANGE * random_directions(source.size, 1, entry_scales(values))[0]
     single = np.float16 if scalar_of(source.array.dtype) is float16 else np.float32
     moved: Floats = (values + step).astype(single).astype(np.float64)
     return moved

@@ -112,11 +112,14 @@ def _drawn(size: int, count: int) -> Floats:
     return directions
 
 
-def sizes_of(values: Floats) -> Floats:
+def typical_size(values: Floats) -> float:
+    """Return the root mean square of values; 1.0 if all are 0, or there are none."""
+    return (float(np.sqrt(np.mean(values**2))) if values.size else 0.0) or 1.0
+
+
+def entry_scales(values: Floats) -> Floats:
     """Return displacements of entries, as large as the entries and never close to 0."""
-    size = np.abs(values)
-    typical = float(np.sqrt(np.mean(size**2))) if size.size else 0.0
-    found: Floats = np.maximum(size, 0.01 * (typical or 1.0))
+    found: Floats = np.maximum(np.abs(values), 0.01 * typical_size(values))
     return found
 
 

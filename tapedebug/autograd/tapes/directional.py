@@ -13,7 +13,7 @@ from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, DerivativeEstimate, slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
-from tapedebug.autograd.subjects.probes import random_directions, shape_index
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions, shape_index, typical_size
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.effort import ENTRIES, FEW_SCALARS, Effort
@@ -95,22 +95,19 @@ class Gradients:
 
 def negligible(program: WholeTape, port: Port) -> Floats:
     """Return the gradients below which a change of the input by 100 % changes the loss by rounding only."""
-    size = np.abs(program.values(port))
-    typical = float(np.sqrt(np.mean(size**2))) or 1.0
-    least: Floats = LOSS_ROUNDING_FLOAT64 * abs(program.base) / np.maximum(size, 0.01 * typical)
+    least: Floats = LOSS_ROUNDING_FLOAT64 * abs(program.base) / entry_scales(program.values(port))
     return least
 
 
 def unit_direction(values: Floats, flat: int) -> Floats:
     """Return the direction along one entry, with the entry's size as length."""
-    typical = float(np.sqrt(np.mean(values**2))) or 1.0
     unit = np.zeros(values.size)
-    unit[flat] = max(abs(float(values[flat])), 0.01 * typical)
+    unit[flat] = max(abs(float(values[flat])), 0.01 * typical_size(values))
     return unit
 
 
 def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[int | None, Floats]]:
-    typical = float(np.sqrt(np.mean(values**2))) or 1.0
+    typical = typical_size(values)
     size = values.size
     chosen = np.sort(_largest(gradient, min(effort.entries, size if size <= FEW_SCALARS else ENTRIES)))
     found: list[tuple[int | None, Floats]] = [

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats
-from tapedebug.autograd.subjects.probes import random_directions
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions, typical_size
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import Gradients, Probe, judged, measured, probe_input
@@ -84,12 +84,8 @@ class JointDirections:
 
     def _scale(self, port: Port, number: int = 0) -> Floats:
         """Return the displacement of each entry; every second direction displaces all entries equally."""
-        size = np.abs(self.program.values(port))
-        typical = float(np.sqrt(np.mean(size**2))) or 1.0
-        if number % 2:
-            return np.full(size.shape, typical)
-        scale: Floats = np.maximum(size, 0.01 * typical)
-        return scale
+        values = self.program.values(port)
+        return np.full(values.shape, typical_size(values)) if number % 2 else entry_scales(values)
 
     def _moves(self, port: Port, number: int = 0) -> float:
         found = float(np.linalg.norm(self.gradients.exact[port] * self._scale(port, number)))

@@ -21,7 +21,7 @@ from tapedebug.autograd.array_types import Checkpoint, Floats, Values
 from tapedebug.autograd.subjects.aliases import first_of_each, overlapping, params_overlapping, same, unique
 from tapedebug.autograd.subjects.launches import LaunchCopy
 from tapedebug.autograd.subjects.pairs import port
-from tapedebug.autograd.subjects.probes import random_directions, sizes_of
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.autograd.subjects.whole_tape import WholeTape, meant_of
 from tapedebug.autograd.tapes.single_launch import (
@@ -290,7 +290,7 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
             if closed and a.is_float and shadow.tangent(a).any():
                 dark[a] = None
 
-    directions = {p: random_directions(p.size, 1, sizes_of(program.values(p)))[0] for p in program.inputs}
+    directions = {p: random_directions(p.size, 1, entry_scales(program.values(p)))[0] for p in program.inputs}
     shadow.push({p.array: found.reshape(p.shape) for p, found in directions.items()}, on_operation=look)
     return list(dark)
 

@@ -20,7 +20,7 @@ from tapedebug._source import display_file
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.subjects.engine_kernels import adjoint_of, kernel_of
 from tapedebug.autograd.subjects.entry_names import entry_name
-from tapedebug.autograd.subjects.probes import shape_index, sizes_of
+from tapedebug.autograd.subjects.probes import entry_scales, shape_index
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import tape_shadow
 from tapedebug.autograd.subjects.whole_tape import WholeTape
@@ -193,7 +193,7 @@ class Reference:
     ) -> tuple[Probe, Right]:
         """Take the difference of the loss along a direction in which all differing entries add up."""
         direction = np.zeros(port.size)
-        direction[entries] = (np.sign(apart) * sizes_of(self.program.values(port)))[entries]
+        direction[entries] = (np.sign(apart) * entry_scales(self.program.values(port)))[entries]
         given, derived = self.gradients.same[port], np.nan_to_num(self.derived[port])
         gap = float(np.abs(apart[entries]) @ np.abs(direction[entries]))
         size = float(np.sqrt(((derived * direction) ** 2).sum()))

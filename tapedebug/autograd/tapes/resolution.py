@@ -30,7 +30,7 @@ from tapedebug.autograd.array_types import Floats, Values
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import RATIO, slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
-from tapedebug.autograd.subjects.probes import flat_index, random_directions, sizes_of
+from tapedebug.autograd.subjects.probes import entry_scales, flat_index, random_directions
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import LEAST, Gradients, Probe
@@ -109,7 +109,7 @@ def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
     """Return how much the float64 adjoint changes within the shortest displacement, for each entry."""
     at = _displaced(program, _shortest(program))
     moved = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
-    found: Floats = np.abs(moved - gradients.exact[port]) * sizes_of(program.values(port))
+    found: Floats = np.abs(moved - gradients.exact[port]) * entry_scales(program.values(port))
     return found
 
 
@@ -141,7 +141,7 @@ def resolve(
     exact, consumed = gradients.exact[port], gradients.consumed[port]
     if not np.isfinite(exact).all():
         return Resolution("the float64 adjoint is not finite")
-    sizes = sizes_of(program.values(port))
+    sizes = entry_scales(program.values(port))
     jumps = float(np.linalg.norm(_jumps(program, port, gradients)))
     trembles = jumps > ROUNDING_SENSITIVE * float(np.linalg.norm(exact * sizes))
     rate = 0.0 if trembles else _rate(program, port, gradients)
@@ -234,7 +234,7 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
     )
     start = np.array([program.loss(at)])
     level, wrong = 0.0, False
-    for direction in random_directions(port.size, 2, sizes_of(program.values(port))):
+    for direction in random_directions(port.size, 2, entry_scales(program.values(port))):
 
         def displaced(step: float, direction: Floats = direction) -> Floats:
             return np.array([program.loss({**at, port: at[port] + step * direction})])
@@ -295,7 +295,7 @@ def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
 
     0 where it changes more than proportionally over shorter distances: near kinks and in chaos.
     """
-    sizes, found = sizes_of(program.values(port)), []
+    sizes, found = entry_scales(program.values(port)), []
     for distance in DISTANCES:
         moved = program.pull(program.seeds, at=_displaced(program, distance), double=True, preserved=True)[
             port
@@ -307,7 +307,7 @@ def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
 
 def _share(program: WholeTape, port: Port, gradients: Gradients, rate: float) -> float:
     """Return the size of a gradient relative to its change over the inputs' size."""
-    size = float(np.linalg.norm(gradients.exact[port] * sizes_of(program.values(port))))
+    size = float(np.linalg.norm(gradients.exact[port] * entry_scales(program.values(port))))
     return size / rate if rate else float("inf")
 
 
@@ -349,7 +349,7 @@ def _displaced(program: WholeTape, distance: float) -> dict[Port, Floats]:
     found = {}
     for port in program.inputs:
         values = program.values(port)
-        found[port] = values + distance * sizes_of(values) * row[offset : offset + port.size]
+        found[port] = values + distance * entry_scales(values) * row[offset : offset + port.size]
         offset += port.size
     return found
 

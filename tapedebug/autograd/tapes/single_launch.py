@@ -11,7 +11,7 @@ import numpy as np
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.finite_diff.jacobian_entries import along, fine_for, in_chunks
 from tapedebug.autograd.finite_diff.verdict import Tolerance, Verdict
-from tapedebug.autograd.subjects.probes import random_directions, sizes_of
+from tapedebug.autograd.subjects.probes import entry_scales, random_directions
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram
 from tapedebug.autograd.thresholds import ADJOINT_ROUNDING, LAUNCH_ROUNDING
@@ -116,7 +116,7 @@ class SingleLaunch:
         source, flat = self.inputs[p], given.ravel()
         if not np.isfinite(flat).all():
             return self._put_right(p, flat, "not finite")
-        directions = random_directions(source.size, DIRECTIONS, sizes_of(self.program.values(source)))
+        directions = random_directions(source.size, DIRECTIONS, entry_scales(self.program.values(source)))
         value, bar, kink = self._along(source, directions)
         size = np.sqrt(((directions * flat) ** 2).sum(axis=1))
         error = np.abs(directions @ flat - value)
@@ -154,7 +154,7 @@ class SingleLaunch:
         source = self.inputs[p]
         if source.size > WHOLE:
             return self._sketched(p, given, cause)
-        scale = sizes_of(self.program.values(source))
+        scale = entry_scales(self.program.values(source))
         value, bar, kink = self._along(source, np.diag(scale))
         right, bar = value / scale, bar / scale
         largest = np.abs(right[np.isfinite(right)]).max(initial=0.0)
@@ -175,7 +175,7 @@ class SingleLaunch:
         """Correct the adjoint of a large argument in a few random directions, for the launches before it."""
         source = self.inputs[p]
         finite = np.where(np.isfinite(given), given, 0.0)
-        directions = random_directions(source.size, SKETCH, sizes_of(self.program.values(source)))
+        directions = random_directions(source.size, SKETCH, entry_scales(self.program.values(source)))
         value, bar, _ = self._along(source, directions)
         known = np.isfinite(value)
         missing = (value - directions @ finite)[known]

@@ -39,10 +39,10 @@ class _Given(LiveSpace):
         """Return the adjoint as a NumPy view."""
         return self.adjoints[a]._numpy_view()
 
-    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
+    def inplace_save(self, record: Record, save: InplaceSave) -> Bytes:
         """Return the values before the launch; the adjoint re-executes stores on a copy of them."""
-        memory: Bytes = record.args[scratch.params[0]].buffer.data
-        return memory[scratch.start : scratch.stop]
+        memory: Bytes = record.args[save.params[0]].buffer.data
+        return memory[save.start : save.stop]
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """Return no parameters: memory does not hold the results of the launch."""
@@ -90,7 +90,7 @@ def run(
     if not apart:
         Tracker("ignore", dry=True).before(record)
     keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
-    once = NOTHING if record.scratch else plan.info.once  # re-executing stores consumes all adjoints
+    once = NOTHING if record.inplace_saves else plan.info.once  # re-executing stores consumes all adjoints
     copied = plan.info.changes - once
     used = {p: _in_place(args[p], gradient, keeps[p] and p in copied) for p, gradient in given.items()}
     kept = {p: used[p].ptr for p in once if keeps.get(p)}

@@ -163,7 +163,7 @@ class _Batch:
         """Allocate rows of memory for buffers, and return the table of arguments."""
         buffers, records = self.shadow._buffers, self.shadow.records
         sizes = [buffers[b].data.size for _, several in wanted for b in several]
-        words = sum(len(r.packed) + sum(s.stop - s.start for s in r.scratch) for r in records)
+        words = sum(len(r.packed) + sum(s.stop - s.start for s in r.inplace_saves) for r in records)
         most = max(1, ROOM // (words + sum(map(stride_of, sizes)) + 1))
         self.capacity, self.full = min(count, most), count >= most
         for memory, several in wanted:

@@ -151,21 +151,21 @@ class BatchArgumentTable(ArgumentTable):
     def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
         """Return an adjoint that repeats stores in memory of each row."""
         slots, memory = dict(record.plan.value_slots), self.rows.in_memory(record)
-        for scratch in record.scratch:
-            if memory.issuperset(scratch.params):
+        for save in record.inplace_saves:
+            if memory.issuperset(save.params):
                 continue
-            rows = BatchMemory(self.rows.scratches[scratch].size, self.capacity)
-            self.fresh.append((rows, scratch))
-            for p in scratch.params:
-                self.words[base + slots[p]] = rows.address + self.rows.offset(record.args[p], scratch.start)
+            rows = BatchMemory(self.rows.inplace_values[save].size, self.capacity)
+            self.fresh.append((rows, save))
+            for p in save.params:
+                self.words[base + slots[p]] = rows.address + self.rows.offset(record.args[p], save.start)
                 self.shift[base + slots[p]] = rows.stride
         entry = self._entry(record.plan, record.replay - memory, memory, shares_views(record))
         return entry, self.start + 8 * base
 
     def renew(self, count: int) -> None:
         """Restore the values that in-place launches start from, in a number of rows."""
-        for rows, scratch in self.fresh:
-            rows.each[:count] = self.rows.scratches[scratch]
+        for rows, save in self.fresh:
+            rows.each[:count] = self.rows.inplace_values[save]
 
     def spread(self) -> Words:
         """Return the arguments of all rows: (capacity, words)."""

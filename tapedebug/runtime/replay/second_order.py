@@ -33,7 +33,7 @@ class SecondShadow(Shadow):
     def __init__(self, tracker: Tracker, dtype: Any = None) -> None:
         super().__init__(tracker, dtype)
         self._dot_copies: dict[SavedValue, Bytes] = {}
-        self._dot_scratches: dict[InplaceSave, Bytes] = {}
+        self._dot_inplace_values: dict[InplaceSave, Bytes] = {}
 
     def pull(self, seeds: Mapping[A, Any]) -> SecondShadow:
         """Run the adjoints of all records that ran, with their tangents, after `push(…, detached=True)`.
@@ -52,7 +52,7 @@ class SecondShadow(Shadow):
             if buffer.adjoint_tangent is not None:
                 buffer.adjoint_tangent.fill(0)
         self.space.current, self.space.position = False, self.position
-        table = _SecondTable(self.records, self.space, self._dot_copies, self._dot_scratches)
+        table = _SecondTable(self.records, self.space, self._dot_copies, self._dot_inplace_values)
         steps = table.steps(self.records[: self.position]).backwards()
         CallList(steps.runs, steps.threads, steps.addresses).run()
         return self
@@ -67,11 +67,11 @@ class SecondShadow(Shadow):
         if buffer.tangent is not None:
             self._dot_copies[need] = buffer.range(need.start, need.stop, buffer.tangent).copy()
 
-    def _keep_scratch(self, record: Record, scratch: InplaceSave) -> None:
-        super()._keep_scratch(record, scratch)
-        buffer = self._buffers[record.args[scratch.params[0]].buffer]
+    def _keep_inplace_save(self, record: Record, save: InplaceSave) -> None:
+        super()._keep_inplace_save(record, save)
+        buffer = self._buffers[record.args[save.params[0]].buffer]
         if buffer.tangent is not None:
-            self._dot_scratches[scratch] = buffer.range(scratch.start, scratch.stop, buffer.tangent).copy()
+            self._dot_inplace_values[save] = buffer.range(save.start, save.stop, buffer.tangent).copy()
 
 
 class _SecondTable(ArgumentTable):
@@ -84,11 +84,11 @@ class _SecondTable(ArgumentTable):
         records: list[Record],
         space: ShadowSpace,
         copies: dict[SavedValue, Bytes],
-        scratches: dict[InplaceSave, Bytes],
+        inplace_values: dict[InplaceSave, Bytes],
     ) -> None:
         self.shadow = space
         self.dot_copies = copies
-        self.dot_scratches = scratches
+        self.dot_inplace_values = inplace_values
         super().__init__(records, space)
 
     def _packed(self, record: Record) -> bytes:
@@ -143,12 +143,12 @@ class _SecondTable(ArgumentTable):
 
         def run(lo: int, hi: int, where: int) -> None:
             copies = []
-            for scratch in record.scratch:
-                copy = self.dot_scratches[scratch].copy()
+            for save in record.inplace_saves:
+                copy = self.dot_inplace_values[save].copy()
                 copies.append(copy)
-                for p in scratch.params:
+                for p in save.params:
                     if p in record.plan.active:
-                        place = address_of(copy) + self.space.offset(record.args[p], scratch.start)
+                        place = address_of(copy) + self.space.offset(record.args[p], save.start)
                         self.words[base + dots[p]] = place
             values(lo, hi, where)
 

@@ -70,8 +70,8 @@ class Shadow(ShadowState):
         self.after_operation: OnReplay | None = None
         self.after_adjoint: OnReplay | None = None
         self._saves = self._plan_saves(tracker)
-        with_scratch = [r.index for r in self.records if r.scratch]
-        self._busy = [*sorted({*self._saves, *self._injections, *with_scratch}), len(self.records)]
+        in_place = [r.index for r in self.records if r.inplace_saves]
+        self._busy = [*sorted({*self._saves, *self._injections, *in_place}), len(self.records)]
         self._pushes: dict[tuple[bool, bool], tuple[Any, CallList]] = {}
         self._tables: dict[tuple[str, int, bool], Reversal] = {}
 
@@ -262,8 +262,8 @@ class Shadow(ShadowState):
                 injected.still(index)
         if self.on_outside is not None and index in self._injections:
             self.on_outside(record)
-        for scratch in () if self.forward_only else record.scratch:
-            self._keep_scratch(record, scratch)
+        for save in () if self.forward_only else record.inplace_saves:
+            self._keep_inplace_save(record, save)
 
     def backward(
         self,
@@ -371,9 +371,9 @@ class Shadow(ShadowState):
         else:
             kept[:] = now
 
-    def _keep_scratch(self, record: Record, scratch: InplaceSave) -> None:
-        buffer = self._buffers[record.args[scratch.params[0]].buffer]
-        self.space.scratch(record, scratch)[:] = buffer.range(scratch.start, scratch.stop)
+    def _keep_inplace_save(self, record: Record, save: InplaceSave) -> None:
+        buffer = self._buffers[record.args[save.params[0]].buffer]
+        self.space.inplace_save(record, save)[:] = buffer.range(save.start, save.stop)
 
     @cached_property
     def _forward(self) -> tuple[Any, CallList]:

@@ -24,7 +24,7 @@ class ShadowSpace:
     Attributes:
         buffers: The private copies.
         copies: Needed values that the replay has overwritten.
-        scratches: Pre-launch values of in-place launches.
+        inplace_values: Pre-launch values of in-place launches.
         rounded: Adjoints of a float64 twin round as float32 does, but elsewhere.
         current: Adjoints see what memory holds now, not the values of the forward pass.
         position: The number of records that have run.
@@ -55,7 +55,7 @@ class ShadowSpace:
         for buffer, arrays in idle.items():
             self.buffers[buffer] = IdleBuffer(buffer, f64, arrays)
         self.copies: dict[SavedValue, Bytes] = {}
-        self.scratches: dict[InplaceSave, Bytes] = {}
+        self.inplace_values: dict[InplaceSave, Bytes] = {}
         self.current = False
         self.foreign_reverse = tracker.foreign_reverse
         self.position = 0
@@ -99,12 +99,12 @@ class ShadowSpace:
             return None
         return self.copies.get(need)
 
-    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
+    def inplace_save(self, record: Record, save: InplaceSave) -> Bytes:
         """Return the values that an in-place launch started from; undefined if it has not run."""
-        kept = self.scratches.get(scratch)
+        kept = self.inplace_values.get(save)
         if kept is None:
-            now = self.buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop)
-            kept = self.scratches[scratch] = now.copy()
+            now = self.buffers[record.args[save.params[0]].buffer].range(save.start, save.stop)
+            kept = self.inplace_values[save] = now.copy()
         return kept
 
     def in_memory(self, record: Record) -> frozenset[int]:

@@ -77,7 +77,7 @@ def _together(record: Record, param: int, *, kept: bool) -> set[int]:
     keeps values (`kept`), the latter count only if a replay snippet stands for the function in Warp's reverse
     pass, which otherwise runs it again, with the present content of memory.
     """
-    groups = [frozenset(scratch.params) for scratch in record.scratch]
+    groups = [frozenset(save.params) for save in record.inplace_saves]
     if record.kernel is not None and groups:
         calls = native_calls(record.kernel)
         groups += [touched & record.replay for touched, stays in calls if stays or not kept]

@@ -112,7 +112,7 @@ class AddressSpace(Protocol):
     def preserved(self, record: Record, need: SavedValue) -> Bytes | None:
         """Return the values that were current when `record` ran, or None if they are still in place."""
 
-    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
+    def inplace_save(self, record: Record, save: InplaceSave) -> Bytes:
         """Return the values that an in-place launch starts from."""
 
     def in_memory(self, record: Record) -> frozenset[int]:
@@ -161,7 +161,7 @@ class ArgumentTable:
         self.held: list[Any] = [self.memory]
         self.forget_arrays()
         self.copies: dict[int, int] = {}
-        self.in_place = [r for r in chosen if r.scratch]
+        self.in_place = [r for r in chosen if r.inplace_saves]
         self.scratch: Bytes = np.empty(0, np.uint8)
         starts = accumulate([len(slots) // 8 for slots in packed], initial=0)
         self.base: dict[int, int] = dict(zip([r.index for r in chosen], starts, strict=False))
@@ -188,7 +188,7 @@ class ArgumentTable:
         """Return the function that reverses a launch and leaves some incoming adjoints unchanged.
 
         It is None if there are none: then the usual function does. Args:
-            record: A record without scratch.
+            record: A record without in-place saves.
             places: By parameter, one of `AdjointInfo.once`, the address of its adjoint; for the others the
                 address in this space is used.
         """
@@ -296,7 +296,7 @@ class ArgumentTable:
             run = None if self.space.f64 else foreign.adjoint_of(record)
             if run is not None:
                 return run, record.threads, self.start + 8 * base
-        if not record.scratch:
+        if not record.inplace_saves:
             return None
         run, address = self._replaying(record, base)
         return run, record.threads, address
@@ -319,16 +319,16 @@ class ArgumentTable:
         entry = sized(
             self._entry(record.plan, record.replay - memory, memory, shares_views(record)), record.threads
         )
-        again = [scratch for scratch in record.scratch if not memory.issuperset(scratch.params)]
+        again = [save for save in record.inplace_saves if not memory.issuperset(save.params)]
         address = self.start + 8 * base
         if not again:
             return entry, address
-        sources = [self.space.scratch(record, scratch) for scratch in again]
+        sources = [self.space.inplace_save(record, save) for save in again]
         into = self._scratch_address
         copies = []
-        for scratch, source in zip(again, sources, strict=True):
-            for p in scratch.params:
-                place = into + self.space.offset(record.args[p], scratch.start)
+        for save, source in zip(again, sources, strict=True):
+            for p in save.params:
+                place = into + self.space.offset(record.args[p], save.start)
                 self.words[base + slots[p]] = place
             copies += [(into, self._address_of_copy(source), source.nbytes)]
             into += _aligned(source.nbytes)
@@ -349,7 +349,10 @@ class ArgumentTable:
     @cached_property
     def _scratch_address(self) -> int:
         """The address of memory that has room for the copies of any one launch."""
-        sizes = [sum([_aligned(self.space.scratch(r, s).nbytes) for s in r.scratch]) for r in self.in_place]
+        sizes = [
+            sum([_aligned(self.space.inplace_save(r, s).nbytes) for s in r.inplace_saves])
+            for r in self.in_place
+        ]
         self.scratch = np.empty(max(sizes), np.uint8)
         return address_of(self.scratch)
 

@@ -47,7 +47,7 @@ def key_of(tracker: Tracker) -> Key | None:
         return None
     if tracker.outside_meanwhile or (tracker.outside and tracker.outside[0].at < len(records)):
         return None  # other writes came after the last record: no adjoint reads them
-    if len(records) > LONGEST or any([record.scratch for record in records]):
+    if len(records) > LONGEST or any([record.inplace_saves for record in records]):
         return None
     arrays = tuple([(id(a), a._kind, a.retain_grad) for a in tracker.states])
     return tracker.mode, settings(), arrays, tuple([record.plan for record in records])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.tracker import Tracker
 
 
-def set_scratch(
+def save_inplace_values(
     tracker: Tracker, record: Record, own: dict[int, RangeState], crossed: list[tuple[int, int, bool]]
 ) -> None:
     """Group the parameters through which a launch writes values that its own adjoint needs, and save these.
@@ -52,7 +52,7 @@ def set_scratch(
         found.append(InplaceSave(tuple(sorted(members)), start, stop, copy))
         if tracker.budget is not None and copy is not None:
             tracker.budget.keep(found[-1], copy.nbytes if shared is None else 0)
-    record.scratch = tuple(found)
+    record.inplace_saves = tuple(found)
 
 
 def shares_views(record: Record) -> bool:
@@ -60,8 +60,8 @@ def shares_views(record: Record) -> bool:
 
     A thread's own element of one is then another thread's, too.
     """
-    for scratch in record.scratch:
-        views = [record.args[p] for p in scratch.params]
+    for save in record.inplace_saves:
+        views = [record.args[p] for p in save.params]
         if any(not a.is_contiguous and folds(a.shape, a.strides, a.item_size) for a in views):
             return True
         if any((a.ptr, a.shape, a.strides) != (b.ptr, b.shape, b.strides) for a, b in pairwise(views)):

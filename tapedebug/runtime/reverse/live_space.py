@@ -58,10 +58,10 @@ class LiveSpace:
         """Return the preserved copy, if the mode uses it."""
         return need.copy if self.preserves else None
 
-    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
+    def inplace_save(self, record: Record, save: InplaceSave) -> Bytes:
         """Return the pre-launch values."""
-        assert scratch.copy is not None
-        return scratch.copy
+        assert save.copy is not None
+        return save.copy
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """Return all replayed parameters if the mode keeps no copies."""

@@ -82,7 +82,7 @@ class _Work(LiveSpace):
 
     Attributes:
         saved: Values that the part that ran last overwrote, and that its adjoints need.
-        scratches: The values that its in-place launches started from.
+        inplace_values: The values that its in-place launches started from.
     """
 
     moved = True
@@ -92,7 +92,7 @@ class _Work(LiveSpace):
         self.blocks = {b: _Block(ledger, b in extent) for b, ledger in tracker.ledgers.items()}
         self.injections: dict[int, list[tuple[_Block, ExternalInput]]] = {}
         self.saved: dict[SavedValue, Bytes] = {}
-        self.scratches: dict[InplaceSave, Bytes] = {}
+        self.inplace_values: dict[InplaceSave, Bytes] = {}
         for buffer, ledger in tracker.ledgers.items():
             for live in ledger.liveins:
                 if live.injected:
@@ -107,9 +107,9 @@ class _Work(LiveSpace):
         """Return the values that were current at the record, or None if they are still in place."""
         return need.copy if need.copy is not None else self.saved.get(need)
 
-    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
+    def inplace_save(self, record: Record, save: InplaceSave) -> Bytes:
         """Return the values that an in-place launch starts from."""
-        return self.scratches[scratch]
+        return self.inplace_values[save]
 
     def value(self, a: array) -> int:
         """Return the address of the values."""
@@ -175,8 +175,8 @@ class Recomputation:
         """Return the bytes that are saved when a record runs again."""
         needs = {(b, n.start, n.stop) for n, b in self.clobbered.get(index, ())}
         record = self.records[index]
-        scratches = {(record.args[s.params[0]].buffer, s.start, s.stop) for s in record.scratch}
-        return sum(stop - start for _, start, stop in needs | scratches)
+        in_place = {(record.args[s.params[0]].buffer, s.start, s.stop) for s in record.inplace_saves}
+        return sum(stop - start for _, start, stop in needs | in_place)
 
     def batches(self) -> Iterator[Steps]:
         """Yield the steps of each part, last part first; run them before the next part is made."""
@@ -228,7 +228,7 @@ class Recomputation:
     def _forget(self) -> None:
         """Release the values that the last part needed."""
         self._table = None
-        self.work.saved, self.work.scratches = {}, {}
+        self.work.saved, self.work.inplace_values = {}, {}
 
     def _cuts(self, low: int, high: int, parts: int) -> list[int]:
         """Return the positions that divide records into parts that need about the same memory."""
@@ -266,9 +266,9 @@ class Recomputation:
             if record.index in work.injections:
                 work.inject(record.index)
                 kept.clear()
-            for scratch in record.scratch if keeps else ():
-                buffer = record.args[scratch.params[0]].buffer
-                work.scratches[scratch] = self._save(kept, buffer, scratch.start, scratch.stop)
+            for save in record.inplace_saves if keeps else ():
+                buffer = record.args[save.params[0]].buffer
+                work.inplace_values[save] = self._save(kept, buffer, save.start, save.stop)
             if record.kind == "kernel":
                 record.plan.forward_run(False)(0, record.threads, table.forward(record))
             else:

@@ -81,7 +81,7 @@ class SeedForwarding:
             return None
         record, p = users[0]
         info = record.plan.info
-        once = info is not None and p in info.once and not record.scratch
+        once = info is not None and p in info.once and not record.inplace_saves
         return users[0] if once and record.args[p].ptr == a.ptr and record.index in self._order else None
 
     def _set(self, record: Record, places: Mapping[int, int], before: Mapping[int, int]) -> None:

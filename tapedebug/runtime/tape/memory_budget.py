@@ -170,7 +170,7 @@ class Budget:
         return sum(checkpoint.nbytes for checkpoint in self._checkpoints.values())
 
     def keep(self, item: SavedValue | InplaceSave, nbytes: int) -> None:
-        """Count a copy that was made; of a scratch that shares the copy of a need, 0 bytes."""
+        """Count a copy that was made; of an in-place save that shares the copy of a saved value, 0 bytes."""
         self._fresh.append((item, nbytes))
         self._fresh_bytes += nbytes
 

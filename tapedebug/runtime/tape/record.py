@@ -72,7 +72,7 @@ class Record:
         threads: Their product.
         packed: The argument slots as the kernel's layout packs them, adjoint pointers zero.
         needs: For each entry of `plan.needed`, the values that the adjoint reads.
-        scratch: Pre-launch values of memory that the launch both needs and writes.
+        inplace_saves: Pre-launch values of memory that the launch both needs and writes.
         site: The call site.
         scope: Index into `Tape.scopes`, or None.
         elapsed: Seconds that the forward run took.
@@ -88,12 +88,12 @@ class Record:
         "elapsed",
         "func",
         "index",
+        "inplace_saves",
         "needs",
         "notes",
         "packed",
         "plan",
         "scope",
-        "scratch",
         "site",
         "threads",
         "times",
@@ -120,7 +120,7 @@ class Record:
         self.site = site
         self.scope = scope
         self.needs: tuple[SavedValue, ...] = ()
-        self.scratch: tuple[InplaceSave, ...] = ()
+        self.inplace_saves: tuple[InplaceSave, ...] = ()
         self.elapsed = 0.0
         self.times: Times | None = None
         self.value: bytes = b""
@@ -226,7 +226,7 @@ class Record:
     @property
     def replay(self) -> frozenset[int]:
         """Parameters whose stores the adjoint re-executes, because it needs what they overwrite."""
-        return frozenset(p for s in self.scratch for p in s.params)
+        return frozenset(p for s in self.inplace_saves for p in s.params)
 
     @property
     def call_site(self) -> Span:

@@ -17,7 +17,7 @@ from tapedebug.runtime import messages
 from tapedebug.runtime.config import config
 from tapedebug.runtime.memory.array import range_key
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
-from tapedebug.runtime.reverse.inplace_saves import set_scratch
+from tapedebug.runtime.reverse.inplace_saves import save_inplace_values
 from tapedebug.runtime.state import state as process
 from tapedebug.runtime.tape.buffer_versions import (
     BufferVersions,
@@ -155,7 +155,7 @@ class Tracker:
 
     def _for_adjoints(self) -> dict[int, Bytes]:
         copies = [need.copy for ledger in self._ledgers.values() for need in ledger.needs]
-        copies += [scratch.copy for record in self.records for scratch in record.scratch]
+        copies += [save.copy for record in self.records for save in record.inplace_saves]
         return {id(copy): copy for copy in copies if copy is not None}
 
     def uses(self, a: array) -> bool:
@@ -205,7 +205,7 @@ class Tracker:
         if plan.strided:
             crossed += [(p, p, True) for p in plan.written if p in plan.active and own[p].folded]
         if crossed or any([n.clobber == record.index and not n.outside for n in record.needs]):
-            set_scratch(self, record, own, crossed)
+            save_inplace_values(self, record, own, crossed)
 
     def find(self, state: RangeState, buffer: Buffer) -> None:
         """Enter a live-in: the tape finds values in a range that it has not written."""

@@ -92,10 +92,10 @@ class MemorySpace:
         """Return None: the memory of this space holds the values that the record saw."""
         return None
 
-    def scratch(self, record: Record, scratch: InplaceSave) -> Bytes:
+    def inplace_save(self, record: Record, save: InplaceSave) -> Bytes:
         """Return the values that an in-place launch started from."""
-        region = self._regions[record.args[scratch.params[0]].buffer]
-        return self._before.range(region, scratch.start, scratch.stop)
+        region = self._regions[record.args[save.params[0]].buffer]
+        return self._before.range(region, save.start, save.stop)
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """Return the parameters whose stores are not repeated: all if memory is that of another time."""
