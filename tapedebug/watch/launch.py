@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -35,6 +36,7 @@ from tapedebug.operations import (
 from tapedebug.operations.adjoint_values import may_need_after
 from tapedebug.watch.arguments import Leaf, WarpKernel, thawed
 from tapedebug.watch.device_staging import Staging
+from tapedebug.watch.foreign_memory import ForeignMemory
 from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.kernel_accesses import Path, Use
@@ -190,7 +192,7 @@ class WarpLaunch(AccessSets):
     backward_seconds: float | None = None
     mirror_obstacle = ""
     given: Sequence[object] = ()
-    as_reversed: WarpLaunch | None = None
+    as_reversed: PresentStructs | None = None
     _mirror: MirroredLaunch | None = None
     _mirror_is_known = False
     _translation: MirroredLaunch | None = None
@@ -375,8 +377,10 @@ class WarpLaunch(AccessSets):
         if not self.taped:
             return
         launch = self
-        if self.as_reversed is not None and _fits(self.as_reversed, values):
-            launch = self.as_reversed
+        present = self.as_reversed
+        if present is not None and present.foreign.is_complete:
+            launch, foreign = present.launch, present.foreign
+            values, adjoint = foreign.beside(values), foreign.adjoints_beside(adjoint)
         if step is self:
             launch.retaining.vjp(values, values, adjoint)
         elif may_need_after(launch):  # the exact adjoint starts from the values before, Warp's from these
@@ -424,6 +428,21 @@ class WarpLaunch(AccessSets):
         return _Command(made, binding, both)
 
 
+@dataclass(frozen=True, slots=True)
+class PresentStructs:
+    """A launch with what its structs held when the reverse pass began.
+
+    Attributes:
+        launch: The launch with these arguments.
+        changed: The parameters that differ from those of the program's launch.
+        foreign: The memory of its arrays that the tape does not use.
+    """
+
+    launch: WarpLaunch
+    changed: Sequence[int]
+    foreign: ForeignMemory
+
+
 class NativeLaunch:
     """A launch as Warp runs it.
 
@@ -463,11 +482,6 @@ def _needing(own: Access, mirrored: Access | None) -> Access:
     if mirrored is None:
         return own
     return own._replace(needs_before=mirrored.needs_before, needs_after=mirrored.needs_after)
-
-
-def _fits(launch: WarpLaunch, memory: Memory) -> bool:
-    """True if all arrays of a launch are in a memory."""
-    return all(access.array.region in memory.bytes for access in launch.accesses)
 
 
 READ_ONLY = Use(reads=True)

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tapedebug.contract import A, Access, Replay, Values, memory_key
-from tapedebug.operations import Memory, OperationReplay, RunsInFloat64, Step
+from tapedebug.operations import Memory, OperationReplay, RunsInFloat64, SnapshotBudget, Step
 from tapedebug.watch.arguments import Arguments, Leaf, frozen, thawed
-from tapedebug.watch.launch import WarpLaunch
+from tapedebug.watch.foreign_memory import ForeignMemory
+from tapedebug.watch.launch import PresentStructs, WarpLaunch
 from tapedebug.watch.memory import NotWatchable
 
 
-@dataclass(frozen=True, slots=True)
-class PresentStructs:
-    """A launch with what its structs held when the reverse pass began.
+def present_structs(
+    launch: WarpLaunch, arguments: Arguments, regions: Collection[object], budget: SnapshotBudget
+) -> PresentStructs | None:
+    """Return a launch with what its structs hold now; None if nothing in them has changed.
 
-    Attributes:
-        launch: The launch with these arguments.
-        changed: The parameters that differ from those of the program's launch.
+    Args:
+        launch: The launch of the program.
+        arguments: Splits its arguments into leaves.
+        regions: The regions of its tape.
+        budget: The budget for copies of memory that the tape does not use.
     """
-
-    launch: WarpLaunch
-    changed: Sequence[int]
-
-
-def present_structs(launch: WarpLaunch, arguments: Arguments) -> PresentStructs | None:
-    """Return a launch with what its structs hold now; None if nothing in them has changed."""
     values = [thawed(frozen(value)) for value in launch.given]
     try:
         leaves = arguments.leaves(launch.kernel, values)
@@ -37,7 +33,10 @@ def present_structs(launch: WarpLaunch, arguments: Arguments) -> PresentStructs 
     if [leaf.place for leaf in leaves] != [leaf.place for leaf in launch.leaves]:
         return None
     changed = [n for n, pair in enumerate(zip(launch.leaves, leaves, strict=True)) if not _same(*pair)]
-    return PresentStructs(launch.with_arguments(values, leaves), changed) if changed else None
+    if not changed:
+        return None
+    present = launch.with_arguments(values, leaves)
+    return PresentStructs(present, changed, ForeignMemory(present.accesses, regions, budget))
 
 
 def _same(one: Leaf, other: Leaf) -> bool:
@@ -71,12 +70,12 @@ class WarpStructChanges:
         assert isinstance(replay, OperationReplay)
         for index in operations:
             launch = self._launches[index]
-            changed = self._found[index].launch
+            present = self._found[index]
+            changed = present.launch
             step = changed.capability(RunsInFloat64) if replay.is_float64 else changed
-            known = all(access.array.region in replay.sizes for access in changed.accesses)
-            if step is None or not known or changed.obstacle:
+            if step is None or not present.foreign.is_complete or changed.obstacle:
                 return False
-            replay.use(index, _ChangedStructs(replay, launch, changed, step))
+            replay.use(index, _ChangedStructs(replay, launch, present, step))
         replay.forward()
         replay.backward(seeds)
         return True
@@ -88,12 +87,15 @@ class _ChangedStructs:
     Args:
         replay: The replay.
         launch: The launch.
-        changed: The launch with the other structs.
+        present: The launch with the other structs.
         step: The same, in the precision of the replay.
     """
 
-    def __init__(self, replay: OperationReplay, launch: WarpLaunch, changed: WarpLaunch, step: Step) -> None:
-        self._replay, self._launch, self._changed, self._step = replay, launch, changed, step
+    def __init__(
+        self, replay: OperationReplay, launch: WarpLaunch, present: PresentStructs, step: Step
+    ) -> None:
+        self._replay, self._launch, self._step = replay, launch, step
+        self._changed, self._foreign = present.launch, present.foreign
         forward = launch.capability(RunsInFloat64) if replay.is_float64 else launch
         assert forward is not None
         self._forward: Step = forward
@@ -104,8 +106,8 @@ class _ChangedStructs:
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Run the adjoint: arrays that were not the launch's hold what they held at the end."""
-        given, left = self._as_reverse_found_it(before), self._as_reverse_found_it(after)
-        self._step.vjp(given, left, adjoint)
+        given, left = (self._as_reverse_found_it(memory) for memory in (before, after))
+        self._step.vjp(given, left, self._foreign.adjoints_beside(adjoint))
 
     def _as_reverse_found_it(self, memory: Memory) -> Memory:
         found = Memory.zeros(self._replay.sizes, self._replay.wide)
@@ -114,8 +116,9 @@ class _ChangedStructs:
             (self._launch.retained, memory),
         ):
             for access in accesses:
-                _copy(access, source, found)
-        return found
+                if access.array.region in source.bytes:
+                    _copy(access, source, found)
+        return self._foreign.beside(found)
 
 
 def _copy(access: Access, source: Memory, target: Memory) -> None:

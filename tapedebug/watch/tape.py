@@ -49,7 +49,7 @@ from tapedebug.operations import (
 from tapedebug.operations.replay_memory import IdleReplays
 from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.hooks import look_up
-from tapedebug.watch.launch import LaunchTemplate, WarpLaunch
+from tapedebug.watch.launch import LaunchTemplate, PresentStructs, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
 from tapedebug.watch.mirror import (
     AdjointComparison,
@@ -57,7 +57,7 @@ from tapedebug.watch.mirror import (
     MirroredThreadScheduling,
     verify_mirrors,
 )
-from tapedebug.watch.struct_changes import PresentStructs, WarpStructChanges, present_structs
+from tapedebug.watch.struct_changes import WarpStructChanges, present_structs
 
 T = TypeVar("T")
 
@@ -165,8 +165,10 @@ class WatchedTape(OperationTape):
         """Store what structs of launches hold now, if they have changed since."""
         self.structs = {}
         for index, launch in self.launches.items():
-            found = present_structs(launch, arguments) if launch.given else None
-            launch.as_reversed = None if found is None else found.launch
+            found = None
+            if launch.given:
+                found = present_structs(launch, arguments, self.regions, self._budget)
+            launch.as_reversed = found
             if found is not None:
                 self.structs[index] = found
 

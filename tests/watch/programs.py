@@ -149,6 +149,30 @@ def states(steps=3):
     return tape, chain, loss
 
 
+@wp.struct
+class Bed:
+    height: wp.array(dtype=float)
+
+
+@wp.kernel
+def weigh(bed: Bed, x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = bed.height[i] * x[i]
+
+
+def struct_set_late():
+    """A struct gets an array that no launch uses, between the launch and the reverse pass."""
+    bed, x, y, loss = Bed(), array([1.0, 2.0]), zeros(2), zeros(1)
+    bed.height = array([3.0, 4.0], requires_grad=False)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(weigh, 2, [bed, x], [y])
+        wp.launch(total, 2, [y], [loss])
+    bed.height = array([30.0, 40.0], requires_grad=False)
+    tape.backward(loss)
+    return tape, x, y, loss
+
+
 @wp.kernel
 def push_out(mesh: wp.uint64, x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
     i = wp.tid()

@@ -90,6 +90,20 @@ def test_a_finding_names_the_lines_of_the_program():
     assert finding.location.function == "scale"
 
 
+def test_a_struct_that_gets_an_array_of_no_launch_is_found_with_both_gradients():
+    tape, (x, *_) = watched(programs.struct_set_late)
+    np.testing.assert_array_equal(x.grad.numpy(), [30.0, 40.0])
+    found = td.diagnose(tape)
+    assert told(found) == ("WRONG", [("error", "overwrite")])
+    assert not [note for note in found.coverage.notes if "another gradient" in note]
+    (finding,) = found.findings
+    assert finding.message == (
+        "bed.height of launch 0 (weigh) was assigned anew between the launch and the reverse pass. Warp's "
+        "tape keeps the struct, and finds in it what it holds by then: its gradient of x is off by 900 % "
+        "(40 in place of 4 for x[1])."
+    )
+
+
 def test_the_replay_with_values_of_their_time_is_right_where_warp_is_not():
     tape, (_, _, k, _) = watched(programs.springs)
     consumed = k.grad.numpy()
