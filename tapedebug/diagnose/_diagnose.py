@@ -7,8 +7,6 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._process_state import preserve_process_state
@@ -16,11 +14,9 @@ from tapedebug._progress import OutOfTime, Progress
 from tapedebug._tape_observers import recorded_tape
 from tapedebug._time_limit import enforced
 from tapedebug.autograd import end_to_end
-from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.contract import (
     Array,
     Confinement,
-    ConsumedGradients,
     LiveArrays,
     RecordedTape,
     RecordingGaps,
@@ -31,8 +27,9 @@ from tapedebug.contract import (
 )
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.attribute_causes import attribute_causes
-from tapedebug.diagnose.blame import blame
+from tapedebug.diagnose.blame import blame, blame_outside
 from tapedebug.diagnose.diagnosis import Diagnosis, severity
+from tapedebug.diagnose.experiments.changed_gradient import changed_gradients
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.latest import keep_latest
 from tapedebug.diagnose.multi_tape import joined, losses_for
@@ -205,34 +202,26 @@ def _context(
     wrong = {number for number in found if number is not None}
     gaps = tape.capability(RecordingGaps)
     notes += [] if gaps is None else gaps.notes()
-    notes += _other_gradients(tape, measured) if loss is None else []
+    changed = changed_gradients(tape, measured) if loss is None else []
+    notes += [
+        f"{each.check.name}: backward left another gradient than its replay gives, off by "
+        f"{words.percent(each.error)}: what changed it is not on the tape"
+        for each in changed
+    ]
     trace.coverage.notes += [note for note in notes if note not in trace.coverage.notes]
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
     context = RuleContext(
-        trace, experiment, named_loss=loss is not None, progress=pace.begin, measured=measured
+        trace,
+        experiment,
+        named_loss=loss is not None,
+        progress=pace.begin,
+        measured=measured,
+        changed=changed,
     )
     _summarise(context, recorded, seeds, pace)
     return context
-
-
-def _other_gradients(tape: RecordedTape, measured: Sequence[InputCheck]) -> list[str]:
-    """Return notes on inputs whose gradient in the program is not the one that a replay of the pass gives."""
-    gradients, notes = tape.capability(ConsumedGradients), []
-    for item in measured:
-        given = None if gradients is None else gradients.consumed(item.array)
-        if given is None:
-            continue
-        with np.errstate(all="ignore"):
-            error = np.linalg.norm(given.ravel().astype(np.float64) - item.consumed.ravel())
-            size = np.linalg.norm(item.consumed) or np.linalg.norm(given)
-        if error > GRADIENT_WRONG * size:
-            notes.append(
-                f"{item.name}: backward left another gradient than its replay gives, off by "
-                f"{words.percent(float(error / size))}: what changed it is not on the tape"
-            )
-    return notes
 
 
 def _concluded(context: RuleContext) -> Diagnosis:
@@ -240,6 +229,9 @@ def _concluded(context: RuleContext) -> Diagnosis:
     _allow_for_detached(trace, context.experiment.wrong)
     _allow_for_optimizer_gradient(trace, [finding.rule for finding in context.elsewhere])
     trace.findings += blame(context)
+    trace.findings += blame_outside(context)
+    if any(each.is_wrong for each in context.changed):
+        trace.verdict = "WRONG"
     trace.findings.sort(key=severity)
     names = words.names_in(trace)
     for number, finding in enumerate(trace.findings):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from tapedebug.autograd.subjects.whole_tape import whole_tape
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.autograd.thresholds import ENTRY_IS_OFF
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.rule import RuleFinding
+from tapedebug.diagnose.gradient_diff import largest_difference, off_by, worst_element
+from tapedebug.diagnose.rule import RuleFinding, inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.diagnose.rules.wrong_adjoint import WrongAdjoint
@@ -31,6 +33,7 @@ from tapedebug.trace import Finding, Location
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.autograd.tapes.single_launch import Argument
+    from tapedebug.diagnose.experiments.changed_gradient import ChangedGradient
     from tapedebug.diagnose.experiments.replay import Replay
 
 ECHO = "shown_on_another_tape"
@@ -233,3 +236,54 @@ def _place(context: RuleContext, index: int | None) -> tuple[Location | None, Lo
     launch = context.trace.launches[index]
     param = next((p for p, arg in enumerate(launch.args) if arg.reads and arg.array is not None), 0)
     return words.access_location(context.trace, launch, param, ("read",)), launch.call_site
+
+
+# ---------------------------------------------------------------- outside of the tape
+
+
+def blame_outside(context: RuleContext) -> list[Finding]:
+    """Return an error for inputs whose gradient changed outside of the tape, if no other error names them."""
+    named = {
+        label
+        for finding in context.trace.findings
+        if finding.severity == "error"
+        for label in (*finding.arrays, *inputs_of(finding), *finding.evidence.get("gradients", ()))
+    }
+    wrong = [each for each in context.changed if each.is_wrong and each.check.name not in named]
+    return [_outside(context, wrong)] if wrong else []
+
+
+def _outside(context: RuleContext, wrong: Sequence[ChangedGradient]) -> Finding:
+    trace = context.trace
+    labels = [each.check.name for each in wrong]
+    leaves = {info.label: info.id for info in trace.arrays}
+    gradients = largest_difference(
+        trace,
+        {leaves[each.check.name]: each.check.consumed for each in wrong},
+        {leaves[each.check.name]: each.given for each in wrong},
+    )
+    errors = {each.check.name: each.error for each in wrong}
+    passes = [e for e in trace.events if e.kind == "backward" and e.of == "tape" and e.tape == trace.tape.id]
+    site = passes[-1].call_site if passes else None
+    where = "" if site is None else f" at {words.place(site)}"
+    reader = next((v.reads[:1] for v in trace.versions_of(leaves[labels[0]]) if v.reads), [])
+    return RuleFinding(
+        rule=WrongAdjoint.code,
+        severity="error",
+        message=(
+            f"Backward{where} left another gradient than the adjoints of the tape give: "
+            f"{off_by(errors, 'is ')}{worst_element(gradients, errors)}. Differences of the loss confirm "
+            "what a replay of the pass gives: something that is not on the tape changed the gradient while "
+            "backward ran."
+        ),
+        launches=reader,
+        arrays=labels,
+        location=site,
+        call_site=site,
+        inputs=labels,
+        evidence={"kind": "changed in backward", "gradients": gradients, "relative_error": errors},
+        fix=(
+            f"look for what else runs in backward and writes the gradient of {words.listed(labels)}; "
+            "record it as a function with tape.record_func"
+        ),
+    )

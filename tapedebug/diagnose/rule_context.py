@@ -20,6 +20,7 @@ from tapedebug.trace import Finding, Trace
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.autograd.tapes.reference import Departure
+    from tapedebug.diagnose.experiments.changed_gradient import ChangedGradient
 
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class RuleContext:
         progress: Called with a short text before each slow step.
         elsewhere: Errors that are shown on another tape of the diagnosis and also concern this one.
         measured: The result of the end-to-end check for each input.
+        changed: The inputs whose gradient in the program is not the one that a replay of its pass gives.
         rules: The rules that ran to completion.
     """
 
@@ -52,6 +54,7 @@ class RuleContext:
     progress: Callable[[str], None] = field(default=lambda words: None)
     elsewhere: list[Finding] = field(default_factory=list)
     measured: Sequence[InputCheck] = ()
+    changed: Sequence[ChangedGradient] = ()
     rules: list[str] = field(default_factory=list)
 
     @property

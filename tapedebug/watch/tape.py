@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from tapedebug.contract import (
     Array,
     ArrayMemory,
@@ -69,6 +71,14 @@ INHERITED = (
     "the gradient of {name} was not zero when the reverse pass of this tape began: what the pass added to it "
     "was checked, not the sum"
 )
+
+MOVED_ON = (
+    "values changed between two reverse passes of this tape: the gradients that the later one left were not "
+    "compared with those of its replay"
+)
+
+SUM_ROUNDING = 1e-6
+"""Of what a pass adds to a gradient: a unit in the last place of the sum beyond which rounding may hide it."""
 
 REPLAYED = (ElementTracking, LocalReplays, Tangents, ThreadScheduling)
 """The capabilities of tapes whose launches this engine runs."""
@@ -175,10 +185,16 @@ class WatchedTape(OperationTape):
     def note_consumed(self) -> None:
         """Store what a reverse pass of the program has just added to the gradients of the inputs."""
         self.consumed = {}
+        if any(write.settled for write in self._injections):
+            self.gaps[MOVED_ON] = 1
+            return
         for array, before in self._gradients.items():
             gradient = array.current_gradient()
             if gradient is not None and before is not None:
-                self.consumed[memory_key(array)] = gradient - before
+                added = gradient - before
+                rounding = np.finfo(added.dtype).eps * np.linalg.norm(before.astype(np.float64))
+                if np.isfinite(rounding) and not rounding > SUM_ROUNDING * np.linalg.norm(added):
+                    self.consumed[memory_key(array)] = added
 
 
 class _Arrays:

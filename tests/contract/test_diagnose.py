@@ -171,3 +171,70 @@ def test_a_bug_behind_an_infinite_gradient_is_found_with_the_numbers_made_finite
     behind = {item.rule: item.evidence["behind"] for item in found.findings if "behind" in item.evidence}
     assert ("error", "nonfinite") in told(found)
     assert behind == {"overwrite": "nonfinite"}
+
+
+class LeftInMemory:
+    """The capability `ConsumedGradients` for a program whose reverse pass left these gradients."""
+
+    def __init__(self, gradients):
+        self.gradients = gradients
+
+    def consumed(self, array):
+        return self.gradients.get(array)
+
+
+def tape_that_left(values):
+    tape, x, loss = one(square)
+    if values is not None:
+        tape.capabilities[contract.ConsumedGradients] = LeftInMemory({x: np.array(values, np.float32)})
+    return tape, x, loss
+
+
+@pytest.mark.parametrize("values", [None, [2, 4], [2.0001, 4]])
+def test_a_gradient_that_the_pass_left_as_its_replay_gives_it_is_right(values):
+    found = diagnose(tape_that_left(values)[0])
+    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert not [note for note in found.coverage.notes if "another gradient" in note]
+
+
+@pytest.mark.parametrize(
+    ("values", "off", "place"),
+    [
+        ([102, 4], "22.4 times its size", "102 in place of 2 for x[0]"),
+        ([0, 0], "100 %", "0 in place of 4 for x[1]"),
+        ([2, np.nan], "beyond measure (zero or not finite)", "nan in place of 4 for x[1]"),
+    ],
+)
+def test_a_gradient_that_something_outside_of_the_tape_changed_is_wrong(values, off, place):
+    found = diagnose(tape_that_left(values)[0])
+    assert (found.verdict, told(found)) == ("WRONG", [("error", "wrong-adjoint")])
+    note = (
+        f"x: backward left another gradient than its replay gives, off by {off}: what changed it is not on "
+    )
+    assert [each for each in found.coverage.notes if each.startswith(note)]
+    (finding,) = found.findings
+    assert finding.message.startswith("Backward at test_diagnose.py:")
+    assert finding.message.endswith(
+        f" left another gradient than the adjoints of the tape give: x is off by {off} ({place}). "
+        "Differences of the loss confirm what a replay of the pass gives: something that is not on the tape "
+        "changed the gradient while backward ran."
+    )
+    assert finding.evidence["kind"] == "changed in backward"
+    assert finding.call_site.function == "one"
+
+
+def test_a_changed_gradient_that_differences_do_not_confirm_is_only_a_note():
+    tape, x, _ = one(cube_with_wrong_adjoint)
+    right = [(item.severity, item.rule) for item in diagnose(tape).findings]
+    tape.capabilities[contract.ConsumedGradients] = LeftInMemory({x: np.array([7, 7], np.float32)})
+    found = diagnose(tape)
+    assert [(item.severity, item.rule) for item in found.findings] == right
+    assert [note for note in found.coverage.notes if note.startswith("x: backward left another gradient")]
+
+
+def test_a_named_loss_or_later_operations_are_not_compared_with_what_the_pass_left():
+    tape, x, loss = tape_that_left([102, 4])
+    assert (diagnose(tape, loss).verdict, told(diagnose(tape, loss))) == ("AGREE", [])
+    with tape:
+        square(x, zeros(2))
+    assert told(diagnose(tape)) == []

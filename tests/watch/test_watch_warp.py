@@ -426,7 +426,7 @@ def test_arrays_of_torch_are_watched():
     assert told(td.diagnose(recorded)) == ("AGREE", [])
 
 
-def test_a_gradient_that_something_else_has_changed_is_said_in_the_coverage():
+def test_a_gradient_that_something_else_has_changed_is_wrong():
     x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
     with td.watch_warp() as session:
         with wp.Tape() as tape:
@@ -437,8 +437,43 @@ def test_a_gradient_that_something_else_has_changed_is_said_in_the_coverage():
         assert "another gradient" not in " ".join(td.diagnose(session.tapes[0]).coverage.notes)
         tape.launches.append(lambda: x.grad.assign(np.float32([100.0, 0.0])))
         tape.backward(loss)
-    notes = " ".join(td.diagnose(session.tapes[0]).coverage.notes)
-    assert "x: backward left another gradient than its replay gives, off by" in notes
+    found = td.diagnose(session.tapes[0])
+    assert "x: backward left another gradient than its replay gives, off by" in " ".join(found.coverage.notes)
+    assert told(found) == ("WRONG", [("error", "wrong-adjoint"), ("warning", "accumulated")])
+    assert found.findings[0].message.startswith("Backward at test_watch_warp.py:")
+    assert "something that is not on the tape changed the gradient while backward ran" in str(
+        found.findings[0]
+    )
+
+
+def test_a_gradient_that_the_program_clips_or_zeroes_after_backward_is_right():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x], [y])
+            wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+        wp.launch(programs.scale, 2, [x.grad, 0.01])
+        x.grad.numpy()[:] *= 0.5
+        assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
+        x.grad.zero_()
+    assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
+
+
+def test_a_pass_after_values_have_changed_is_not_compared_with_its_replay():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x], [y])
+            wp.launch(programs.total, 2, [y], [loss])
+        for _ in range(2):  # the tape is recorded once; its launches run again without it
+            tape.backward(loss)
+            x.assign(x.numpy() - 0.5 * x.grad.numpy() + 1.0)
+            tape.zero()
+            wp.launch(programs.square, 2, [x], [y])
+    found = td.diagnose(session.tapes[0])
+    assert [finding for finding in found.findings if finding.rule == "wrong-adjoint"] == []
+    assert [note for note in found.coverage.notes if note.startswith("values changed between two reverse")]
 
 
 def test_a_gradient_that_an_earlier_tape_left_is_said_in_the_coverage():
