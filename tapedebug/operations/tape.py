@@ -66,7 +66,7 @@ class Injection:
         start: The first byte that changed, rounded down to `GRAIN`.
         changed: A mask of the changed bytes from `start` on.
         content: The bytes.
-        settled: A reverse pass had already run.
+        settled: A reverse pass had already run over all operations recorded by then.
         clock: The time.
         call_site: The place in the program, if it is known.
         how: The way it was written.
@@ -433,13 +433,17 @@ class OperationTape:
             first,
             changed,
             region.values[first : first + changed.size].copy(),
-            bool(self.reverse_passes) and not self.is_recording,
+            self._is_settled(),
             clock.tick(),
             call_site,
             how,
         )
         self._injections.append(write)
         self._injected.setdefault(write.at, []).append(write)
+
+    def _is_settled(self) -> bool:
+        """True if a reverse pass has run over all operations recorded so far."""
+        return bool(self.reverse_passes) and self.reverse_passes[-1].operation_count == len(self.operations)
 
     def live_in(self, region: Hashable, /) -> Bytes:
         """Return the bytes that the tape found in a region."""

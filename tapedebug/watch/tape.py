@@ -78,7 +78,7 @@ MOVED_ON = (
 )
 
 SUM_ROUNDING = 1e-6
-"""Of what a pass adds to a gradient: a unit in the last place of the sum beyond which rounding may hide it."""
+"""Of what a pass adds to a gradient: a unit in the last place of the sum that may hide it by rounding."""
 
 REPLAYED = (ElementTracking, LocalReplays, Tangents, ThreadScheduling)
 """The capabilities of tapes whose launches this engine runs."""

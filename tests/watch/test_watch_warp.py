@@ -460,6 +460,16 @@ def test_a_gradient_that_the_program_clips_or_zeroes_after_backward_is_right():
     assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
 
 
+def test_an_update_inside_the_block_after_backward_overwrites_nothing_that_the_pass_needed():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+    with td.watch_warp() as session, wp.Tape() as tape:
+        wp.launch(programs.square, 2, [x], [y])
+        wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+        x.assign(x.numpy() - 0.1 * x.grad.numpy())
+    assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
+
+
 def test_a_pass_after_values_have_changed_is_not_compared_with_its_replay():
     x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
     with td.watch_warp() as session:
