@@ -17,15 +17,16 @@ KEPT = 1000
 
 
 class PassHistory:
-    """The capability `contract.History` of an `OperationTape`.
-
-    Attributes:
-        dropped: The number of earlier events that are no longer stored.
-    """
+    """The capability `contract.History` of an `OperationTape`."""
 
     def __init__(self) -> None:
-        self.dropped = 0
+        self._dropped = 0
         self._events: list[HistoryEvent] = []
+
+    @property
+    def dropped(self) -> int:
+        """The number of earlier events that are no longer stored."""
+        return self._dropped
 
     def events(self) -> list[HistoryEvent]:
         """Return the stored events, in order."""
@@ -101,7 +102,7 @@ class PassHistory:
     def _add(self, event: HistoryEvent) -> None:
         if len(self._events) >= 2 * KEPT:
             del self._events[:KEPT]
-            self.dropped += KEPT
+            self._dropped += KEPT
         self._events.append(event)
 
 

@@ -30,7 +30,7 @@ from tapedebug.contract import (
     Values,
     memory_key,
 )
-from tapedebug.operations.memory import SHORT_FLOATS, Bytes, Memory, Region, widened
+from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
 from tapedebug.operations.pass_history import PassHistory
 from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget, Touched
@@ -85,10 +85,9 @@ class Injection:
     def load(self, memory: Memory) -> None:
         """Write the changed bytes into the memory of a replay."""
         there = memory.range(self.region, self.start, self.start + self.content.size)
-        scale = memory.scale(self.region)
-        if scale > 1:
-            where = self.changed.reshape(-1, 8 // scale).any(1)
-            there.view(np.float64)[where] = widened(self.content, scale).view(np.float64)[where]
+        if self.region in memory.wide:
+            where = self.changed.reshape(-1, 4).any(1)
+            there.view(np.float64)[where] = widened(self.content).view(np.float64)[where]
         else:
             there[self.changed] = self.content[self.changed]
 
@@ -292,11 +291,18 @@ class OperationTape:
         if name not in known:
             known.append(name)
 
-    def note_outside(self, array: Array, how: str, call_site: Place | None) -> None:
-        """Note that the program has written an array outside the tape, if the tape uses its memory."""
+    def note_outside(self, array: Array, how: str, call_site: Place | None, at: int | None = None) -> None:
+        """Note that the program has written an array outside the tape, if the tape uses its memory.
+
+        Args:
+            array: The array.
+            how: The way it was written.
+            call_site: The place in the program.
+            at: The time, if the clock has advanced for this write already.
+        """
         region = _region(array)
         if region in self._seen:
-            self._look(region, array.start, array.stop, how, call_site)
+            self._look(region, array.start, array.stop, how, call_site, at)
 
     def about_to_write(self, array: Array) -> None:
         """Note that the program is about to write an array outside the tape."""
@@ -407,7 +413,13 @@ class OperationTape:
             self._look(region, 0, region.nbytes)
 
     def _look(
-        self, region: Region, start: int, stop: int, how: str = "unseen", call_site: Place | None = None
+        self,
+        region: Region,
+        start: int,
+        stop: int,
+        how: str = "unseen",
+        call_site: Place | None = None,
+        at: int | None = None,
     ) -> RecordedRegion:
         """Find a write outside the tape to a range; return what is stored of its region."""
         seen = self._seen.get(region)
@@ -415,7 +427,7 @@ class OperationTape:
             return self._see(region)
         found = seen.changed(start, stop)
         if found is not None:
-            self._inject(seen, *found, how, call_site)
+            self._inject(seen, *found, how, call_site, at)
         return seen
 
     def _inject(
@@ -425,6 +437,7 @@ class OperationTape:
         changed: np.ndarray[Any, np.dtype[np.bool_]],
         how: str = "unseen",
         call_site: Place | None = None,
+        at: int | None = None,
     ) -> None:
         """Store the bytes of a write outside the tape that was found by comparison."""
         region = seen.region
@@ -435,7 +448,7 @@ class OperationTape:
             changed,
             region.values[first : first + changed.size].copy(),
             self._is_settled(),
-            clock.tick(),
+            clock.tick() if at is None else at,
             call_site,
             how,
         )
@@ -535,14 +548,11 @@ class OperationTape:
             return cast("T", self.history)
         return cast("T | None", self.capabilities.get(kind))
 
-    def wide_regions(self) -> Mapping[Hashable, int]:
-        """Return the regions that a float64 replay widens, and how many times larger they are in it."""
-        return {
-            region: 8 // array.scalar_dtype.itemsize
-            for region, arrays in self.regions.items()
-            for array in arrays
-            if array.scalar_dtype in SHORT_FLOATS
-        }
+    def float32_regions(self) -> frozenset[Hashable]:
+        """Return the regions that a float64 replay holds in float64."""
+        return frozenset(
+            r for r, arrays in self.regions.items() if any(a.scalar_dtype == np.float32 for a in arrays)
+        )
 
     def float64_obstacle(self) -> str:
         """Return why a float64 replay is not possible, or not entirely in float64; empty if it is."""
@@ -558,12 +568,13 @@ class OperationTape:
         return self._mixed_memory()
 
     def _mixed_memory(self) -> str:
-        """Return why memory cannot hold shorter floats as float64; empty if it can."""
+        """Return why memory cannot hold float32 values as float64; empty if it can."""
         for region, arrays in self.regions.items():
             kinds = {a.scalar_dtype for a in arrays}
-            for kind in kinds.intersection(SHORT_FLOATS):
-                if len(kinds) > 1 or region.nbytes % GRAIN % kind.itemsize:
-                    return "arrays of several types share memory"
+            if np.dtype(np.float16) in kinds:
+                return "an array is of float16"
+            if np.dtype(np.float32) in kinds and (len(kinds) > 1 or region.nbytes % GRAIN % 4):
+                return "arrays of several types share memory"
         return ""
 
 

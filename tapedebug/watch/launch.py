@@ -41,7 +41,7 @@ from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.kernel_accesses import Path, Use
 from tapedebug.watch.kernel_source import WarpKernelSource, is_reversible
-from tapedebug.watch.memory import WarpArray, WatchedArray, is_on_host
+from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray, is_on_host
 from tapedebug.watch.mirror import MirroredLaunch, MirrorError, mirror_kernel
 
 T = TypeVar("T")
@@ -98,6 +98,16 @@ class LaunchForm:
             array for number, _, use in self.arrays if use.writes and (array := arrays[number]) is not None
         ]
 
+    def gradients(
+        self, arrays: Sequence[WatchedArray | None], memory: MemoryMap
+    ) -> list[tuple[WatchedArray, Use]]:
+        """Return the arrays whose gradients are among the arguments, each with the use of its gradient."""
+        return [
+            (found, use)
+            for number, _, use in self.arrays
+            if (array := arrays[number]) is not None and (found := memory.with_gradient_at(array.source))
+        ]
+
 
 class LaunchTemplate:
     """What launches of one kernel on the same arrays have in common.
@@ -108,13 +118,25 @@ class LaunchTemplate:
         arrays: The array of each argument; None for other arguments.
         tape: The tape that records the launches.
         objects: The objects that kernels know by a number.
+        memory: The memory of the program's arrays.
 
     Attributes:
         touched: The memory that the launches touch.
+        gradients: The arrays whose gradients are among the arguments, each with the use of its gradient.
         suspects: The arguments that are arrays whose elements may lead to other memory.
     """
 
-    __slots__ = ("_source", "accesses", "arrays", "form", "has_adjoint", "name", "suspects", "touched")
+    __slots__ = (
+        "_source",
+        "accesses",
+        "arrays",
+        "form",
+        "gradients",
+        "has_adjoint",
+        "name",
+        "suspects",
+        "touched",
+    )
 
     def __init__(
         self,
@@ -123,8 +145,10 @@ class LaunchTemplate:
         arrays: Sequence[WatchedArray | None],
         tape: OperationTape,
         objects: Handles,
+        memory: MemoryMap,
     ) -> None:
         self.form, self.arrays = form, arrays
+        self.gradients = form.gradients(arrays, memory)
         self.accesses = form.accesses(arrays)
         self.touched = tape.touched(self.accesses)
         self.name = str(kernel.key)

@@ -287,7 +287,9 @@ class MemoryMap:
     def __init__(self) -> None:
         self._regions: weakref.WeakValueDictionary[int, WatchedRegion] = weakref.WeakValueDictionary()
         self._starts: list[int] = []  # in order; those of regions that are gone are removed when met
-        self._gradients: weakref.WeakValueDictionary[int, WatchedArray] = weakref.WeakValueDictionary()
+        self._gradients: weakref.WeakValueDictionary[tuple[int, int], WatchedArray] = (
+            weakref.WeakValueDictionary()
+        )
         self._elements: dict[Any, ElementType] = {}
         self._by_id: dict[int, weakref.ref[WatchedArray]] = {}
         self._by_place: dict[tuple[Any, ...], weakref.ref[WatchedArray]] = {}
@@ -326,7 +328,7 @@ class MemoryMap:
                 self._forget()
             self._by_id[id(source)] = self._by_place[key] = weakref.ref(found)
             if at:
-                self._gradients[at] = found
+                self._gradients[at, source.size] = found
         return found
 
     def _forget(self) -> None:
@@ -350,10 +352,9 @@ class MemoryMap:
             return self.array_of(source)
         return WatchedArray(NOWHERE, 0, source.shape, source.strides, self.element_type(source.dtype), source)
 
-    def with_gradient_at(self, gradient: WarpArray) -> WatchedArray | None:
+    def with_gradient_at(self, gradient: WarpArray | None) -> WatchedArray | None:
         """Return the array whose gradient is another array; None if no operation uses such a one."""
-        found = self._gradients.get(gradient.ptr or 0)
-        return found if found is not None and found.size == gradient.size else None
+        return None if gradient is None else self._gradients.get((gradient.ptr or 0, gradient.size))
 
     def part_of(self, array: WatchedArray, first: int, count: int) -> WatchedArray:
         """Return `count` elements of an array from element `first` on; the array itself if these are all."""

@@ -29,9 +29,11 @@ from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, Opa
 from tapedebug.watch.call_site import CallPlace, place_in, user_frame, user_place
 from tapedebug.watch.handles import Handles
 from tapedebug.watch.hooks import WarpObject, binder, is_capturing, look_up
+from tapedebug.watch.kernel_accesses import Use
 from tapedebug.watch.kernel_source import KernelUses
 from tapedebug.watch.launch import LaunchForm, LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
+from tapedebug.watch.shared_history import SharedHistory
 from tapedebug.watch.tape import WatchedTape
 
 T = TypeVar("T")
@@ -75,6 +77,7 @@ class Recorder:
         self.objects = Handles()
         self.arguments = Arguments(self.memory, self.objects)
         self.uses = KernelUses()
+        self.history = SharedHistory()
         self._forms: dict[Hashable, LaunchForm] = {}
         self._bind_launch: Callable[..., tuple[Any, ...]] | None = None
         self.retention = TapeRetention()
@@ -94,6 +97,9 @@ class Recorder:
             "fill": self.fill,
             "zero": self.zero,
             "fill_indexed": self.fill_indexed,
+            "read_numpy": self.read_numpy,
+            "read_list": self.read_list,
+            "read_torch": self.read_torch,
             "capture_launch": self.capture_launch,
             "tape_enter": self.tape_enter,
             "tape_exit": self.tape_exit,
@@ -142,7 +148,9 @@ class Recorder:
                 return result
             device = str(look_up("warp:get_device")())
             engine = Engine("NVIDIA Warp", str(look_up("warp:config.version")), device)
-            found = self._tapes[tape] = WatchedTape(engine, self.memory, user_place(), self.budget)
+            found = self._tapes[tape] = WatchedTape(
+                engine, self.memory, user_place(), self.budget, self.history
+            )
             link(tape, found)
             self._live.add(found)
             self.retention.tape_created(found)
@@ -188,7 +196,8 @@ class Recorder:
                     seeds[target] = np.ones((*target.shape, *target.element_shape))
                 for array, seed in (grads or {}).items():
                     known = self.memory.array_of(array)
-                    seeds[known] = np.asarray(seed.numpy()).reshape(*known.shape, *known.element_shape)
+                    values = seed.numpy() if hasattr(seed, "numpy") else seed
+                    seeds[known] = np.asarray(values).reshape(*known.shape, *known.element_shape)
                 stack.enter_context(found.reverse_pass(seeds, target, place))
             result = original(tape, loss, grads)
             with self.guarded(found, "the gradients of a reverse pass"):
@@ -197,16 +206,18 @@ class Recorder:
         return result
 
     def tape_zero(self, original: FunctionType, tape: WarpObject) -> Any:
-        """Note that all gradients of a tape are zeroed."""
+        """Note that gradients of a tape are zeroed: those that its reverse passes have used."""
         found = self._tapes.get(tape)
+        result = original(tape)
         if found is not None:
             with self.guarded(found, "zeroed gradients"):
                 found.note_zeroed(user_place())
-        return original(tape)
+        return result
 
     def tape_reset(self, original: FunctionType, tape: WarpObject) -> Any:
         """Finish the recording of a tape: what it records next is another one."""
         found = self._tapes.get(tape)
+        result = original(tape)
         if found is not None:
             with self.guarded(found, "a tape that is reset"):
                 found.note_zeroed(user_place())
@@ -214,7 +225,7 @@ class Recorder:
                 self.retention.tape_reset(found)
             del self._tapes[tape]
             self._current = None, None
-        return original(tape)
+        return result
 
     def tape_function(
         self, original: FunctionType, tape: WarpObject, backward: object, arrays: Sequence[WarpObject]
@@ -397,6 +408,8 @@ class Recorder:
             if obstacle:
                 self.skip(tape, f"the launch of {_name(kernel)}", obstacle, place)
             tape.add(operation, template.touched, seconds)
+            if template.gradients:
+                self._note_gradients(template.gradients, place)
         except Exception as error:
             self.skip(tape, f"the launch of {_name(kernel)}", _reason(error), place)
         return result
@@ -405,11 +418,21 @@ class Recorder:
         """Run a launch that no tape records, and note what it writes for the live tapes."""
         try:
             arrays, leaves, values = self._arguments(kernel, values)
-            written = self._form(kernel, values, arrays, leaves).written(arrays)
+            form = self._form(kernel, values, arrays, leaves)
+            written = form.written(arrays)
+            self._note_gradients(form.gradients(arrays, self.memory), place)
         except Exception as error:
             self.skip(None, f"the launch of {_name(kernel)}", _reason(error), place)
             return run()
         return self._outside(run, written, "launch", place, unrecorded=True)
+
+    def _note_gradients(self, gradients: Sequence[tuple[WatchedArray, Use]], place: Span) -> None:
+        """Note that a launch reads or writes gradients as its arguments."""
+        for array, use in gradients:
+            if use.reads:
+                self.history.note_gradient("read", array, "launch", place, array.current_gradient())
+            if use.writes:
+                self.history.note_gradient("write", array, "launch", place)
 
     def _arguments(
         self, kernel: WarpObject, values: list[Any]
@@ -446,7 +469,8 @@ class Recorder:
     ) -> LaunchTemplate:
         """Return the description of a launch, which a tape keeps for later launches on the same arrays."""
         form = self._form(kernel, values, arrays, leaves)
-        found = tape.templates[kernel, *arrays] = LaunchTemplate(kernel, form, arrays, tape, self.objects)
+        found = LaunchTemplate(kernel, form, arrays, tape, self.objects, self.memory)
+        tape.templates[kernel, *arrays] = found
         return found
 
     def _form(
@@ -478,6 +502,8 @@ class Recorder:
         given: dict[str, Any] = {**dict(zip(_parameters(original), args, strict=False)), **named}
         dest, src = given.get("dest"), given.get("src")
         tape = self.recording()
+        if self._live and isinstance(src, self.array):
+            self._note_gradient_read(src, "copy")
         if not isinstance(dest, self.array) or not isinstance(src, self.array):
             return self._written(getattr(dest, "data", dest), "copy", lambda: original(*args, **named))
         known = self.memory.is_known(dest), self.memory.is_known(src)
@@ -524,10 +550,8 @@ class Recorder:
         gradient = self.memory.with_gradient_at(array)
         if gradient is not None:
             result = run()
-            for each in list(self._live):
-                with self.guarded(each, "a gradient that is set"):
-                    if each.uses(gradient):
-                        each.note_gradient_set(gradient, method, user_place())
+            with self.guarded(None, "a gradient that is set"):
+                self.history.note_gradient("zero", gradient, method, user_place())
             return result
         if tape is None or not self.memory.is_known(array) or is_capturing(array.device):
             return self._written(array, "fill", run)
@@ -578,9 +602,13 @@ class Recorder:
         """Run something that writes an array, and note that for the tapes that use its memory."""
         known: list[WatchedArray] = []
         place = user_place()
-        if self._live and isinstance(array, self.array) and self.memory.is_known(array):
+        if self._live and isinstance(array, self.array):
             with self.guarded(None, "a write", place):
-                known.append(self.memory.array_of(array))
+                if self.memory.is_known(array):
+                    known.append(self.memory.array_of(array))
+                gradient = self.memory.with_gradient_at(array)
+                if gradient is not None:
+                    self.history.note_gradient("write", gradient, how, place)
         return self._outside(run, known, how, place) if known else run()
 
     def _outside(
@@ -594,18 +622,52 @@ class Recorder:
     ) -> Any:
         """Run something that writes arrays outside the live tapes, and note that."""
         tapes = list(self._live)
+        before: dict[Array, Values | None] = {}
+        with self.guarded(None, "a write outside of the tapes", place):
+            before = {array: self.history.before_write(array) for array in arrays}
         for tape in tapes:
             with self.guarded(tape, "a write outside of the tape", place):
                 for array in arrays:
                     tape.about_to_write(array)
         result = run()
+        times: dict[Array, int] = {}
+        with self.guarded(None, "a write outside of the tapes", place):
+            times = {array: self.history.note_write(array, how, place, before.get(array)) for array in arrays}
         for tape in tapes:
             with self.guarded(tape, "a write outside of the tape", place):
                 for array in arrays:
-                    tape.note_outside(array, how, place)
+                    tape.note_outside(array, how, place, times.get(array))
                     if unrecorded and tape.is_recording and isinstance(array, WatchedArray):
                         tape.unrecorded.append((array, place))
         return result
+
+    # -- reads ------------------------------------------------------------------------------------------
+
+    def read_numpy(self, original: FunctionType, array: WarpObject, *args: object, **named: object) -> Any:
+        """Note that the program reads a gradient through NumPy."""
+        found = original(array, *args, **named)
+        if self._live:
+            self._note_gradient_read(array, "numpy", found)
+        return found
+
+    def read_list(self, original: FunctionType, array: WarpObject) -> Any:
+        """Note that the program reads a gradient as a list."""
+        if self._live:
+            self._note_gradient_read(array, "list")
+        return original(array)
+
+    def read_torch(self, original: FunctionType, a: WarpObject, *args: object, **named: object) -> Any:
+        """Note that the program reads a gradient through PyTorch."""
+        if self._live:
+            self._note_gradient_read(a, "to_torch")
+        return original(a, *args, **named)
+
+    def _note_gradient_read(self, array: WarpObject, how: str, view: Values | None = None) -> None:
+        gradient = self.memory.with_gradient_at(array)
+        if gradient is not None:
+            with self.guarded(None, "a gradient that is read"):
+                values = gradient.current_gradient()
+                self.history.note_gradient("read", gradient, how, user_place(), values, view)
 
     # -- what is not covered ----------------------------------------------------------------------------
 

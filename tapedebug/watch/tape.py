@@ -34,6 +34,7 @@ from tapedebug.contract import (
     ThreadScheduling,
     UnrecordedLaunches,
     Values,
+    ValueSamples,
     WarpReverse,
     memory_key,
 )
@@ -59,6 +60,7 @@ from tapedebug.watch.mirror import (
     MirroredThreadScheduling,
     verify_mirrors,
 )
+from tapedebug.watch.shared_history import SharedHistory, WatchedHistory
 from tapedebug.watch.struct_changes import WarpStructChanges, present_structs
 
 T = TypeVar("T")
@@ -94,17 +96,25 @@ class WatchedTape(OperationTape):
         memory: The memory of the program's arrays.
         created_at: The place in the program that began to record.
         budget: The number of bytes for copies of what tapes found.
+        shared: The events of the memory of all tapes.
 
     Attributes:
+        history: The events of this tape, and those of the memory that it uses.
         consumed: What the program's last reverse pass added to the gradients of the inputs, by their memory.
         inherited: The inputs whose gradients were not zero when the first reverse pass of this tape began.
         gaps: The parts of the recording that are not covered, as sentences.
     """
 
     def __init__(
-        self, engine: Engine, memory: MemoryMap, created_at: Place, budget: SnapshotBudget | None = None
+        self,
+        engine: Engine,
+        memory: MemoryMap,
+        created_at: Place,
+        budget: SnapshotBudget | None = None,
+        shared: SharedHistory | None = None,
     ) -> None:
         super().__init__(engine, budget=budget)
+        self.history: WatchedHistory = WatchedHistory(shared or SharedHistory(), self)
         self.created_at = created_at
         self.memory = memory
         self.consumed: dict[Hashable, Values] = {}
@@ -120,7 +130,13 @@ class WatchedTape(OperationTape):
             ProgramArrays: arrays,
             ArrayMemory: arrays,
             ArrayOrigins: arrays,
+            ValueSamples: self.history.shared,
         }
+
+    def begin(self) -> None:
+        """Begin or resume recording."""
+        self.history.tape_begins()
+        super().begin()
 
     @property
     def launches(self) -> dict[int, WarpLaunch]:
@@ -171,6 +187,15 @@ class WatchedTape(OperationTape):
                 a for a, values in self._gradients.items() if values is not None and values.any()
             ]
 
+    def note_zeroed(self, call_site: Place | None = None) -> None:
+        """Note that the program has zeroed the gradients that reverse passes of this tape have used."""
+        zeroed = [
+            array
+            for array in self._inputs()
+            if (gradient := array.current_gradient()) is not None and not gradient.any()
+        ]
+        self.history.note_zeroed(self.id, len(self.operations), zeroed, call_site)
+
     def note_structs(self, arguments: Arguments) -> None:
         """Store what structs of launches hold now, if they have changed since."""
         self.structs = {}
@@ -190,7 +215,7 @@ class WatchedTape(OperationTape):
             return
         for array, before in self._gradients.items():
             gradient = array.current_gradient()
-            if gradient is not None and before is not None:
+            if gradient is not None and before is not None and gradient.dtype.kind == "f":
                 added = gradient - before
                 rounding = np.finfo(added.dtype).eps * np.linalg.norm(before.astype(np.float64))
                 if np.isfinite(rounding) and not rounding > SUM_ROUNDING * np.linalg.norm(added):

@@ -150,6 +150,42 @@ def states(steps=3):
 
 
 @wp.struct
+class Ball:
+    position: float
+    speed: float
+
+
+@wp.kernel
+def fly(ball: wp.array(dtype=Ball), drag: wp.array(dtype=float), then: wp.array(dtype=Ball)):
+    i = wp.tid()
+    after = Ball()
+    after.speed = ball[i].speed - drag[0] * ball[i].speed
+    after.position = ball[i].position + after.speed
+    then[i] = after
+
+
+@wp.kernel
+def positions(ball: wp.array(dtype=Ball), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, ball[wp.tid()].position)
+
+
+def arrays_of_structs():
+    """Arrays whose elements are structs, which no replay holds in float64; right."""
+    balls = [wp.zeros(2, dtype=Ball, requires_grad=True) for _ in range(3)]
+    start = balls[0].numpy()
+    start["speed"] = [1.0, 2.0]
+    balls[0].assign(start)
+    drag, loss = array([0.1]), zeros(1)
+    tape = wp.Tape()
+    with tape:
+        for old, new in pairwise(balls):
+            wp.launch(fly, 2, [old, drag, new])
+        wp.launch(positions, 2, [balls[-1], loss])
+    tape.backward(loss)
+    return tape, drag, loss
+
+
+@wp.struct
 class Bed:
     height: wp.array(dtype=float)
 

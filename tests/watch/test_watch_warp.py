@@ -50,6 +50,7 @@ CASES = {
     "overwritten": (programs.overwritten, (), {}, ("WRONG", [("error", "overwrite")])),
     "springs": (programs.springs, (), {}, ("WRONG", SPRINGS)),
     "structs": (programs.states, (), {}, ("AGREE", [])),
+    "arrays of structs": (programs.arrays_of_structs, (), {}, ("AGREE", [])),
     "no gradient": (
         programs.one,
         (programs.square,),
@@ -486,19 +487,126 @@ def test_a_pass_after_values_have_changed_is_not_compared_with_its_replay():
     assert [note for note in found.coverage.notes if note.startswith("values changed between two reverse")]
 
 
-def test_a_gradient_that_an_earlier_tape_left_is_said_in_the_coverage():
+def one_pass(x, before=lambda tape: None, **named):
+    """Record and reverse the sum of squares of an input on a tape of its own; return the tape."""
+    y, loss = programs.zeros(x.size), programs.zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(programs.square, x.size, [x], [y])
+        wp.launch(programs.total, x.size, [y], [loss])
+    before(tape)
+    tape.backward(**(named or {"loss": loss}))
+    return tape
+
+
+@wp.kernel
+def descend(x: wp.array(dtype=float), slope: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = x[i] - 0.25 * slope[i]
+
+
+def by_launch(x):
+    wp.launch(descend, x.size, [x, x.grad])
+
+
+def by_assign(x):
+    x.assign(x.numpy() - 0.25 * x.grad.numpy())
+
+
+def by_list(x):
+    x.assign([value - 0.25 * slope for value, slope in zip(x.list(), x.grad.list(), strict=True)])
+
+
+def in_place(x):
+    slope = x.grad.numpy()
+    x.numpy()[:] -= 0.25 * slope
+
+
+def by_clone(x):
+    wp.launch(descend, x.size, [x, wp.clone(x.grad)])
+
+
+def by_launch_and_zero(x):
+    by_launch(x)
+    x.grad.zero_()
+
+
+def by_launch_and_momentum(x):
+    by_launch(x)
+    wp.launch(programs.scale, x.size, [x.grad, 0.5])
+
+
+def by_launch_and_momentum_in_place(x):
+    by_launch(x)
+    x.grad.numpy()[:] *= 0.5
+
+
+STEPS = {
+    by_launch: ["accumulated"],
+    by_assign: ["accumulated"],
+    by_list: ["accumulated"],
+    in_place: ["accumulated"],
+    by_clone: ["accumulated"],
+    by_launch_and_zero: [],
+    by_launch_and_momentum: [],
+    by_launch_and_momentum_in_place: [],
+}
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+def test_a_gradient_that_an_earlier_tape_left_is_wrong_if_the_input_was_updated_in_between(step):
+    x = programs.array([1.0, 2.0])
+    with td.watch_warp() as session:
+        for _ in range(3):
+            one_pass(x)
+            step(x)
+    found = [told(td.diagnose(tape)) for tape in session.tapes]
+    expected = [("error", rule) for rule in STEPS[step]]
+    assert found == [("AGREE", []), *2 * [("WRONG" if expected else "AGREE", expected)]]
+
+
+def test_an_accumulated_gradient_is_told_with_both_lines_and_both_norms():
     x = programs.array([1.0, 2.0])
     with td.watch_warp() as session:
         for _ in range(2):
-            y, loss = programs.zeros(2), programs.zeros(1)
-            with wp.Tape() as tape:
-                wp.launch(programs.square, 2, [x], [y])
-                wp.launch(programs.total, 2, [y], [loss])
-            tape.backward(loss)
+            one_pass(x)
+            by_launch(x)
+    (finding,) = td.diagnose(session.tapes).findings
+    assert finding.message.startswith(
+        "The gradient of x was not zero when backward ran at test_watch_warp.py:"
+    )
+    assert "its norm was 4.47. x was updated since the pass before at test_watch_warp.py:" in finding.message
+    assert "The pass alone gives a norm of 2.24; with the leftover gradient it was 6.71" in finding.message
+
+
+def test_a_zero_before_the_first_pass_of_a_tape_zeroes_nothing():
+    x = programs.array([1.0, 2.0])
+    with td.watch_warp() as session:
+        for _ in range(2):
+            one_pass(x, before=lambda tape: tape.zero())
+            by_launch(x)
+    np.testing.assert_allclose(x.grad.numpy(), [3.0, 6.0])
+    assert told(td.diagnose(session.tapes[1])) == ("WRONG", [("error", "accumulated")])
+
+
+def test_the_coverage_says_that_a_gradient_was_not_zero_when_a_pass_began():
+    x = programs.array([1.0, 2.0])
+    with td.watch_warp() as session:
+        for _ in range(2):
+            one_pass(x)
     np.testing.assert_array_equal(x.grad.numpy(), [4.0, 8.0])
     gap = "the gradient of x was not zero when the reverse pass of this tape began"
     said = [" ".join(td.diagnose(tape).coverage.notes) for tape in session.tapes]
     assert [gap in notes for notes in said] == [False, True]
+
+
+def test_seeds_may_be_arrays_of_numpy():
+    x, y = programs.array([1.0, 2.0]), programs.zeros(2)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x], [y])
+        tape.backward(grads={y: np.array([1.0, 3.0], np.float32)})
+    assert session.not_covered == []
+    assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
 
 
 def test_a_command_whose_arguments_are_not_known_is_not_covered():

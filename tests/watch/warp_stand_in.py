@@ -17,8 +17,7 @@ def _of_warp(name: str, *bases: type, **content: Any) -> Any:
     return type(name, bases or (object,), {"__module__": "warp._src.types", **content})
 
 
-SCALARS = {name: _of_warp(name) for name in ("float16", "float32", "float64", "int32", "bfloat16")}
-float32, int32 = SCALARS["float32"], SCALARS["int32"]
+float32, int32, bfloat16 = _of_warp("float32"), _of_warp("int32"), _of_warp("bfloat16")
 
 
 def vector(length: int, dtype: Any) -> Any:
@@ -102,7 +101,9 @@ kernel = Kernel
 warp = ModuleType("warp")
 warp.__dict__.update(
     array=array,
-    **SCALARS,
+    bfloat16=bfloat16,
+    float32=float32,
+    int32=int32,
     vec3=vec3,
     types=ModuleType("warp.types"),
     **{name: Function(None, name) for name in ("tid", "dot", "sin", "float", "tile_load")},

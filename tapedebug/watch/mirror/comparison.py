@@ -17,8 +17,6 @@ from tapedebug.operations.memory import Memory
 
 ROUNDING = 1e-4
 """Largest difference, relative to the largest value of the array, that rounding in float32 explains."""
-ROUNDING_FLOAT16 = 1e-2
-"""The same of operations that use arrays of float16: ten times the distance of neighbouring numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,6 @@ class Difference:
         mirrored: Its value as the mirror computes it.
         native: Its value as Warp computes it.
         relative: The difference, relative to the largest magnitude in the array.
-        rounding: The largest relative difference that rounding explains.
     """
 
     access: Access
@@ -39,12 +36,11 @@ class Difference:
     mirrored: float
     native: float
     relative: float
-    rounding: float = ROUNDING
 
     @property
     def is_significant(self) -> bool:
         """True if rounding does not explain the difference."""
-        return not self.relative <= self.rounding
+        return not self.relative <= ROUNDING
 
 
 def differences_between(accesses: Sequence[Access], one: Memory, other: Memory) -> list[Difference]:
@@ -60,19 +56,17 @@ def differences_between(accesses: Sequence[Access], one: Memory, other: Memory) 
     """
     seen: set[Array] = set()
     found = []
-    is_half = any(access.array.scalar_dtype == np.float16 for access in accesses)
-    rounding = ROUNDING_FLOAT16 if is_half else ROUNDING
     for access in accesses:
         if access.array in seen or not access.array.size:
             continue
         seen.add(access.array)
-        difference = _largest(access, one.view(access.array), other.view(access.array), rounding)
+        difference = _largest(access, one.view(access.array), other.view(access.array))
         if difference is not None:
             found.append(difference)
     return sorted(found, key=lambda difference: -difference.relative)
 
 
-def _largest(access: Access, mirrored: Values, native: Values, rounding: float) -> Difference | None:
+def _largest(access: Access, mirrored: Values, native: Values) -> Difference | None:
     """Return the largest difference of two arrays; None if they are equal, NaN to NaN."""
     one, other = mirrored.astype(np.float64), native.astype(np.float64)
     same = (one == other) | (np.isnan(one) & np.isnan(other))
@@ -86,5 +80,6 @@ def _largest(access: Access, mirrored: Values, native: Values, rounding: float) 
     place = np.unravel_index(int(np.argmax(gap)), gap.shape)
     worst = float(gap[place])
     index = tuple(int(axis) for axis in place)
-    relative = worst / largest if largest else np.inf
-    return Difference(access, index, float(one[place]), float(other[place]), relative, rounding)
+    return Difference(
+        access, index, float(one[place]), float(other[place]), worst / largest if largest else np.inf
+    )

@@ -185,8 +185,11 @@ class MirroredLaunch(MirroredStep):
         """Return the implementation of a capability protocol for this launch, or None."""
         if kind is RunsInFloat64:
             return cast("T", self.in_float64)
-        if kind is ExactAdjoint or (kind is PushesTangents and not self.record.plan.kernel.analysis.opaque):
+        if kind is ExactAdjoint:
             return cast("T", self)
+        if kind is PushesTangents:  # replays with tangents are in float64
+            has_tangent = self.in_float64 is not None and not self.record.plan.kernel.analysis.opaque
+            return cast("T", self) if has_tangent else None
         if kind is NumberArguments:
             return cast("T", MirroredNumbers(self)) if self.is_flat else None
         return operation_capability(self.record, kind) if kind in OF_RECORD and self.is_flat else None
@@ -212,12 +215,12 @@ class MirroredLaunch(MirroredStep):
         return MemorySpace(self._regions, before, after, adjoint, self._late, f64)
 
     def _narrow(self, arrays: Mapping[Place, Array]) -> bool:
-        """True if values lie in arrays of another type, which a replay does not hold as float64."""
+        """True if float32 or float16 values lie in arrays that a replay does not hold as float64."""
         kernel = self.record.plan.kernel
         for param, place in zip(kernel.params, self.places, strict=True):
             if param.is_array and place in arrays and t.is_float(param.type.dtype):
                 scalar = t.scalar_of(param.type.dtype).numpy
-                if scalar != arrays[place].scalar_dtype:
+                if scalar != arrays[place].scalar_dtype or scalar == np.float16:
                     return True
         return False
 
