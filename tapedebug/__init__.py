@@ -64,6 +64,7 @@ from tapedebug.lang.types import mat44f as mat44f
 from tapedebug.lang.types import quat as quat
 from tapedebug.lang.types import quatd as quatd
 from tapedebug.lang.types import quatf as quatf
+from tapedebug.lang.types import ref as ref
 from tapedebug.lang.types import spatial_matrix as spatial_matrix
 from tapedebug.lang.types import spatial_matrixd as spatial_matrixd
 from tapedebug.lang.types import spatial_matrixf as spatial_matrixf

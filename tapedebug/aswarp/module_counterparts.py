@@ -83,7 +83,8 @@ _TOP: dict[str, Any] = {
     "__version__": VERSION,
     "bfloat16": type_queries.bfloat16,
     "handle": t.uint64,
-    "ref": type_queries.ref,
+    "Reference": t.Reference,
+    "ref": t.Reference,
 }
 _TYPES = {
     **type_queries.NAMES,

@@ -38,22 +38,6 @@ class bfloat16:
         raise TypeError(f"bfloat16 is not a type of this engine: use float16 or float32; {run_on_warp()}")
 
 
-class ref:
-    """An annotation `ref[float32]` of a parameter that a function changes for its caller.
-
-    Functions of this engine have none: a kernel that calls such a function is an error.
-    """
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-
-    def __class_getitem__(cls, kind: Any) -> ref:
-        return cls(kind)
-
-    def __repr__(self) -> str:
-        return f"ref[{getattr(self.kind, '__name__', self.kind)}]"
-
-
 def canonical_or_same(dtype: Any) -> Any:
     """Return the type that Python's `float`, `int` and `bool` mean; any other object as it is."""
     try:

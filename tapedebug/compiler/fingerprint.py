@@ -213,7 +213,9 @@ class _Reader:
         """Anything that is not data."""
         if isinstance(value, Function):
             declared = value.types
-            self.source(value, [*declared.items(), ("return", value.result_type)])
+            self.source(
+                value, [*declared.items(), ("return", value.result_type), ("references", value.references)]
+            )
         elif isinstance(value, Gradient):
             self.value(value.function, attributes)
         elif isinstance(value, Builtin):

@@ -70,7 +70,13 @@ class Function:
                 f"`{self.name}` is a native function and was called outside a kernel",
                 hint="call it inside a function decorated with @kernel or @func",
             )
-        return self._for_values(args, kwargs).python(*args, **kwargs)
+        version = self._for_values(args, kwargs)
+        if version.references:
+            raise TapedebugError(
+                f"`{self.name}` changes variables of its caller and was called outside a kernel",
+                hint="call it inside a function decorated with @kernel or @func",
+            )
+        return version.python(*args, **kwargs)
 
     def _for_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Function:
         for version in self.overloads:
@@ -158,6 +164,13 @@ class Function:
         declared = declared_types(self.python, self.origin, "function")
         declared.pop("return", None)
         return declared
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The parameters by reference (`ref[float]`), in order."""
+        found: list[str] = []
+        declared_types(self.python, self.origin, "function", found)
+        return tuple(found)
 
     @cached_property
     def result_type(self) -> Any:
@@ -256,7 +269,7 @@ def func_native(
             python,
             Snippets(snippet, adj_snippet, replay_snippet),
             lambda: function.origin,
-            lambda: (function.types, function.result_type),
+            lambda: (function.types, function.result_type, function.references),
         )
         function.join(frame.f_locals.get(python.__name__))
         return function
@@ -344,8 +357,14 @@ def decorated_scope(python: Callable[..., Any]) -> dict[str, Any]:
     return DECORATED_SCOPES.get(python, {})
 
 
-def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:
-    """The types that annotations declare, by parameter name; strings are evaluated."""
+def declared_types(
+    python: Callable[..., Any], origin: Origin, what: str, references: list[str] | None = None
+) -> dict[str, Any]:
+    """The types that annotations declare, by parameter name; strings are evaluated.
+
+    The names of parameters by reference are added to `references`. Arrays refer to their memory anyway.
+    """
+    references = [] if references is None else references
     closure = closure_of(python)
     declared: dict[str, Any] = {}
     nodes = {a.arg: a for a in (*origin.header.args.posonlyargs, *origin.header.args.args)}
@@ -359,6 +378,11 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
             continue
         try:
             declared[name] = kind = _type_of(annotation)
+            if isinstance(annotation, t.Reference):
+                if what == "kernel" or name == "return":
+                    raise TypeError
+                if not isinstance(kind, t.ArrayType | t.IndexedArrayType):
+                    references.append(name)
             if isinstance(kind, tuple) and (what == "kernel" or (name == "return" and ... in kind)):
                 raise TypeError
         except TypeError:
@@ -373,6 +397,8 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
 
 
 def _annotation_hint(annotation: Any, what: str) -> str:
+    if isinstance(annotation, t.Reference):
+        return "only parameters of a @func are references; let the kernel write to an array"
     if what == "kernel" and getattr(annotation, "__origin__", None) is tuple:
         return "give each value a parameter of its own, or use a struct"
     return t.hint_for_type(annotation)
@@ -403,6 +429,8 @@ def _readable(annotation: Any) -> Any:
 
 
 def _type_of(annotation: Any) -> Any:
+    if isinstance(annotation, t.Reference):
+        return _type_of(annotation.dtype)
     if isinstance(annotation, t.ArrayType | t.IndexedArrayType):
         return annotation
     if isinstance(annotation, tuple):

@@ -23,6 +23,8 @@ from tapedebug.lang._generic import Float as Float
 from tapedebug.lang._generic import Generic as Generic
 from tapedebug.lang._generic import Int as Int
 from tapedebug.lang._generic import Number as Number
+from tapedebug.lang._reference import Reference as Reference
+from tapedebug.lang._reference import ref as ref
 from tapedebug.lang._scalars import FLOATS as FLOATS
 from tapedebug.lang._scalars import INTEGERS as INTEGERS
 from tapedebug.lang._scalars import SCALARS as SCALARS

@@ -234,7 +234,7 @@ def _complete_function(function: Function, state: dict[str, Any]) -> None:
             python,
             state["snippets"],
             lambda: function.origin,
-            lambda: (function.types, function.result_type),
+            lambda: (function.types, function.result_type, function.references),
         )
 
 

@@ -76,6 +76,8 @@ class Context:
     """The number of open loops of the current function."""
     outermost: Any = None
     """The outermost open loop of the current function that is not unrolled, as `carried.key` names it."""
+    references: dict[str, Any] = field(default_factory=dict)
+    """The parameters by reference of the current function, with their types."""
     inputs: dict[str, Item] | None = None
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False

@@ -13,6 +13,7 @@ from tapedebug.compiler.lower import (
     custom,
     expressions,
     in_place,
+    references,
     statics,
     structs,
 )
@@ -83,7 +84,9 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
     """Let a variable, an array element or a component hold the item; misfits are shown at its `source`."""
     match target:
         case ast.Name():
-            ctx.env[target.id] = in_place.copied(ctx, _named(ctx, target, item, source))
+            named = _named(ctx, target, item, source)
+            if not references.assigned(ctx, target, named, source):
+                ctx.env[target.id] = in_place.copied(ctx, named)
         case ast.Tuple() | ast.List():
             _unpack(ctx, target, item, source)
         case ast.Subscript() | ast.Attribute():

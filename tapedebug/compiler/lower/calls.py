@@ -26,6 +26,7 @@ from tapedebug.compiler.lower import (
     numba,
     operations,
     random,
+    references,
     statics,
     structs,
     syntax,
@@ -235,6 +236,8 @@ def inlined(
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
     ctx.functions[function] = None
+    if function.numba is None and function.references:
+        return references.call(ctx, node, function, env)
     if function.native is not None:
         from tapedebug.compiler.lower import native
 
@@ -269,6 +272,7 @@ def run(
     ctx.locals = syntax.local_names(function.origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     ctx.inputs = None
+    ctx.references = {}
     begin()
     early = ctx.early.get(ctx.result_key)
     if function.result_type is not None:
@@ -302,6 +306,7 @@ FRAME = (
     "locals",
     "returned",
     "inputs",
+    "references",
 )
 """Attributes of the context that belong to one function, and are saved while another is inlined."""
 

@@ -10,7 +10,7 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import adjoints, arguments, arrays, calls, contents, numba, random, syntax
+from tapedebug.compiler.lower import adjoints, arguments, calls, contents, numba, random, references
 from tapedebug.compiler.lower._context import Context, Item, Items, View, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
@@ -280,7 +280,7 @@ def _input(ctx: Context, node: ast.Subscript) -> str:
 
 def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:
     """The variables that a loop changes: by assignments and draws; in a gradient, all adjoints of inputs."""
-    names = syntax.assigned_names(body, lambda target: arrays.is_memory(ctx, target))
+    names = references.assigned_names(ctx, body)
     yield from (n for n in names if n in ctx.env or n in ctx.locals)
     yield from (n for n in random.draws_from(ctx, body) if n in ctx.env)
     yield from (n for n in ctx.env if n.startswith(PREFIX))

@@ -105,6 +105,13 @@ def _inputs(
 
 def _run(ctx: Context, node: ast.Call, function: Function | Builtin, inputs: dict[str, Item]) -> Item:
     if isinstance(function, Function):
+        if function.references:
+            ctx.type_error(
+                node,
+                f"grad({function.name}) has no value: {function.name}() changes what it is passed by "
+                "reference",
+                "let the function return its results",
+            )
         return calls.inlined(ctx, node, function, dict(inputs))
     given = (q for q in inputs.values() if isinstance(q, Quantity))
     return operations.applied(ctx, node, function.name, *given)

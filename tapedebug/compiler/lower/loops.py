@@ -9,7 +9,6 @@ from typing import Any
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import (
-    arrays,
     assignment,
     carried,
     conditions,
@@ -17,6 +16,7 @@ from tapedebug.compiler.lower import (
     custom,
     expressions,
     random,
+    references,
     statics,
     syntax,
 )
@@ -121,7 +121,7 @@ def _is_unrolled(ctx: Context, node: ast.For, count: int) -> bool:
 def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = False) -> None:
     """Write the iterations out; where `strict`, variables keep their types."""
     found = syntax.jumps(node.body)
-    assigned = syntax.assigned_names(node.body, lambda target: arrays.is_memory(ctx, target))
+    assigned = references.assigned_names(ctx, node.body)
     before = [(name, ctx.env.get(name)) for name in assigned if strict]
     outer = _enter(ctx)
     ctx.copies *= max(1, len(items))

@@ -16,8 +16,14 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import Expr, Quantity
 
 
-def call(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
-    """The result of a call."""
+def call(
+    ctx: Context,
+    node: ast.Call,
+    function: Function,
+    env: dict[str, Item],
+    after: dict[str, Item] | None = None,
+) -> Item:
+    """The result of a call; the values of its parameters by reference are put in `after`."""
     native = function.native
     assert native is not None
     native.symbol(FORWARD)  # which shows what C refuses
@@ -25,6 +31,8 @@ def call(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item])
     with ctx.builder.region() as body:
         token = made.emit(FORWARD)
         body.yields = made.results(token)
+        given = len(body.yields)
+        body.yields += made.changed(token)
     made.note_accesses()
     region = Custom(native.name, body, None, None, [], [], [], ctx.span(node))
     if not ctx.in_custom:
@@ -38,15 +46,21 @@ def call(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item])
     if made.writes:
         ctx.builder.forget_loads()
         ctx.uses_atomic_result = True  # what threads write may meet: their order counts
+    rest = iter(body.yields[given:])
+    for name, kind in native.signature.parameters:
+        if name in native.signature.references and after is not None:
+            parts = tuple(ctx.builder.expr(next(rest)) for _ in range(t.components(kind)))
+            after[name] = Quantity(kind, parts)
     if native.signature.result is None:
         return Items(())
-    return Quantity(native.signature.result, tuple(ctx.builder.expr(v) for v in body.yields))
+    return Quantity(native.signature.result, tuple(ctx.builder.expr(v) for v in body.yields[:given]))
 
 
 def _companions(ctx: Context, native: Native, made: _Call, region: Custom) -> None:
     """The replay, where it writes to nothing, and the gradient."""
     snippets = native.snippets
-    if snippets.replay is not None and not native.written(REPLAY) and native.signature.result is not None:
+    pure = native.signature.result is not None and not native.signature.references
+    if snippets.replay is not None and not native.written(REPLAY) and pure:
         with ctx.builder.block() as block:
             block.yields = made.results(made.emit(REPLAY))
         region.replay = block
@@ -57,19 +71,30 @@ def _companions(ctx: Context, native: Native, made: _Call, region: Custom) -> No
 def _gradient(ctx: Context, native: Native, made: _Call, region: Custom) -> Block:
     words = native.signature.words(ADJOINT)
     seeds = {w.component: Value(w.scalar, "adj_ret") for w in words if w.kind == "seed" and w.scalar}
-    region.seeds = [seeds.get(k) or Value(v.type, "adj_ret") for k, v in enumerate(region.body.yields)]
+    results = native.signature.result_size
+    region.seeds = [
+        seeds.get(k) or Value(v.type, "adj_ret") for k, v in enumerate(region.body.yields[:results])
+    ]
+    region.seeds += [Value(v.type, "adj_ref") for v in region.body.yields[results:]]
+    of_references = dict(zip(native.signature.referred, region.seeds[results:], strict=True))
     before: dict[int, Value] = {}
     for place, word in enumerate(words):
         if word.kind == "adjoint" and word.scalar is not None:
             before[place] = Value(word.scalar, f"adj_{word.name}")
             region.inputs.append(made.value(word.name, word.component))
     region.before = list(before.values())
+    # What the snippet finds in the adjoint of a reference belongs to the value after the call, and what it
+    # leaves there to the value before.
+    own = {
+        place: of_references.get((words[place].name, words[place].component), v)
+        for place, v in before.items()
+    }
     with ctx.builder.block() as block:
-        token = made.emit(ADJOINT, before, seeds)
+        token = made.emit(ADJOINT, own, seeds)
         call: NativeCall = token.op.data[0]  # type: ignore[union-attr]
-        block.yields = [
-            ctx.builder.emit("native_result", (token,), v.type, (call, place)) for place, v in before.items()
-        ]
+        for place, v in before.items():
+            now = ctx.builder.emit("native_result", (token,), v.type, (call, place))
+            block.yields.append(now if own[place] is v else ctx.builder.apply("add", v, now))
     return block
 
 
@@ -152,6 +177,15 @@ class _Call:
             self.ctx.builder.emit("native_result", (token,), word.scalar, (call, place))
             for place, word in enumerate(call.words)
             if word.kind == "result"
+        ]
+
+    def changed(self, token: Value) -> list[Value]:
+        """The words of the parameters by reference, after a call."""
+        call: NativeCall = token.op.data[0]  # type: ignore[union-attr]
+        return [
+            self.ctx.builder.emit("native_result", (token,), word.scalar, (call, place))
+            for place, word in enumerate(call.words)
+            if word.kind == "value" and word.name in self.native.signature.references
         ]
 
     def note_accesses(self) -> None:

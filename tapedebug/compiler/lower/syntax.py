@@ -15,14 +15,21 @@ def local_names(body: Iterable[ast.stmt]) -> frozenset[str]:
     return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
-def assigned_names(body: Iterable[ast.stmt], is_memory: Callable[[ast.expr], bool]) -> list[str]:
-    """The variables that statements assign, in order of appearance; not what `is_memory` holds of."""
+def assigned_names(
+    body: Iterable[ast.stmt],
+    is_memory: Callable[[ast.expr], bool],
+    changed_by: Callable[[ast.Call], list[ast.expr]],
+) -> list[str]:
+    """The variables that statements assign, in order of appearance; not what `is_memory` holds of.
+
+    `changed_by` gives the arguments that a call changes.
+    """
     names: dict[str, Any] = {}
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names[node.id] = None
-            changed = operations.changed_by(node) if isinstance(node, ast.Call) else []
+            changed = changed_by(node) if isinstance(node, ast.Call) else []
             # `v.x = …` and `v[0] = …` change the variable v.
             if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
                 changed = [node]

@@ -20,6 +20,7 @@ from tapedebug.compiler.native.consume import write_only
 from tapedebug.compiler.native.source import C_NAMES, TITLES, source_of
 from tapedebug.compiler.native.unit import (
     ADJOINT,
+    COMMENTS,
     FORWARD,
     REPLAY,
     ForeignFunction,
@@ -44,7 +45,8 @@ class Native:
         python: The stub: its parameters and annotations are the signature.
         snippets: The C.
         origin: Gives the stub's source.
-        declared: Gives the types of its parameters, and of its result (None where it has none).
+        declared: Gives the types of its parameters, of its result (None where it has none), and the names of
+            its parameters by reference.
     """
 
     is_numba = raises = narrows = False
@@ -54,7 +56,7 @@ class Native:
         python: Callable[..., Any],
         snippets: Snippets,
         origin: Callable[[], Origin],
-        declared: Callable[[], tuple[dict[str, Any], Any]],
+        declared: Callable[[], tuple[dict[str, Any], Any, tuple[str, ...]]],
     ) -> None:
         self.python = python
         self.snippets = snippets
@@ -76,7 +78,7 @@ class Native:
         """
         tree = self._origin().tree
         nodes = [*tree.args.posonlyargs, *tree.args.args]
-        types, result = self._declared()
+        types, result, references = self._declared()
         for node in nodes:
             if node.arg not in types:
                 self._fail(
@@ -91,7 +93,14 @@ class Native:
             nothing = isinstance(statement, ast.Return) and statement.value is None
             if constant or not (nothing or isinstance(statement, stub)):
                 self._fail(statement, "the body of a native function is its snippet", "write `...` here")
-        return Signature(self.name, tuple((n.arg, types[n.arg]) for n in nodes), result)
+        for name in references:
+            if self.snippets.adjoint and self.snippets.mentions(ADJOINT, name):
+                self._fail(
+                    next(n for n in nodes if n.arg == name),
+                    f"`adj_snippet` reads `{name}`, which is passed by reference and may have changed",
+                    f"pass the value that the adjoint needs as another parameter; adj_{name} is there",
+                )
+        return Signature(self.name, tuple((n.arg, types[n.arg]) for n in nodes), result, references)
 
     def _check_type(self, node: ast.AST, kind: Any, what: str) -> None:
         element = kind.dtype if isinstance(kind, t.ArrayType) else kind
@@ -197,6 +206,16 @@ class Native:
         """The arrays that a snippet may read: those that it names, but for those that it only assigns to."""
         code = self.snippets.of(variant)
         return frozenset(name for name in self.mentioned(variant) if not write_only(name, code))
+
+    @cached_property
+    def overwritten(self) -> frozenset[str]:
+        """The parameters by reference that the snippet assigns at its start, without reading them."""
+        code = COMMENTS.sub(" ", self.snippets.forward)
+        first, end, _ = code.partition(";")
+        assigned = re.fullmatch(r"\s*(\w+)\s*=(?!=)(.*)", first, re.DOTALL)
+        if not end or assigned is None or re.search(rf"\b{assigned[1]}\b", assigned[2]):
+            return frozenset()
+        return frozenset({assigned[1]} & {*self.signature.references})
 
     def written(self, variant: str) -> frozenset[str]:
         """The arrays that a snippet may write to: those that the C compiler does not let be constant."""
@@ -317,7 +336,8 @@ def _enter(symbol: str, native: Native, variant: str, f64: bool) -> None:
 
     results = []
     for place, word in enumerate(native.signature.words(variant)):
-        if word.kind in ("result", "adjoint") and word.scalar is not None:
+        changed = word.kind == "value" and word.name in native.signature.references and variant != ADJOINT
+        if (changed or word.kind in ("result", "adjoint")) and word.scalar is not None:
             results.append((place, "f64" if f64 and word.scalar is t.float32 else word.scalar.code))
     CALLED[symbol] = Called(tuple(results), lambda: build.function(symbol))
     enter_native(symbol)

@@ -93,13 +93,15 @@ def _function(signature: Signature, snippets: Snippets, variant: str, constant: 
     # An adjoint changes adjoints only: what it reads may be a copy that others need.
     read_only = frozenset(signature.arrays) if variant == ADJOINT else constant
     declared, passed = [], []
+    lvalues = []
     for name, kind in signature.parameters:
         array = isinstance(kind, t.ArrayType)
-        star = "*" if array else ""
+        refers = name in signature.references
+        star = "*" if array else "*td_" if refers else ""
         const = "const " if name in read_only else ""
         declared.append(f"{const}{c_name(kind.dtype if array else kind)} {star}{name}")
-        passed.append(name)
-    lvalues = []
+        passed.append(f"&{name}" if refers else name)
+        lvalues += [name] if refers else []
     for name, kind in _with_adjoint(words, signature):
         array = isinstance(kind, t.ArrayType)
         declared.append(f"{c_name(kind.dtype if array else kind)} *{'' if array else 'td_'}adj_{name}")
@@ -174,7 +176,7 @@ def _wrapper(
             lines.append(f"    {c_name(kind)} {name};")
             done.add(name)
         lines.append(f"    {part} = {cell};")
-        if word.kind == "adjoint":
+        if word.kind == "adjoint" or (word.name in signature.references and variant != ADJOINT):
             back.append(f"    {cell} = {part};")
     call = f"td_{variant}({', '.join(passed)});"
     lines.append(f"    {c_name(signature.result)} td_ret = {call}" if gives else f"    {call}")

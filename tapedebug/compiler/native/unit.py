@@ -72,11 +72,28 @@ class Signature:
     name: str
     parameters: tuple[tuple[str, Any], ...]
     result: Any = None
+    references: tuple[str, ...] = ()
+    """The parameters by reference: the words of their values hold those after a call, too."""
 
     @property
     def arrays(self) -> list[str]:
         """The parameters that are arrays."""
         return [name for name, kind in self.parameters if isinstance(kind, t.ArrayType)]
+
+    @property
+    def result_size(self) -> int:
+        """The number of components of the result."""
+        return 0 if self.result is None else t.components(self.result)
+
+    @property
+    def referred(self) -> list[tuple[str, int]]:
+        """The parameters by reference, each with its components."""
+        return [
+            (name, place)
+            for name, kind in self.parameters
+            if name in self.references
+            for place in range(t.components(kind))
+        ]
 
     def words(self, variant: str) -> list[Word]:
         """The frame of a variant: its arguments, then adjoints and seeds, or results."""
