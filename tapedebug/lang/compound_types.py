@@ -6,6 +6,7 @@ In kernels and in arrays a compound value is its components, one after the other
 from __future__ import annotations
 
 import builtins
+import operator as python_operators
 import typing
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -44,6 +45,8 @@ class Compound:
     named: ClassVar[dict[str, Part]] = {}
     word: ClassVar[str] = "compound value"
     __slots__ = ("_values",)
+    __array_priority__ = 1.0
+    """Above NumPy's, whose numbers leave operators to the value: `np.float32(2) * v` is a vector."""
 
     def __init__(self, *values: Any) -> None:
         given = [n for value in values for n in _flat(value)]
@@ -56,9 +59,17 @@ class Compound:
                 f"{type(self).__name__} takes {self.length} components, one value for all of them, "
                 f"or none (zeros); got {len(given)}"
             )
-        if self.scalar.numpy.kind in "iu":
-            given = [self.scalar(number) if type(number) is int else number for number in given]
+        given = [self._wrapped(number) for number in given]
         object.__setattr__(self, "_values", np.array(given, dtype=self.scalar.numpy).reshape(self.shape))
+
+    @classmethod
+    def _wrapped(cls, value: Any) -> Any:
+        """Return what is assigned to components; integers beyond their type wrap around, as in C."""
+        if cls.scalar.numpy.kind not in "iu":
+            return value
+        if isinstance(value, tuple | list):
+            return [cls._wrapped(each) for each in value]
+        return cls.scalar(value) if type(value) is int else value
 
     def __class_getitem__(cls, chosen: Any) -> Any:
         """Return a type, as annotations write it: `Vector[float32, Literal[3]]`, `Quaternion[float32]`.
@@ -107,7 +118,7 @@ class Compound:
         return part
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._values[index] = value
+        self._values[index] = self._wrapped(value)
 
     def __getattr__(self, name: str) -> Any:
         if len(name) == 1 and name in self.letters:
@@ -119,7 +130,7 @@ class Compound:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if len(name) == 1 and name in self.letters:
-            self._values[self.letters.index(name)] = value
+            self._values[self.letters.index(name)] = self._wrapped(value)
         elif name in self.named:
             start, stop, kind = self.named[name]
             self._values[start:stop] = np.asarray(kind(value))
@@ -161,6 +172,22 @@ class Compound:
 
     def __matmul__(self, other: Any) -> Any:
         return _evaluated("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _evaluated("matmul", other, self)
+
+    def __radd__(self, other: Any) -> Any:
+        return _evaluated("add", other, self)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _evaluated("sub", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        """The remainder of each component, with the sign of this value's."""
+        return _evaluated("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _evaluated("mod", other, self)
 
     def __truediv__(self, other: Any) -> Any:
         return _evaluated("div", self, other)
@@ -211,13 +238,21 @@ def _flat(value: Any) -> list[Any]:
     return [value] if np.isscalar(value) else np.asarray(value).reshape(-1).tolist()
 
 
+_PYTHON_OPERATORS = {"div": "truediv"}
+
+
 def _evaluated(operation: str, *operands: Any) -> Any:
-    """Evaluate an operator of kernels outside of them, with the same meaning."""
+    """Evaluate an operator of kernels outside of them, with the same meaning; with NumPy's arrays, theirs."""
+    if any(isinstance(operand, np.ndarray) for operand in operands):
+        return getattr(python_operators, _PYTHON_OPERATORS.get(operation, operation))(
+            *map(np.asarray, operands)
+        )
     if not all(isinstance(o, Compound | float | int | np.generic) for o in operands):
         return NotImplemented
     from tapedebug.lang.numpy_eval import evaluate
 
-    sign = {"add": "+", "sub": "-", "mul": "*", "matmul": "@", "div": "/", "neg": "-"}[operation]
+    signs = {"add": "+", "sub": "-", "mul": "*", "matmul": "@", "div": "/", "mod": "%", "neg": "-"}
+    sign = signs[operation]
     return evaluate(operation, f"`{sign}`", operands)
 
 

@@ -127,6 +127,11 @@ def _evaluated(struct_name: str, label: str, annotation: Any, frame: FrameType |
 
 def _type(struct_name: str, label: str, annotation: Any) -> Any:
     if isinstance(annotation, t.ArrayType | t.IndexedArrayType):
+        if annotation.ndim is Any:
+            raise KernelTypeError(
+                f"struct `{struct_name}`: the array `{label}` can have any number of dimensions",
+                hint="state the number: array[float, Literal[2]]",
+            )
         return annotation
     try:
         return t.canonical(annotation)

@@ -18,6 +18,7 @@ from tapedebug.lang import _generic
 from tapedebug.lang._arrays import MAX_DIMENSIONS as MAX_DIMENSIONS
 from tapedebug.lang._arrays import ArrayType as ArrayType
 from tapedebug.lang._arrays import IndexedArrayType as IndexedArrayType
+from tapedebug.lang._arrays import subscript_arguments as subscript_arguments
 from tapedebug.lang._generic import CALLABLE as CALLABLE
 from tapedebug.lang._generic import Float as Float
 from tapedebug.lang._generic import Generic as Generic
@@ -224,13 +225,15 @@ def fits(declared: Any, actual: Any) -> builtins.bool:
             declared = declared[:1] * len(actual)
         return len(declared) == len(actual) and all(map(fits, declared, actual))
     if is_generic(declared) and type(declared) is type(actual):
-        return declared.ndim == actual.ndim and fits(declared.dtype, actual.dtype)
+        return declared.ndim in (Any, actual.ndim) and fits(declared.dtype, actual.dtype)
     return builtins.bool(declared == actual)
 
 
 def is_generic(kind: Any) -> builtins.bool:
-    """True if a declared type stands for several: a family, or an array of one."""
-    return isinstance(kind.dtype if isinstance(kind, ArrayType | IndexedArrayType) else kind, Generic)
+    """True if a declared type stands for several: a family, or an array of one or of any dimensions."""
+    if isinstance(kind, ArrayType | IndexedArrayType):
+        return kind.ndim is Any or isinstance(kind.dtype, Generic)
+    return isinstance(kind, Generic)
 
 
 def hint_for_type(
@@ -348,7 +351,7 @@ def type_name(t: Any) -> str:
     if isinstance(t, tuple):
         return f"tuple[{', '.join('...' if part is ... else type_name(part) for part in t)}]"
     if isinstance(t, ArrayType | IndexedArrayType):
-        dims = f", ndim={t.ndim}" if t.ndim != 1 else ""
+        dims = "" if t.ndim == 1 else ", ndim=Any" if t.ndim is Any else f", ndim={t.ndim}"
         word = "array" if isinstance(t, ArrayType) else "indexedarray"
         return f"{word}(dtype={type_name(t.dtype)}{dims})"
     return getattr(t, "__name__", None) or str(t)

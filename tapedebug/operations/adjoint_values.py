@@ -77,7 +77,7 @@ class _Probe:
 
     def __init__(self, operation: ExecutableOperation, step: Step, found: Memory) -> None:
         regions = {x.array.region for x in operation.accesses}
-        sizes = {region: found.bytes[region].size // (1 + (region in found.wide)) for region in regions}
+        sizes = {region: found.bytes[region].size // found.scale(region) for region in regions}
         self.step = step
         self.before, self.after, self.work, self.adjoint = (Memory.zeros(sizes, found.wide) for _ in range(4))
         for region in regions:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -11,6 +12,10 @@ from tapedebug.contract import Array, Values, view_of
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
+SHORT_FLOATS = (np.dtype(np.float16), np.dtype(np.float32))
+"""The types of values that a float64 replay holds as float64."""
+NARROW: Mapping[Hashable, int] = MappingProxyType({})
+"""No region is wide: values have the types of the program."""
 ALIGNMENT = 64
 """Alignment of the regions of replays, in bytes, as required by vector instructions."""
 
@@ -78,7 +83,7 @@ class Memory:
 
     Args:
         regions: The bytes of each region.
-        wide: The regions that hold float32 values as float64 and are twice as large.
+        wide: The regions that hold float32 or float16 values as float64, and how many times larger they are.
 
     Attributes:
         bytes: The bytes by region.
@@ -86,22 +91,22 @@ class Memory:
         bound: Objects that engines create for this memory and that live as long as it.
     """
 
-    def __init__(self, regions: Mapping[Hashable, Bytes], wide: Collection[Hashable] = ()) -> None:
+    def __init__(self, regions: Mapping[Hashable, Bytes], wide: Mapping[Hashable, int] = NARROW) -> None:
         self.bytes = dict(regions)
         self.block: Bytes | None = None
-        self.wide = frozenset(wide)
+        self.wide = wide
         self.bound: dict[Any, Any] = {}
         self._views: dict[Array, Values] = {}
 
     @classmethod
-    def zeros(cls, sizes: Mapping[Any, int], wide: Collection[Hashable] = ()) -> Memory:
-        """Return new zeroed memory for regions of these sizes in bytes; wide ones are twice as large.
+    def zeros(cls, sizes: Mapping[Any, int], wide: Mapping[Hashable, int] = NARROW) -> Memory:
+        """Return new zeroed memory for regions of these sizes in bytes; wide ones are larger.
 
         The regions lie in one block, in the order of `sizes`.
         """
         starts, end = {}, 0
         for region, size in sizes.items():
-            nbytes = size * (1 + (region in wide))
+            nbytes = size * wide.get(region, 1)
             starts[region] = end, end + nbytes
             end += -(-nbytes // ALIGNMENT) * ALIGNMENT
         block = _aligned(end)
@@ -113,14 +118,18 @@ class Memory:
         """Return an array in this memory, of its shape plus that of one element; float64 in a wide region."""
         found = self._views.get(array)
         if found is None:
-            wide = array.region in self.wide
-            scalar = np.dtype(np.float64) if wide else array.scalar_dtype
-            found = self._views[array] = view_of(array, self.bytes[array.region], 1 + wide, scalar)
+            scale = self.scale(array.region)
+            scalar = array.scalar_dtype if scale == 1 else np.dtype(np.float64)
+            found = self._views[array] = view_of(array, self.bytes[array.region], scale, scalar)
         return found
+
+    def scale(self, region: Hashable) -> int:
+        """Return how many times larger a region is here than in the program: 1, 2, or 4."""
+        return self.wide.get(region, 1)
 
     def range(self, region: Hashable, start: int, stop: int) -> Bytes:
         """Return the bytes that correspond to `start … stop` of a region of the program."""
-        scale = 1 + (region in self.wide)
+        scale = self.scale(region)
         return self.bytes[region][start * scale : stop * scale]
 
 
@@ -130,10 +139,10 @@ def bytes_of(values: np.ndarray[Any, Any]) -> Bytes:
     return found
 
 
-def widened(content: Bytes) -> Bytes:
-    """Return the bytes of float32 values as the bytes of the same values in float64."""
+def widened(content: Bytes, scale: int) -> Bytes:
+    """Return the bytes of float32 (`scale` 2) or float16 (4) values as bytes of float64 values."""
     with np.errstate(invalid="ignore"):  # memory that was never written may hold any bits
-        found: Bytes = content.view(np.float32).astype(np.float64).view(np.uint8)
+        found: Bytes = content.view(f"f{8 // scale}").astype(np.float64).view(np.uint8)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Steps that compute in float32 only, on memory that holds float32 values as float64."""
+"""Steps that compute in float32 or float16 only, on memory that holds such values as float64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapedebug.operations.operation import Step
 
 
 class NarrowOperation(Step, Protocol):
-    """A step that computes in float32, with its accesses."""
+    """A step that computes in the precision of the program, with its accesses."""
 
     @property
     def accesses(self) -> Sequence[Access]:
@@ -22,7 +22,9 @@ class NarrowOperation(Step, Protocol):
 
 
 class NarrowMemory:
-    """The memory, in float32, that all such steps of a replay share: each rounds into it what it uses.
+    """The memory of the program's precision that all such steps of a replay share.
+
+    Each rounds into it what it uses.
 
     Args:
         sizes: The size in bytes of each region of the program.
@@ -57,7 +59,7 @@ class _Range(NamedTuple):
 
 
 class NarrowedStep:
-    """An operation on wide memory: its values are rounded to float32, and its results widened.
+    """An operation on wide memory: its values are rounded to those of the program, and its results widened.
 
     Elements that it leaves unchanged keep their float64 values.
 
@@ -102,9 +104,11 @@ def _range(wide: Memory, narrow: Memory, access: Access) -> _Range:
     array = access.array
     content = wide.range(array.region, array.start, array.stop)
     target = narrow.range(array.region, array.start, array.stop)
-    if array.region in wide.wide:
+    scale = wide.scale(array.region)
+    if scale > 1:
+        size = 8 // scale
         return _Range(
-            content.view(np.float64), target.view(np.float32), target.view(np.uint32), access.writes
+            content.view(np.float64), target.view(f"f{size}"), target.view(f"u{size}"), access.writes
         )
     return _Range(content, target, target, access.writes)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tapedebug.contract import Array, Irreplayable
 from tapedebug.operations.adjoint_values import may_need_after
-from tapedebug.operations.memory import Bytes, Memory, widened
+from tapedebug.operations.memory import NARROW, Bytes, Memory, widened
 from tapedebug.operations.narrowed import NarrowedStep, NarrowMemory
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
 
@@ -55,7 +55,7 @@ class ReplayMemory:
 
     Args:
         tape: The tape.
-        float64: Hold float32 values as float64.
+        float64: Hold float32 and float16 values as float64.
 
     Attributes:
         values, adjoint: The memory that operations run on, and that of the adjoints.
@@ -68,7 +68,7 @@ class ReplayMemory:
     def __init__(self, tape: OperationTape, float64: bool) -> None:
         self.float64 = float64
         self.count = len(tape.operations)
-        self.wide = tape.float32_regions() if float64 else frozenset[Hashable]()
+        self.wide = tape.wide_regions() if float64 else NARROW
         self.sizes: dict[Hashable, int] = {region: region.nbytes for region in tape.regions}
         self.values, self.adjoint = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
@@ -87,7 +87,8 @@ class ReplayMemory:
             return
         for region in self.sizes:
             content = tape.live_in(region)
-            self.values.bytes[region][:] = widened(content) if region in self.wide else content
+            scale = self.values.scale(region)
+            self.values.bytes[region][:] = content if scale == 1 else widened(content, scale)
         self._found = self.values.block.copy()
 
     def clear_adjoint(self) -> None:

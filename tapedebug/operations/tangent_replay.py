@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ class OperationTangentReplay(OperationReplay):
 
     Args:
         tape: The tape.
-        float64: Hold float32 values as float64.
+        float64: Hold float32 and float16 values as float64.
 
     Attributes:
         tangents: The tangents of all values.
@@ -85,15 +85,24 @@ class OperationTangentReplay(OperationReplay):
             The product, and the sum of the absolute values of its terms.
         """
         total = size = 0.0
-        for region in self.wide:
+        for region, scalar in self._float_regions():
+            whole = self.sizes[region] * self.tangents.scale(region) // scalar.itemsize * scalar.itemsize
             dots, adjoints = (
-                memory.bytes[region].view(np.float64) for memory in (self.tangents, other.adjoint)
+                memory.bytes[region][:whole].view(scalar).astype(np.float64, copy=False)
+                for memory in (self.tangents, other.adjoint)
             )
             both = (dots != 0) & (adjoints != 0)  # zero times infinity counts as zero
             terms = dots[both] * adjoints[both]
             total += float(terms.sum())
             size += float(np.abs(terms).sum())
         return total, size
+
+    def _float_regions(self) -> Iterator[tuple[Hashable, np.dtype[Any]]]:
+        """Yield the regions that have tangents, with the type of the scalars in this replay's memory."""
+        for region, arrays in self.tape.regions.items():
+            kinds = {array.scalar_dtype for array in arrays if array.scalar_dtype.kind == "f"}
+            for kind in kinds if self.tangents.scale(region) == 1 else {np.dtype(np.float64)}:
+                yield region, kind
 
     def load_outside(self, index: int) -> None:
         """Load the outside writes just before an operation; their values are constants."""

@@ -30,7 +30,7 @@ from tapedebug.contract import (
     Values,
     memory_key,
 )
-from tapedebug.operations.memory import Bytes, Memory, Region, widened
+from tapedebug.operations.memory import SHORT_FLOATS, Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
 from tapedebug.operations.pass_history import PassHistory
 from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget, Touched
@@ -85,9 +85,10 @@ class Injection:
     def load(self, memory: Memory) -> None:
         """Write the changed bytes into the memory of a replay."""
         there = memory.range(self.region, self.start, self.start + self.content.size)
-        if self.region in memory.wide:
-            where = self.changed.reshape(-1, 4).any(1)
-            there.view(np.float64)[where] = widened(self.content).view(np.float64)[where]
+        scale = memory.scale(self.region)
+        if scale > 1:
+            where = self.changed.reshape(-1, 8 // scale).any(1)
+            there.view(np.float64)[where] = widened(self.content, scale).view(np.float64)[where]
         else:
             there[self.changed] = self.content[self.changed]
 
@@ -548,11 +549,14 @@ class OperationTape:
             return cast("T", self.history)
         return cast("T | None", self.capabilities.get(kind))
 
-    def float32_regions(self) -> frozenset[Hashable]:
-        """Return the regions that a float64 replay holds in float64."""
-        return frozenset(
-            r for r, arrays in self.regions.items() if any(a.scalar_dtype == np.float32 for a in arrays)
-        )
+    def wide_regions(self) -> Mapping[Hashable, int]:
+        """Return the regions that a float64 replay widens, and how many times larger they are in it."""
+        return {
+            region: 8 // array.scalar_dtype.itemsize
+            for region, arrays in self.regions.items()
+            for array in arrays
+            if array.scalar_dtype in SHORT_FLOATS
+        }
 
     def float64_obstacle(self) -> str:
         """Return why a float64 replay is not possible, or not entirely in float64; empty if it is."""
@@ -568,13 +572,12 @@ class OperationTape:
         return self._mixed_memory()
 
     def _mixed_memory(self) -> str:
-        """Return why memory cannot hold float32 values as float64; empty if it can."""
+        """Return why memory cannot hold shorter floats as float64; empty if it can."""
         for region, arrays in self.regions.items():
             kinds = {a.scalar_dtype for a in arrays}
-            if np.dtype(np.float16) in kinds:
-                return "an array is of float16"
-            if np.dtype(np.float32) in kinds and (len(kinds) > 1 or region.nbytes % GRAIN % 4):
-                return "arrays of several types share memory"
+            for kind in kinds.intersection(SHORT_FLOATS):
+                if len(kinds) > 1 or region.nbytes % GRAIN % kind.itemsize:
+                    return "arrays of several types share memory"
         return ""
 
 

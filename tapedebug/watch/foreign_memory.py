@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import cast
-
-import numpy as np
 
 from tapedebug.contract import Access, Array, Values
 from tapedebug.operations import Memory, Region, SnapshotBudget
-from tapedebug.operations.memory import Copied, fetched, widened
+from tapedebug.operations.memory import NARROW, SHORT_FLOATS, Copied, fetched, widened
 
 
 class ForeignMemory:
@@ -54,8 +52,9 @@ class ForeignMemory:
         for array, content in self._values:
             if array.region in added:
                 values = fetched(content)
-                wide = array.region in found.wide
-                found.range(array.region, array.start, array.stop)[:] = widened(values) if wide else values
+                scale = found.scale(array.region)
+                there = found.range(array.region, array.start, array.stop)
+                there[:] = values if scale == 1 else widened(values, scale)
         return found
 
     def adjoints_beside(self, memory: Memory) -> Memory:
@@ -77,12 +76,12 @@ class ForeignMemory:
                 for array, _ in self._values
                 if array.region not in memory.bytes
             }
-            narrow = [
-                region
+            scales: dict[Hashable, int] = {
+                region: 8 // array.scalar_dtype.itemsize
                 for region, array in arrays.items()
-                if not memory.wide or array.scalar_dtype != np.float32 or region.nbytes % 4
-            ]
-            wide = memory.wide.union(arrays.keys() - narrow)
+                if array.scalar_dtype in SHORT_FLOATS and not region.nbytes % array.scalar_dtype.itemsize
+            }
+            wide = {**memory.wide, **scales} if memory.wide else NARROW
             extra = Memory.zeros({region: region.nbytes for region in arrays}, wide)
             both = Memory({**memory.bytes, **extra.bytes}, wide) if arrays else memory
             found = memory.bound[self] = both, frozenset[Region](arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -249,6 +249,30 @@ def test_a_launch_chooses_the_version():
         assert shown["params"][0]["type"] == f"array(dtype={kernel.types[0].dtype.__name__})"
         assert wp.diagnose(tape)
     assert len(scale.instances) == 2
+
+
+def test_dimensions_of_arrays_in_brackets():
+    assert wp.array[float, Literal[2]] == wp.array2d[float] == wp.array(dtype=float, ndim=2)
+    assert wp.indexedarray[wp.vec3, Literal[3]].ndim == 3
+    assert get_args(wp.array[float] | None) == (wp.array[float], type(None))
+    with pytest.raises(TypeError, match="the number of dimensions as Literal"):
+        wp.array[float, "two"]
+
+
+def test_an_array_of_any_number_of_dimensions():
+    @wp.kernel
+    def corner(a: wp.array[float, Any], i: int, out: wp.array[float]):
+        out[0] = float(a.shape[0])
+
+    for shape in ((3,), (5, 2), (4, 2, 2)):
+        out = wp.zeros(1)
+        wp.launch(corner, 1, [wp.zeros(shape), 0, out])
+        assert out.numpy()[0] == shape[0]
+    with pytest.raises(wp.KernelTypeError, match="can have any number of dimensions"):
+
+        @wp.struct
+        class Holder:
+            a: wp.array[float, Any]
 
 
 def test_versions_of_vectors_and_of_matrices_of_any_size():

@@ -121,7 +121,27 @@ def test_values_overwritten_before_the_reverse_pass_are_found():
         total(y, loss)
     x.values[:] = 5
     tape.backward(loss)
-    assert ("error", "stale-value") in told(diagnose(tape))
+    found = next(item for item in diagnose(tape).findings if item.rule == "stale-value")
+    assert found.severity == "error"
+    assert found.message.startswith(
+        "x was overwritten after the tape had recorded and before backward, by NumPy or another library that "
+        "shares its memory. The adjoint of launch 0 (square)"
+    )
+
+
+def test_values_written_between_operations_without_a_call_are_found():
+    x, y, z, loss = array([1.0, 2.0]), zeros(2), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        y.values[:] = 7
+        square(y, z)
+        total(z, loss)
+    tape.backward(loss)
+    found = next(item for item in diagnose(tape).findings if item.rule == "stale-value")
+    assert found.message.startswith(
+        "y was written by NumPy or another library that shares its memory between launch 0 (square) and "
+        "launch 1 (square), which reads it"
+    )
 
 
 def test_several_tapes_are_diagnosed_together():

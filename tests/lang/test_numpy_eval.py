@@ -30,6 +30,22 @@ def test_functions_of_vectors() -> None:
     assert wp.outer(v, wp.vec2(1.0, 2.0)) == wp.types.matrix((3, 2), float)(1, 2, 2, 4, 2, 4)
 
 
+def test_numbers_of_numpy_are_operands_on_both_sides() -> None:
+    v, m = wp.vec3(2.0, 4.0, 6.0), wp.mat22(1.0, 2.0, 4.0, 8.0)
+    two = np.float32(2)
+    assert (two * v, v * two, two / v) == (wp.vec3(4, 8, 12), wp.vec3(4, 8, 12), wp.vec3(1, 0.5, 1 / 3))
+    assert (two * m, np.float32(8) / m) == (wp.mat22(2, 4, 8, 16), wp.mat22(8, 4, 2, 1))
+    assert wp.vec3i(7, -7, 5) % wp.vec3i(4, 4, 3) == wp.vec3i(3, -3, 2)
+    both = np.array([1.0, 2.0, 3.0], np.float32) + v
+    assert isinstance(both, np.ndarray) and both.tolist() == (v + np.array([1.0, 2.0, 3.0])).tolist()
+
+
+def test_whole_numbers_that_are_assigned_wrap_around() -> None:
+    v = wp.types.vector(3, wp.uint8)(1, 2, 3)
+    v[0], v.y, v[2:] = -1, 257, (300,)
+    assert v == (255, 1, 44)
+
+
 def test_decompositions_give_several_values() -> None:
     m = wp.mat33(1.0, 2.0, 3.0, 4.0, -5.0, 6.0, 7.0, 8.0, -10.0)
     u, s, v = wp.svd3(m)

@@ -16,6 +16,7 @@ from tapedebug.watch.mirror import (
     MirrorError,
     mirror_kernel,
 )
+from tapedebug.watch.mirror.comparison import differences_between
 from tests.watch import warp_stand_in as stand_in
 from tests.watch.both_engines import compare_adjoint, compare_forward
 from tests.watch.warp_stand_in import warp as wp
@@ -100,7 +101,7 @@ def host(values: Any, element_ndim: int = 0, region: Region | None = None) -> Ho
 def memory_of(*arrays: HostArray, wide: bool = False) -> Memory:
     regions = {array.region: array.region.values.copy() for array in arrays}
     if wide:
-        return Memory({r: widened(content) for r, content in regions.items()}, regions)
+        return Memory({r: widened(content, 2) for r, content in regions.items()}, dict.fromkeys(regions, 2))
     return Memory(regions)
 
 
@@ -159,7 +160,7 @@ def test_an_array_that_is_none_is_one_without_elements() -> None:
     for each in launch, step:
         sizes = {array.region: array.region.nbytes for array in arrays.values()}
         values, adjoint = (
-            Memory.zeros(sizes, [x.region, y.region] if each is step else ()) for _ in range(2)
+            Memory.zeros(sizes, {x.region: 2, y.region: 2} if each is step else {}) for _ in range(2)
         )
         values.view(x)[...], values.view(body)[...] = [1, 2, 3], -1
         each.forward(values)
@@ -330,6 +331,18 @@ def test_differences_from_the_native_launch_are_measured() -> None:
     for memory, content in zip(memories, held, strict=True):
         for region, bytes_ in content.items():
             np.testing.assert_array_equal(memory.bytes[region], bytes_)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_neighbouring_numbers_are_no_significant_difference(dtype: Any) -> None:
+    content = np.array([1, 2, 3], dtype)
+    x = HostArray(content, Region(content), True)
+    accesses = [contract.Access(0, "x", x, reads=False, writes=True)]
+    one, near, far = (Memory({x.region: x.region.values.copy()}) for _ in range(3))
+    near.view(x)[1] = np.nextafter(dtype(2), dtype(9))
+    far.view(x)[1] = 2.1
+    assert [d.is_significant for d in differences_between(accesses, one, near)] == [False]
+    assert [d.is_significant for d in differences_between(accesses, one, far)] == [True]
 
 
 def test_a_number_is_scaled_in_a_replay() -> None:

@@ -50,6 +50,18 @@ def even(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     y[2 * i] = x[i]
 
 
+@stand_in.kernel
+def halved(x: wp.array(dtype=float), y: wp.array(dtype=wp.float16)):
+    i = wp.tid()
+    y[i] = wp.float16(x[i] * x[i])
+
+
+@stand_in.kernel
+def doubled(y: wp.array(dtype=wp.float16), z: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    z[i] = wp.float64(y[i]) * wp.float64(y[i])
+
+
 class Launch(HostOperation):
     """A launch that runs as its mirror."""
 
@@ -71,8 +83,8 @@ class Launch(HostOperation):
         self.mirrored.vjp(before, after, adjoint)
 
 
-def host(*values: float, grad: bool = True) -> HostArray:
-    content = np.array(values, np.float32)
+def host(*values: float, grad: bool = True, dtype: Any = np.float32) -> HostArray:
+    content = np.array(values, dtype)
     return HostArray(content, Region(content, np.zeros_like(content)), grad)
 
 
@@ -182,3 +194,20 @@ def test_products_of_tangents_and_adjoints_agree_at_each_operation() -> None:
         found.append(there.inner(back)[0])
     np.testing.assert_allclose(found, found[0], rtol=1e-14)
     assert found[0]
+
+
+def test_arrays_of_all_floating_point_types_take_part_in_float64_replays() -> None:
+    x, y, z = host(0.1, 0.3), host(0, 0, dtype=np.float16), host(0, 0, dtype=np.float64)
+    tape = recorded(Launch(halved, 2, x, y), Launch(doubled, 2, y, z))
+    start = np.array([0.1, 0.3], np.float32).astype(float)
+    rounded = (start**2).astype(np.float16).astype(float)
+    np.testing.assert_array_equal(tape.new_replay().forward().values(z), rounded**2)
+    there, back = OperationTangentReplay(tape, True), tape.new_replay(float64=True).forward()
+    np.testing.assert_allclose(back.values(z), start**4, rtol=1e-15)
+    found = []
+    for cut in (0, 1, 2):  # with the product in float32, in float16, and in float64 arrays
+        there.push({x: np.array([1.0, -2])}, stop=cut)
+        back.backward({z: np.array([1.0, 2])}, stop=cut)
+        found.append(there.inner(back)[0])
+    np.testing.assert_allclose(back.gradient(x), 0)
+    np.testing.assert_allclose(found, 4 * (start[0] ** 3 - 4 * start[1] ** 3), rtol=1e-14)

@@ -263,6 +263,19 @@ def scalar_types() -> Launch:
     return of_scalars, 4, [x, n, wp.uint8(7), True, out]
 
 
+@wp.kernel
+def of_halves(x: wp.array(dtype=wp.float16), y: wp.array(dtype=wp.float16), out: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i] + wp.float16(0.1)
+    out[i] = float(x[i]) * float(x[i])
+
+
+@example
+def half_precision() -> Launch:
+    x, y = floats(4, dtype=wp.float16), floats(4, dtype=wp.float16, seed=1)
+    return of_halves, 4, [x, y, floats(4, seed=2)]
+
+
 # -------------------------------------------------------------------------------------------- memory
 
 

@@ -17,7 +17,8 @@ def _of_warp(name: str, *bases: type, **content: Any) -> Any:
     return type(name, bases or (object,), {"__module__": "warp._src.types", **content})
 
 
-float32, int32, bfloat16 = _of_warp("float32"), _of_warp("int32"), _of_warp("bfloat16")
+SCALARS = {name: _of_warp(name) for name in ("float16", "float32", "float64", "int32", "bfloat16")}
+float32, int32 = SCALARS["float32"], SCALARS["int32"]
 
 
 def vector(length: int, dtype: Any) -> Any:
@@ -101,9 +102,7 @@ kernel = Kernel
 warp = ModuleType("warp")
 warp.__dict__.update(
     array=array,
-    bfloat16=bfloat16,
-    float32=float32,
-    int32=int32,
+    **SCALARS,
     vec3=vec3,
     types=ModuleType("warp.types"),
     **{name: Function(None, name) for name in ("tid", "dot", "sin", "float", "tile_load")},

@@ -75,10 +75,10 @@ def object_code(
     Raises:
         RuntimeError: LLVM refuses the assembly.
     """
-    module = _linked(assembly)
     lines = sum(text.count("\n") for text in assembly)
     vectorised = vectorise and lines <= VECTORISED
-    _optimize(module, loops=vectorised and searchable and not lanes, components=vectorised, level=level)
+    loops = vectorised and searchable and not lanes
+    module = _optimized(assembly, loops=loops, components=vectorised, level=level)
     if lines > outline.LONG and level:
         module = _split(module)
     return bytes(target_machine(level).emit_object(module))
@@ -107,11 +107,7 @@ def optimized(*assembly: str, keep: str) -> str:
     Raises:
         RuntimeError: LLVM refuses the assembly.
     """
-    module = _linked(assembly)
-    for thing in (*module.functions, *module.global_variables):
-        if not thing.is_declaration and thing.name != keep:
-            thing.linkage = "internal"
-    _optimize(module, loops=True, components=True)
+    module = _optimized(assembly, loops=True, components=True, keep=keep)
     module.get_function(keep).linkage = "linkonce_odr"
     return str(module)
 
@@ -126,6 +122,30 @@ def _linked(assembly: tuple[str, ...]) -> Any:
     module.triple = llvm.get_process_triple()
     module.data_layout = str(target_machine().target_data)
     module.verify()
+    return module
+
+
+def _optimized(
+    assembly: tuple[str, ...], *, loops: bool, components: bool, level: int = FULL, keep: str = ""
+) -> Any:
+    """Return one optimized module, which defines nothing but the function `keep` if one is given.
+
+    LLVM 22.1 vectorizes components of some matrix products into a module in which a value is used before it
+    is computed, and code generation then ends the process. Such code is optimized again, without that pass.
+
+    Raises:
+        RuntimeError: LLVM refuses the assembly.
+    """
+    module = _linked(assembly)
+    for thing in (*module.functions, *module.global_variables) if keep else ():
+        if not thing.is_declaration and thing.name != keep:
+            thing.linkage = "internal"
+    _optimize(module, loops=loops, components=components, level=level)
+    if components and level:
+        try:
+            module.verify()
+        except RuntimeError:
+            return _optimized(assembly, loops=loops, components=False, level=level, keep=keep)
     return module
 
 

@@ -148,7 +148,10 @@ def _new(ctx: Context, name: str, old: Value, *values: Any) -> Value:
     """Return the new value of the element; an equal value leaves it unchanged."""
     apply = ctx.builder.apply
     if name in _EXTREMES:
-        return apply("where", apply(_EXTREMES[name], values[0], old), values[0], old)
+        replaced = apply(_EXTREMES[name], values[0], old)
+        if old.type in t.FLOATS:  # as min() and max(): of a NaN and a number the number
+            replaced = apply("or", replaced, apply("isnan", old))
+        return apply("where", replaced, values[0], old)
     if name in _BITS:
         return apply(_BITS[name], old, values[0])
     if name == "atomic_cas":

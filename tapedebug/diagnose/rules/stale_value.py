@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MEASURED = 8
 """Largest number of groups of writes that are measured one by one; each costs a replay."""
+SHARED_MEMORY = "NumPy or another library that shares its memory"
+"""The writer, in messages, if no call was seen to write."""
 
 
 @dataclass(slots=True)
@@ -124,7 +126,8 @@ def _what(context: RuleContext, group: Group) -> str:
     total = len(context.trace.launches)
     site = "" if group.site is None else f" at {words.place(group.site)}"
     who = {
-        "numpy": "NumPy (or another library that shares its memory)",
+        "numpy": SHARED_MEMORY,
+        "unseen": SHARED_MEMORY,
         "launch": f"a launch{site} that is not on the tape",
         "mark_write": f"code that announced it{site}",
     }.get(group.how, f"{group.how}{site}, which is not on the tape")
@@ -246,7 +249,7 @@ def _between_launches(
     readers = [v.reads[0] for v in trace.versions_of(array) if v.reads and v.reads[0] >= first.at]
     reader = trace.launches[min(readers, default=first.at)]
     site = _site(context, first.clock)
-    who = "through NumPy" if first.how == "numpy" else f"by {first.how}"
+    who = {"numpy": "through NumPy", "unseen": f"by {SHARED_MEMORY}"}.get(first.how, f"by {first.how}")
     where = "" if site is None else f" at {words.place(site)}"
     location = words.access_location(trace, reader, words.param_of(reader, array), ("read", "atomic"))
     before = trace.launches[first.at - 1]

@@ -99,7 +99,7 @@ def rotation_rows(q: Parts) -> list[Parts]:
     return list(zip(*(rotated(q, axis) for axis in axes), strict=True))
 
 
-@composite("quat_from_matrix", "Quaternion of a rotation matrix (3 by 3, or the upper left of 4 by 4).")
+@composite("quat_from_matrix", "Unit quaternion of a rotation matrix (3 by 3, or the upper left of 4 by 4).")
 def quat_from_matrix(mat: Quantity) -> Quantity:
     require(t.Matrix, mat)
     if mat.type.shape not in ((3, 3), (4, 4)):
@@ -110,7 +110,7 @@ def quat_from_matrix(mat: Quantity) -> Quantity:
 
 
 def from_columns(columns: list[Parts]) -> Parts:
-    """The quaternion of a rotation matrix, by its columns."""
+    """The unit quaternion of a rotation matrix, by its columns."""
     (a, d, g), (b, e, h), (c, f, i) = columns
     # One of four roots is taken: of a sum that is at least 1, so that the division is safe.
     by_w = _from_root(a + e + i, (h - f, c - g, d - b), 3)
@@ -120,7 +120,7 @@ def from_columns(columns: list[Parts]) -> Parts:
     second = e > a
     third = i > second.select(e, a)
     rest = _chosen(third, by_z, _chosen(second, by_y, by_x))
-    return _chosen((a + e + i) >= 0.0, by_w, rest)
+    return normalize(_quat(_chosen((a + e + i) >= 0.0, by_w, rest))).parts
 
 
 def _from_root(sum_less_one: Expr, others: Parts, place: int) -> Parts:

@@ -36,7 +36,10 @@ def concrete(kernel: Any, args: tuple[Any, ...]) -> Any:
 def _type_of(value: Any, declared: Any) -> Any:
     """Return the type of an argument; None if it has none."""
     if isinstance(value, array):
-        return types.ArrayType(value.dtype, value.ndim)
+        made = type(declared) if isinstance(declared, types.IndexedArrayType) else types.ArrayType
+        return made(value.dtype, value.ndim)
+    if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
+        return value.kernel_type
     if isinstance(value, np.ndarray) and value.ndim:
         scalar = types.from_numpy(value.dtype)
         return None if scalar is None else types.ArrayType(scalar, value.ndim)

@@ -167,8 +167,8 @@ class array(ArrayProtocols, Arithmetic):
         return made
 
     def __class_getitem__(cls, params: Any) -> types.ArrayType:
-        """Return an annotation: `array[float]`, `array2d[vec3]`."""
-        return types.ArrayType(params, cls._ndim_wanted or 1)
+        """Return an annotation: `array[float]`, `array2d[vec3]`, `array[float, Literal[2]]`."""
+        return types.ArrayType(*types.subscript_arguments(params, cls._ndim_wanted or 1))
 
     # -- what it is -------------------------------------------------------------------------------------
 

@@ -63,8 +63,8 @@ class indexedarray:
         return made
 
     def __class_getitem__(cls, params: Any) -> types.IndexedArrayType:
-        """Return an annotation: `indexedarray[float]`."""
-        return types.IndexedArrayType(params, cls._ndim_wanted or 1)
+        """Return an annotation: `indexedarray[float]`, `indexedarray[float, Literal[2]]`."""
+        return types.IndexedArrayType(*types.subscript_arguments(params, cls._ndim_wanted or 1))
 
     # -- what it is -------------------------------------------------------------------------------------
 

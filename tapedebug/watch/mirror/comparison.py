@@ -17,6 +17,8 @@ from tapedebug.operations.memory import Memory
 
 ROUNDING = 1e-4
 """Largest difference, relative to the largest value of the array, that rounding in float32 explains."""
+ROUNDING_FLOAT16 = 1e-2
+"""The same of operations that use arrays of float16: ten times the distance of neighbouring numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Difference:
         mirrored: Its value as the mirror computes it.
         native: Its value as Warp computes it.
         relative: The difference, relative to the largest magnitude in the array.
+        rounding: The largest relative difference that rounding explains.
     """
 
     access: Access
@@ -36,11 +39,12 @@ class Difference:
     mirrored: float
     native: float
     relative: float
+    rounding: float = ROUNDING
 
     @property
     def is_significant(self) -> bool:
         """True if rounding does not explain the difference."""
-        return not self.relative <= ROUNDING
+        return not self.relative <= self.rounding
 
 
 def differences_between(accesses: Sequence[Access], one: Memory, other: Memory) -> list[Difference]:
@@ -56,17 +60,19 @@ def differences_between(accesses: Sequence[Access], one: Memory, other: Memory) 
     """
     seen: set[Array] = set()
     found = []
+    is_half = any(access.array.scalar_dtype == np.float16 for access in accesses)
+    rounding = ROUNDING_FLOAT16 if is_half else ROUNDING
     for access in accesses:
         if access.array in seen or not access.array.size:
             continue
         seen.add(access.array)
-        difference = _largest(access, one.view(access.array), other.view(access.array))
+        difference = _largest(access, one.view(access.array), other.view(access.array), rounding)
         if difference is not None:
             found.append(difference)
     return sorted(found, key=lambda difference: -difference.relative)
 
 
-def _largest(access: Access, mirrored: Values, native: Values) -> Difference | None:
+def _largest(access: Access, mirrored: Values, native: Values, rounding: float) -> Difference | None:
     """Return the largest difference of two arrays; None if they are equal, NaN to NaN."""
     one, other = mirrored.astype(np.float64), native.astype(np.float64)
     same = (one == other) | (np.isnan(one) & np.isnan(other))
@@ -80,6 +86,5 @@ def _largest(access: Access, mirrored: Values, native: Values) -> Difference | N
     place = np.unravel_index(int(np.argmax(gap)), gap.shape)
     worst = float(gap[place])
     index = tuple(int(axis) for axis in place)
-    return Difference(
-        access, index, float(one[place]), float(other[place]), worst / largest if largest else np.inf
-    )
+    relative = worst / largest if largest else np.inf
+    return Difference(access, index, float(one[place]), float(other[place]), relative, rounding)

@@ -25,7 +25,7 @@ class MemorySpace:
         after: The values after it, for the arrays in `late`.
         adjoint: The adjoints; not used in a forward run.
         late: The arrays whose values after the launch the adjoint reads.
-        f64: Float32 values are held as float64.
+        f64: Float32 and float16 values are held as float64.
     """
 
     moved = True
@@ -59,7 +59,7 @@ class MemorySpace:
         region = self._regions.get(a.buffer)
         if region is None:  # memory of this engine: the indices of a whole axis, or an array without elements
             return a.ptr
-        scale = 1 + (region in memory.wide)
+        scale = memory.scale(region)
         return address_of(memory.bytes[region]) + (a.ptr - a.buffer.address) * scale
 
     def value_view(self, a: array) -> Values:
@@ -74,19 +74,18 @@ class MemorySpace:
         region = self._regions.get(a.buffer)
         if region is None:
             return a.numpy()
-        wide = region in memory.wide
-        scalar = np.dtype(np.float64) if wide else types.numpy_dtype(a.dtype)
+        scale = memory.scale(region)
+        scalar = types.numpy_dtype(a.dtype) if scale == 1 else np.dtype(np.float64)
         inner = types.value_shape(a.dtype)
         steps = tuple(scalar.itemsize * int(np.prod(inner[axis + 1 :])) for axis in range(len(inner)))
-        strides = tuple(step * (1 + wide) for step in a.strides) + steps
-        offset = (a.ptr - a.buffer.address) * (1 + wide)
+        strides = tuple(step * scale for step in a.strides) + steps
+        offset = (a.ptr - a.buffer.address) * scale
         return np.ndarray(a.shape + inner, scalar, memory.bytes[region].data, offset, strides)
 
     def stretch(self, a: array) -> int:
         """Return the ratio of the strides, in scalars, to those in the program's memory."""
-        if self._regions.get(a.buffer) not in self._before.wide:
-            return 1
-        return 2 * types.numpy_dtype(a.dtype).itemsize // 8
+        scale = self._before.scale(self._regions.get(a.buffer))
+        return 1 if scale == 1 else scale * types.numpy_dtype(a.dtype).itemsize // 8
 
     def preserved(self, record: Record, need: SavedValue) -> Bytes | None:
         """Return None: the memory of this space holds the values that the record saw."""
@@ -103,7 +102,7 @@ class MemorySpace:
 
     def offset(self, a: array, start: int) -> int:
         """Return the bytes from `start` to the first element."""
-        scale = 1 + (self._regions.get(a.buffer) in self._before.wide)
+        scale = self._before.scale(self._regions.get(a.buffer))
         return (a.ptr - a.buffer.address - start) * scale
 
     def call(self, record: Record) -> None:

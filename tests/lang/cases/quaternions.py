@@ -41,11 +41,11 @@ def _rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
 
 
 def _from_matrix(m: Any) -> Any:
-    """The quaternion of a matrix near identity, by its real part."""
+    """The unit quaternion of a matrix near identity, by its real part."""
     m = m * 0.25 + np.eye(3)
     root = np.sqrt(1 + np.trace(m, axis1=1, axis2=2))
     parts = [m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]]
-    return np.stack([*(p / (2 * root) for p in parts), root / 2], -1)
+    return _unit(np.stack([*(p / (2 * root) for p in parts), root / 2], -1))
 
 
 def _slerp(a: Any, b: Any, s: Any) -> Any:

@@ -1,0 +1,76 @@
+"""LLVM's passes, and what they make of our assembly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.compiler.llvm import machine
+
+
+class Module:
+    """A module that LLVM has or has not broken."""
+
+    functions = global_variables = ()
+
+    def __init__(self, broken: bool) -> None:
+        self.broken = broken
+
+    def verify(self) -> None:
+        if self.broken:
+            raise RuntimeError("Instruction does not dominate all uses!")
+
+
+def test_a_module_that_the_vectorizer_breaks_is_optimized_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[bool] = []
+
+    def optimize(module: Module, *, loops: bool, components: bool, level: int = 3) -> None:
+        passes.append(components)
+        module.broken = components
+
+    monkeypatch.setattr(machine, "_linked", lambda assembly: Module(False))
+    monkeypatch.setattr(machine, "_optimize", optimize)
+    made: Any = machine._optimized(("",), loops=True, components=True)
+    assert passes == [True, False] and not made.broken
+
+
+mat23 = wp.types.matrix((2, 3), float)
+mat32 = wp.types.matrix((3, 2), float)
+
+
+@wp.kernel
+def products(
+    a: wp.array[mat23],
+    b: wp.array[mat32],
+    c: wp.array[wp.mat44],
+    ab: wp.array[wp.mat22],
+    ba: wp.array[wp.mat33],
+    cc: wp.array[wp.mat44],
+):
+    i = wp.tid()
+    ab[i] = a[i] @ b[i]
+    ba[i] = b[i] @ a[i]
+    cc[i] = c[i] @ c[i]
+
+
+def test_adjoint_of_matrix_products_of_several_shapes() -> None:
+    """LLVM 22.1 ended the process: it vectorized this adjoint into an invalid module."""
+    rng = np.random.default_rng(5)
+    a, b, c = (rng.standard_normal((1, *shape)) for shape in ((2, 3), (3, 2), (4, 4)))
+    arrays = [
+        wp.array(values, dtype=kind, requires_grad=True)
+        for values, kind in ((a, mat23), (b, mat32), (c, wp.mat44))
+    ]
+    outs = [wp.zeros(1, dtype=kind, requires_grad=True) for kind in (wp.mat22, wp.mat33, wp.mat44)]
+    with wp.Tape() as tape:
+        wp.launch(products, 1, [*arrays, *outs])
+    tape.backward(
+        grads={
+            out: wp.array(np.eye(n)[None], dtype=out.dtype) for out, n in zip(outs, (2, 3, 4), strict=True)
+        }
+    )
+    for array, transposed in zip(arrays, (b, a, c), strict=True):
+        np.testing.assert_allclose(array.grad.numpy(), 2 * transposed.transpose(0, 2, 1), rtol=1e-5)
