@@ -20,6 +20,7 @@ from tapedebug.diagnose.rules.flat_op import FlatOp
 from tapedebug.diagnose.rules.loop_memory import LoopMemory
 from tapedebug.diagnose.rules.nonfinite import Nonfinite
 from tapedebug.diagnose.rules.not_reset import NotReset
+from tapedebug.diagnose.rules.not_reversed import NotReversed
 from tapedebug.diagnose.rules.out_of_bounds import OutOfBounds
 from tapedebug.diagnose.rules.overwrite import Overwrite
 from tapedebug.diagnose.rules.race import Race
@@ -58,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     Accumulated(),
     StaleGradient(),
     Truncated(),
+    NotReversed(),
     Unused(),
     WarpLimitation(),
     ReplayedCounter(),

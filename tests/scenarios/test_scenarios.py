@@ -17,7 +17,7 @@ from tests.sweeps import sample_of
 ALL = harness.programs()
 BUGS = [program for program in ALL if not program.alike]
 LOOK_ALIKES = [program for program in ALL if program.alike]
-CLASSES = [f"{number:02}" for number in range(1, 26)]
+CLASSES = [f"{number:02}" for number in range(1, 29)]
 Note = Callable[[str, object], None]
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.thresholds import SEED_IS_ADJOINT
+from tapedebug.autograd.thresholds import GRADIENT_WRONG, SEED_IS_ADJOINT
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.experiment import Values
+from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.seeds import seeded
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.trace_analysis import gradient_history
@@ -209,7 +210,7 @@ def measure(
     Args:
         cases: The tapes, in the order of the run.
         links: The arrays carried from each tape to the next.
-        params: The parameters, which are arrays of all the tapes.
+        params: The parameters: arrays of all the tapes, or of some.
     """
     consumed = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
     whole = {place: np.zeros(a.current().shape) for place, a in enumerate(params)}
@@ -221,7 +222,7 @@ def measure(
         edges = links[position] if position < len(links) else ()
         own = {**adjoints, **seeded(replay)}
         shadow.backward({replay.arrays[number]: values for number, values in own.items()})
-        _add(consumed, shadow, params)
+        _add(consumed, replay, shadow, params)
         adjoints = {
             edge.source: shadow.gradient(replay.arrays[edge.target])
             for edge in (links[position - 1] if position else ())
@@ -231,7 +232,7 @@ def measure(
         for number, values in handed.items():
             more[number] = more[number] + values if number in more else values
         shadow.backward({replay.arrays[number]: values for number, values in more.items()})
-        _add(whole, shadow, params)
+        _add(whole, replay, shadow, params)
         handed = {}
         for edge in links[position - 1] if position else ():
             adjoint = shadow.gradient(replay.arrays[edge.target])
@@ -239,9 +240,10 @@ def measure(
     return CrossTapeGradient(consumed, whole)
 
 
-def _add(total: dict[int, Values], shadow: TapeReplay, params: Sequence[Any]) -> None:
+def _add(total: dict[int, Values], replay: Replay, shadow: TapeReplay, params: Sequence[Any]) -> None:
     for place, a in enumerate(params):
-        total[place] = total[place] + shadow.gradient(a).astype(np.float64)
+        if replay.recorded.id_of(a) is not None:
+            total[place] = total[place] + shadow.gradient(a).astype(np.float64)
 
 
 def confirm(
@@ -269,6 +271,15 @@ def confirm(
     horizon.along = (_inner(horizon.consumed, direction), _inner(horizon.whole, direction))
 
 
+def is_confirmed(horizon: CrossTapeGradient) -> bool:
+    """Return True if finite differences agree with the gradient over all tapes, and not with the sum."""
+    if horizon.difference is None:
+        return False
+    consumed, whole = horizon.along
+    allowed = GRADIENT_WRONG * abs(whole) + 10 * horizon.bar
+    return abs(horizon.difference - whole) <= allowed < abs(horizon.difference - consumed)
+
+
 def _losses(
     cases: Sequence[RuleContext],
     shadows: Sequence[TapeReplay],
@@ -281,6 +292,8 @@ def _losses(
         replay = case.rerun
         shadow.forward(stop=0)
         for a, values in moved.items():
+            if replay.recorded.id_of(a) is None:
+                continue
             shadow.set(a, replay._shadow().values(a).astype(np.float64) + values)
         if position:
             before, earlier = cases[position - 1].rerun, shadows[position - 1]

@@ -25,6 +25,7 @@ from tapedebug.diagnose.experiments.cross_tape import (
     carries_loss,
     confirm,
     gradient_events,
+    is_confirmed,
     last_pass,
     losses_of,
     measure,
@@ -209,7 +210,7 @@ def _cut_between_windows(
     edge = dropped[0]
     state = after.trace.arrays[edge.target]
     reader, param = _reader(after, edge.target)
-    sure = _confirmed(horizon)
+    sure = is_confirmed(horizon)
     severity: Severity = "info" if not sure else "error" if row.meant else "warning"
     names = words.listed(error for error, size in errors.items() if size > GRADIENT_WRONG)
     message = _words(row, position, dropped, names)
@@ -279,15 +280,6 @@ def _were_zeroed(row: Row) -> bool:
     return any(
         gradient_history.touched(history.between(clocks[0], clocks[-1])) for history in histories if clocks
     )
-
-
-def _confirmed(horizon: CrossTapeGradient) -> bool:
-    """Return True if finite differences agree with the gradient over all tapes, and not with the sum."""
-    if horizon.difference is None:
-        return False
-    consumed, whole = horizon.along
-    allowed = GRADIENT_WRONG * abs(whole) + 10 * horizon.bar
-    return abs(horizon.difference - whole) <= allowed < abs(horizon.difference - consumed)
 
 
 def _differences(horizon: CrossTapeGradient, sure: bool) -> str:
