@@ -163,7 +163,7 @@ def parser() -> argparse.ArgumentParser:
         "-v",
         "--verbose",
         action="store_true",
-        help="also print each comparison, the evidence of findings, and versions",
+        help="also print each comparison, the evidence of findings, the time of each step, and versions",
     )
     run.add_argument(
         "--on-overwrite",

@@ -54,6 +54,17 @@ describe("the header", () => {
     expect(details.open).toBe(false);
   });
 
+  it("lists the slowest steps of the diagnosis, with the time of all", () => {
+    mount((trace) => {
+      const steps = ["seed", "overwrite", "race", "nonfinite", "unused"];
+      trace.timings = steps.map((step, i) => ({ step, estimate: null, seconds: i, completed: step !== "unused" }));
+    });
+    find<HTMLDetailsElement>(".td-checked").querySelector("summary")?.click();
+    expect(find(".td-checked-body").textContent).toContain(
+      "diagnosis took10 s, of which unused 4 s, not completed, nonfinite 3 s, race 2 s, overwrite 1 s",
+    );
+  });
+
   it("names an engine other than that of tapedebug, which has no mode for overwrites", () => {
     const title = "NVIDIA Warp 1.19.0, cpu";
     mount((trace) => {

@@ -14,6 +14,7 @@ from tapedebug._progress import OutOfTime, Progress
 from tapedebug._tape_observers import recorded_tape
 from tapedebug._time_limit import enforced
 from tapedebug.autograd import end_to_end
+from tapedebug.autograd.tapes.effort import estimated_runs
 from tapedebug.contract import (
     Array,
     Confinement,
@@ -38,6 +39,7 @@ from tapedebug.diagnose.rule import inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.tape_loop import allow_for_start
 from tapedebug.diagnose.target import Loss, find_leaves, find_seeds, find_target
+from tapedebug.diagnose.timings import PROFILE, Cost, StepTimer, estimated, seconds_per_run
 from tapedebug.diagnose.unmask import Rediagnose, unmask
 from tapedebug.trace import Check, Coverage, Trace
 from tapedebug.trace.recording import record_with_arrays
@@ -163,7 +165,8 @@ def _reused(tapes: Sequence[RecordedTape]) -> Iterator[None]:
 
 def _reveal(context: RuleContext, again: Rediagnose) -> None:
     try:
-        unmask(context, again)
+        with context.timer.measure("bugs that other bugs hide"):
+            unmask(context, again)
     except TapedebugError as error:
         context.skipped(f"what stands behind what was found was not looked for: {error.message}")
 
@@ -197,7 +200,11 @@ def _context(
     seeds = find_seeds(recorded, target)
     if len(seeds) == 1:
         trace.backward.loss = recorded.id_of(next(iter(seeds)))
-    measured = _end_to_end(recorded, target, leaves, inputs is not None, pace) if check else ()
+    measured: Sequence[InputCheck] = ()
+    run_seconds = None
+    if check:
+        with StepTimer(trace.timings).measure("end-to-end check", _verdict_estimate(trace, len(leaves))):
+            measured, run_seconds = _end_to_end(recorded, target, leaves, inputs is not None, pace)
     found = (recorded.id_of(item.array) for item in measured if item.verdict == "WRONG")
     wrong = {number for number in found if number is not None}
     gaps = tape.capability(RecordingGaps)
@@ -219,9 +226,16 @@ def _context(
         progress=pace.begin,
         measured=measured,
         changed=changed,
+        run_seconds=run_seconds,
     )
     _summarise(context, recorded, seeds, pace)
     return context
+
+
+def _verdict_estimate(trace: Trace, inputs: int) -> float | None:
+    """Return the estimated seconds of the end-to-end check."""
+    seconds = seconds_per_run(trace)
+    return None if seconds is None else estimated(trace, Cost(estimated_runs(inputs, seconds)), seconds)
 
 
 def _concluded(context: RuleContext) -> Diagnosis:
@@ -278,20 +292,21 @@ def _summarise(
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
         try:
             pace.begin("summarising values")
-            add_summaries(recorded, seeds, pace.pulse)
+            with context.timer.measure("summaries of values", context.estimate(PROFILE)):
+                add_summaries(recorded, seeds, pace.pulse)
         except (OutOfTime, BoundsError) as error:
             context.skipped(f"values and adjoints were not summarised: {error.message}")
 
 
 def _end_to_end(
     recorded: TraceBinding, target: Loss, leaves: Sequence[int], named: bool, pace: Progress
-) -> Sequence[InputCheck]:
-    """Set verdict, coverage and checks of the trace; return the result for each input."""
+) -> tuple[Sequence[InputCheck], float | None]:
+    """Set verdict, coverage and checks; return the result for each input, and the seconds of a run."""
     trace, total = recorded.trace, len(recorded.trace.launches)
     if target is None:
         trace.coverage.summary = f"0 of {total} launches checked end to end"
         trace.coverage.launches = total
-        return ()
+        return (), None
     labels = {array: info.label for array, info in zip(recorded.arrays, trace.arrays, strict=True)}
     inputs = [recorded.arrays[leaf] for leaf in leaves] if named else None
     try:
@@ -307,7 +322,7 @@ def _end_to_end(
             notes=trace.coverage.notes,
             partial=isinstance(error, OutOfTime),
         )
-        return ()
+        return (), None
     trace.verdict = result.verdict if result.inputs else "NOT CHECKED"
     done = result.coverage
     trace.coverage = Coverage(
@@ -333,4 +348,4 @@ def _end_to_end(
         )
         for item in result.inputs
     ]
-    return result.inputs
+    return result.inputs, result.run_seconds

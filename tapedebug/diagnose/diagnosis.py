@@ -10,7 +10,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.formatting import format_diagnosis, format_several
 from tapedebug.diagnose.rule import RuleFinding
-from tapedebug.trace import Check, Coverage, Finding, Trace
+from tapedebug.trace import Check, Coverage, Finding, Timing, Trace
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.level import Level, level_of
 from tapedebug.trace.model import Verdict
@@ -65,6 +65,15 @@ class Diagnosis:
     def checks(self) -> list[Check]:
         """The end-to-end checks, one for each pair of input and loss."""
         return self.trace.checks
+
+    @property
+    def timings(self) -> list[Timing]:
+        """The steps of the diagnosis in the order in which they began, with estimated and measured seconds.
+
+        A step is a rule, or an experiment that several rules share, and its time is that of no other step. Of
+        several tapes, the steps of each are listed, in the order of `traces`.
+        """
+        return [timing for trace in self.traces or [self.trace] for timing in trace.timings]
 
     @property
     def wrong(self) -> bool:

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from tapedebug.diagnose.trace_analysis.kernel_source import code_at
-from tapedebug.trace import Check, Coverage, Finding, Location, Trace
+from tapedebug.trace import Check, Coverage, Finding, Location, Timing, Trace
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.level import Level, gradient_words, level_of
 from tapedebug.trace.model import Verdict
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
 """Columns of prose without a terminal, on the narrowest terminal, and on the widest."""
+SLOW = 0.05
+"""Seconds from which on a step of a diagnosis is listed by itself."""
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 _STYLES: dict[Level, str] = {"good": "good", "warning": "warning", "error": "error", "unknown": "warning"}
 _COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2", "good": "32"}
@@ -71,12 +73,32 @@ def format_diagnosis(trace: Trace, *, colour: bool = False, printed: dict[str, s
 
 
 def format_details(trace: Trace) -> list[str]:
-    """Return the checks of a tape and the evidence of its findings as lines."""
+    """Return the checks of a tape, the evidence of its findings, and its slow steps as lines."""
     lines = [f"  check: {_check(check)}" for check in trace.checks if check.verdict is not None]
     for finding in trace.findings:
         known = json.dumps(encode(finding.evidence), ensure_ascii=False)
         lines += _wrapped(f"evidence of {finding.rule}: {known}", "  ", "    ")
+    return lines + format_timings(trace.timings)
+
+
+def format_timings(timings: Sequence[Timing]) -> list[str]:
+    """Return the steps of a diagnosis that took long as lines, the longest first, and the others as one."""
+    shown = [timing for timing in timings if timing.seconds >= SLOW or not timing.completed]
+    shown.sort(key=lambda timing: -timing.seconds)
+    lines = [f"  time: {_timing(timing)}" for timing in shown]
+    others = [timing for timing in timings if timing not in shown]
+    if others:
+        took = sum(timing.seconds for timing in others)
+        lines.append(f"  time: {len(others)} other step{'s' * (len(others) != 1)}: {took:.2f} s")
     return lines
+
+
+def _timing(timing: Timing) -> str:
+    """Return `overwrite: 1.20 s (estimated 0.90 s)`."""
+    text = f"{timing.step}: {timing.seconds:.2f} s"
+    if timing.estimate is not None:
+        text += f" (estimated {timing.estimate:.2f} s)"
+    return text if timing.completed else f"{text}, not completed"
 
 
 def _check(check: Check) -> str:

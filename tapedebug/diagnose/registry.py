@@ -96,7 +96,9 @@ def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> No
         if isinstance(rule, TapeRule) and (only is None or rule.code in only):
             with _gaps(context, rule.code, late):
                 context.progress(f"looking for {rule.code}")
-                context.trace.findings += [_checked(rule, finding) for finding in rule.check(context)]
+                with context.timer.measure(rule.code, context.estimate(rule.cost(context))):
+                    found = rule.check(context)
+                context.trace.findings += [_checked(rule, finding) for finding in found]
                 context.looked_for(rule.code)
     _not_looked_for(context, late)
 
@@ -109,11 +111,20 @@ def apply_cross_tape_rules(contexts: Sequence[RuleContext]) -> None:
             what = f"{rule.code} between tapes" if rule.several_tapes else rule.code
             with _gaps(contexts[0], what, late):
                 contexts[0].progress(f"looking for {what}")
-                for context, finding in rule.check(contexts):
+                with contexts[0].timer.measure(what, _estimate(rule, contexts)):
+                    found = rule.check(contexts)
+                for context, finding in found:
                     context.trace.findings.append(_checked(rule, finding))
                 for context in contexts:
                     context.looked_for(rule.code)
     _not_looked_for(contexts[0], late)
+
+
+def _estimate(rule: Rule, contexts: Sequence[RuleContext]) -> float | None:
+    """Return the estimated seconds of a rule about several tapes; None if one of them is unknown."""
+    found = [context.estimate(rule.cost(context)) for context in contexts]
+    known = [seconds for seconds in found if seconds is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _checked(rule: Rule, finding: Finding) -> Finding:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import Cost
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -114,6 +115,13 @@ class Rule(ABC):
             finding: A finding of one of the rules in `explains`.
         """
         return ""
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Return the estimated cost of the rule on a tape, before it runs.
+
+        It does not include experiments that several rules share.
+        """
+        return Cost()
 
     def repair(self, finding: Finding) -> Repair | None:
         """Return the change of the tape that removes the bug of a finding; None if it hides no others."""

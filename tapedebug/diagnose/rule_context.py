@@ -14,6 +14,7 @@ from tapedebug.diagnose.experiments.element_accesses import element_conflicts
 from tapedebug.diagnose.experiments.experiment import Experiment
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.zero_grad_paths import ZeroGradPath, zero_grad_paths
+from tapedebug.diagnose.timings import PROFILE, Cost, StepTimer, estimated, seconds_per_run
 from tapedebug.diagnose.trace_analysis.dependencies import Dependencies
 from tapedebug.trace import Finding, Trace
 
@@ -45,6 +46,7 @@ class RuleContext:
         measured: The result of the end-to-end check for each input.
         changed: The inputs whose gradient in the program is not the one that a replay of its pass gives.
         rules: The rules that ran to completion.
+        run_seconds: The duration of a forward run, if the end-to-end check measured it.
     """
 
     trace: Trace
@@ -56,6 +58,17 @@ class RuleContext:
     measured: Sequence[InputCheck] = ()
     changed: Sequence[ChangedGradient] = ()
     rules: list[str] = field(default_factory=list)
+    run_seconds: float | None = None
+
+    @cached_property
+    def timer(self) -> StepTimer:
+        """The measurements of the steps of this diagnosis, which the trace lists."""
+        return StepTimer(self.trace.timings)
+
+    def estimate(self, cost: Cost) -> float | None:
+        """Return the estimated duration of a step in seconds; None if unknown."""
+        seconds = seconds_per_run(self.trace) if self.run_seconds is None else self.run_seconds
+        return estimated(self.trace, cost, seconds)
 
     @property
     def departures(self) -> list[Departure]:
@@ -70,7 +83,9 @@ class RuleContext:
     @cached_property
     def elements(self) -> ElementConflicts:
         """The conflicts of suspect launches, from a replay that tracks them element by element."""
-        return element_conflicts(self, self.need(ElementTracking, NO_ELEMENTS))
+        tracking = self.need(ElementTracking, NO_ELEMENTS)
+        with self.timer.measure("accesses of single threads", self.estimate(Cost(1))):
+            return element_conflicts(self, tracking)
 
     @property
     def rerun(self) -> Replay:
@@ -92,12 +107,16 @@ class RuleContext:
     @cached_property
     def profile(self) -> AdjointProfile | None:
         """The norms of the adjoint along the reverse pass; None if they cannot be computed."""
-        return None if self.replay is None else measure(self.replay)
+        if self.replay is None:
+            return None
+        with self.timer.measure("norms of adjoints", self.estimate(PROFILE)):
+            return measure(self.replay)
 
     @cached_property
     def zero_grad_paths(self) -> dict[int, ZeroGradPath]:
         """The operations at which the adjoint becomes 0, for inputs whose gradient is exactly 0."""
-        return zero_grad_paths(self)
+        with self.timer.measure("operations with a zero derivative", self.estimate(Cost(1))):
+            return zero_grad_paths(self)
 
     def need(self, kind: type[T], lacking: str) -> T:
         """Return a capability of the tape that a rule requires.

@@ -133,9 +133,10 @@ def _calmed(context: RuleContext, replay: Replay, repairs: Repairs) -> RuleConte
     finite = any(repair.finite for _, repair in repairs)
     revived = {launch for _, repair in repairs for launch in repair.revive}
     trace = copy.copy(context.trace)
-    trace.findings, trace.coverage, trace.checks = [], Coverage(), []
+    trace.findings, trace.coverage, trace.checks, trace.timings = [], Coverage(), [], []
     experiment = replay.patched(ReplayPatch(finite, _past(context, revived)))
     found = RuleContext(trace, experiment, context.as_warp, context.named_loss, context.progress)
+    found.run_seconds = context.run_seconds
     apply_rules(found, only=rule_of(repairs[0][0]).unmasks)
     trace.findings = attribute_causes(trace.findings)
     return found

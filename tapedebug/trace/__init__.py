@@ -23,6 +23,7 @@ from tapedebug.trace.model import Scope as Scope
 from tapedebug.trace.model import Sequence as Sequence
 from tapedebug.trace.model import Summary as Summary
 from tapedebug.trace.model import TapeInfo as TapeInfo
+from tapedebug.trace.model import Timing as Timing
 from tapedebug.trace.model import Trace as Trace
 from tapedebug.trace.model import Version as Version
 from tapedebug.trace.packing import Packed as Packed

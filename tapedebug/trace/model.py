@@ -382,6 +382,23 @@ class Check:
 
 
 @dataclass(slots=True, kw_only=True)
+class Timing:
+    """The duration of one step of a diagnosis.
+
+    Attributes:
+        step: The code of a rule, such as ``"overwrite"``, or another step in a few words.
+        estimate: The seconds that it was expected to take before it ran; None if unknown.
+        seconds: The seconds that it took, without the time of other steps that ran inside it.
+        completed: It ran to its end, and was not ended by the time limit or an error.
+    """
+
+    step: str
+    estimate: float | None = None
+    seconds: float = 0.0
+    completed: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
 class Backward:
     """The reverse pass: if it ran, the array that it started from (`loss`, an id), the order of launches."""
 
@@ -433,7 +450,7 @@ class Content:
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """A recorded tape as data. `diagnose` fills `verdict`, `coverage`, `findings` and `checks`.
+    """A recorded tape as data. `diagnose` fills `verdict`, `coverage`, `findings`, `checks` and `timings`.
 
     `events` are the last events around the tape, `events_dropped` counts the earlier ones. `notes` describe
     what was left out of the trace, and why.
@@ -457,6 +474,7 @@ class Trace:
     environment: dict[str, str] = field(default_factory=dict)
     contents: list[Content] = field(default_factory=list, metadata={"sparse": True})
     notes: list[str] = field(default_factory=list, metadata={"sparse": True})
+    timings: list[Timing] = field(default_factory=list, metadata={"sparse": True})
     data: dict[str, np.ndarray[Any, Any]] = field(
         default_factory=dict, repr=False, compare=False, metadata={"json": False}
     )

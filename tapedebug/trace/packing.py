@@ -67,6 +67,7 @@ def pack(trace: Trace) -> Packed:
     head = {"format": FORMAT, "schema": SCHEMA}
     head |= {name: encode(getattr(trace, name)) for name in _AS_JSON}
     head["backward"] = {"ran": trace.backward.ran, "loss": trace.backward.loss}
+    head |= {"timings": encode(trace.timings)} if trace.timings else {}
     head["notes"] = [*trace.notes, *([_said(len(trace.versions))] if dropped else [])]
     head["strings"] = tables.strings.items
     head["places"] = [encode(place) for place in tables.places.items]

@@ -29,6 +29,7 @@ export function readHead(r: Reader, raw: Raw, known: { launches: number; scopes:
     verdict: r.oneOf(raw, "verdict", "trace", VERDICTS, "NOT CHECKED"),
     coverage: readCoverage(r, isRecord(raw.coverage) ? raw.coverage : {}),
     findings: r.records(raw, "findings", "trace", (f, path, i) => readFinding(r, f, path, i, launches)),
+    timings: r.records(raw, "timings", "trace", (t, path) => readTiming(r, t, path)),
     checks: r.records(raw, "checks", "trace", (c, path) => readCheck(r, c, path, launches)),
     backward: readBackward(r, isRecord(raw.backward) ? raw.backward : {}, { launches, arrays: arrays.length }),
     events: r.records(raw, "events", "trace", (e, path) => readEvent(r, e, path, arrays.length)),
@@ -239,6 +240,15 @@ function readFinding(r: Reader, raw: Raw, path: string, id: number, launches: nu
     evidence: isRecord(raw.evidence) ? raw.evidence : {},
     fix: r.textOrNull(raw, "fix", path) ?? "",
     tape: r.index(raw, "tape", path, Number.MAX_SAFE_INTEGER),
+  };
+}
+
+function readTiming(r: Reader, raw: Raw, path: string): T.Timing {
+  return {
+    step: r.text(raw, "step", path),
+    estimate: r.number(raw, "estimate", path),
+    seconds: r.number(raw, "seconds", path) ?? 0,
+    completed: r.flag(raw, "completed", path),
   };
 }
 

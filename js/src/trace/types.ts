@@ -167,6 +167,14 @@ export interface Check {
   readonly right?: number | null;
 }
 
+/** The duration of one step of a diagnosis, in seconds; `estimate` was made before it ran. */
+export interface Timing {
+  readonly step: string;
+  readonly estimate: number | null;
+  readonly seconds: number;
+  readonly completed: boolean;
+}
+
 export interface Coverage {
   readonly summary: string;
   readonly launches: number;
@@ -228,6 +236,8 @@ export interface Trace {
   readonly coverage: Coverage;
   readonly findings: readonly Finding[];
   readonly checks: readonly Check[];
+  /** The steps of the diagnosis, in the order in which they began; empty if there was none. */
+  readonly timings: readonly Timing[];
   readonly backward: Backward;
   readonly events: readonly TapeEvent[];
   readonly eventsDropped: number;

@@ -10,8 +10,10 @@ import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./phrases.js";
 import { NEEDS_KERNEL, runButton } from "./runButton.js";
 import { searchBox } from "./search.js";
 import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
+import { timingLine } from "./timings.js";
 
 const MOST_NOTES = 20;
+const MOST_STEPS = 4;
 
 interface Header {
   readonly element: HTMLElement;
@@ -71,7 +73,7 @@ function checkAccount(panel: Panel): HTMLElement {
   const summary = h("summary", {}, "what was checked");
   const element = h("details", { class: "td-checked" }, summary, body);
   const fill = (): void => {
-    const { environment, tape, coverage } = model.trace;
+    const { environment, tape, coverage, timings } = model.trace;
     const judged = judgement(model, store.get("checks"));
     replace(
       body,
@@ -84,6 +86,7 @@ function checkAccount(panel: Panel): HTMLElement {
         ["launches", `${whole(coverage.checked)} of ${whole(coverage.launches)} checked`],
         ["reverse passes", whole(tape.backwardRuns)],
         ...tapeFacts(tape),
+        timings.length > 0 ? ["diagnosis took", timingLine(timings, MOST_STEPS)] : null,
         ...Object.entries(environment)
           .slice(0, MOST_NOTES)
           .map(([name, value]) => [short(name, 40), short(value, 200)] as const),

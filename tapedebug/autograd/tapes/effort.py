@@ -27,6 +27,7 @@ BANDS = 4  # that there usually are, at most
 PATIENCE = 1.0  # seconds that displacing each input by itself may take
 TAPES = 20.0  # runs of the tape that displacements may take, if a few of them exceed `PATIENCE`
 OVERDRAWN = 4.0  # times the planned duration: from then on, inputs that disagree get two directions each
+GRADIENT_RUNS = 24.0  # forward runs that the gradients take which displacements are compared with
 REPEATED = 3  # runs that are timed before inputs are displaced together: the first may have been disturbed
 
 
@@ -65,12 +66,27 @@ class DirectionPlan:
         together: The number of random directions of all inputs together; 0 if each is displaced by itself.
         sample: The number of inputs that are displaced by themselves nevertheless.
         note: A sentence for the coverage, if there are fewer directions than requested.
+        run_seconds: The measured duration of a forward run.
     """
 
     alone: Effort
     together: int = 0
     sample: int = SAMPLE
     note: str = ""
+    run_seconds: float | None = None
+
+
+def estimated_runs(inputs: int, seconds: float) -> float:
+    """Return the estimated cost of checking a tape end to end, in forward runs, before anything has run.
+
+    Args:
+        inputs: The number of inputs.
+        seconds: The duration of a forward run.
+    """
+    needed = RUNS * inputs * (ENTRIES + 3)
+    if inputs < MANY and needed * seconds <= PATIENCE:
+        return GRADIENT_RUNS + needed
+    return GRADIENT_RUNS + min(needed, max(TAPES, PATIENCE / max(1e-9, seconds)))
 
 
 def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> DirectionPlan:
@@ -92,19 +108,20 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
     limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:
         alone = Effort.within(limit / len(inputs), directions)
-        return DirectionPlan(alone, note=_note(alone, full, f"to keep to {max_seconds:g} s"))
+        note = _note(alone, full, f"to keep to {max_seconds:g} s")
+        return DirectionPlan(alone, note=note, run_seconds=seconds)
     affordable = min(limit, max(TAPES, PATIENCE / seconds))
     why = f"to keep to {max_seconds:g} s" if affordable == limit else f"as each takes {RUNS} runs of the tape"
     if len(inputs) == 1:
         alone = Effort.within(affordable, directions)
-        return DirectionPlan(alone, note=_note(alone, full, why))
+        return DirectionPlan(alone, note=_note(alone, full, why), run_seconds=seconds)
     count = int(affordable / RUNS)
     together = min(directions, max(2, count // BANDS))
     left = max(1, count - BANDS * together)
     sample = min(SAMPLE, max(1, left // (1 + directions)))
     alone = Effort.within(RUNS * left / sample, directions)
     until = time.perf_counter() + min(max_seconds, OVERDRAWN * affordable * seconds)
-    return DirectionPlan(replace(alone, until=until), together, sample)
+    return DirectionPlan(replace(alone, until=until), together, sample, run_seconds=seconds)
 
 
 def _timed(run: Callable[[], object]) -> tuple[float, float]:

@@ -56,6 +56,7 @@ class EndToEnd:
         seconds: The duration of the check.
         dot_product: The dot-product test of the consumed reverse pass, in float64; None if there was none.
         left_out: The names of the inputs that were not reached when `checkpoint` ended the check.
+        run_seconds: The measured duration of a forward run in float64; None if it was not measured.
     """
 
     verdict: Verdict
@@ -67,6 +68,7 @@ class EndToEnd:
     seconds: float
     dot_product: DotProduct | None = None
     left_out: tuple[str, ...] = ()
+    run_seconds: float | None = None
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """Return the MIME bundle for a notebook."""
@@ -129,7 +131,7 @@ def end_to_end(
             program.notes.append("no dot-product test: the engine has no tangents")
         # A gradient that is meant to differ is no transpose of anything.
         program.notes += [dot.message] if dot is not None and dot.message and not program.meant else []
-        checks, value, value64 = _check_inputs(
+        checks, value, value64, run_seconds = _check_inputs(
             program, rtol, max(1, directions), max_seconds, checkpoint, each or (lambda _: None), dot
         )
     errors = [check.rel_error for check in checks]
@@ -146,6 +148,7 @@ def end_to_end(
         seconds=time.perf_counter() - began,
         dot_product=dot,
         left_out=left_out,
+        run_seconds=run_seconds,
     )
 
 
@@ -238,12 +241,12 @@ def _check_inputs(
     checkpoint: Checkpoint | None,
     each: Callable[[InputCheck], Any],
     dot: DotProduct | None,
-) -> tuple[list[InputCheck], float, float]:
+) -> tuple[list[InputCheck], float, float, float | None]:
     value = program.loss(single=True)
     again = program.loss(single=True)
     value64 = program.loss()
     if not program.inputs:
-        return [], value, value64
+        return [], value, value64, None
     if value == again and not program.matches_live():
         program.notes.append(UNMATCHED)
     program.forget()
@@ -258,7 +261,7 @@ def _check_inputs(
         found = [
             result_of(port, gradients, [], "NONDETERMINISTIC", message, message) for port in program.inputs
         ]
-        return found, value, value64
+        return found, value, value64, plan.run_seconds
     together: dict[Port, list[Probe]] = {}
     if plan.together:
         together = JointDirections(program, gradients, rtol, plan, checkpoint).run()
@@ -276,7 +279,7 @@ def _check_inputs(
         checks = [unconfirmed(check, dot.message) for check in checks]
         for check in checks:
             each(check)
-    return checks, value, value64
+    return checks, value, value64, plan.run_seconds
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from tapedebug.diagnose.rule import EVIDENCE, Repair, RuleFinding, TapeRule, inp
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._disconnected_finding import DisconnectedFinding
 from tapedebug.diagnose.rules.overwrite import OverwriteFinding
+from tapedebug.diagnose.timings import Cost
 from tapedebug.diagnose.trace_analysis.dependencies import Node, overlaps
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 from tapedebug.trace.model import Severity
@@ -65,6 +66,10 @@ class AfterLoss(TapeRule):
     severity = "error"
     explains = ("disconnected", "overwrite", "nonfinite")
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed", "nonfinite", "flat-op")
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a reverse run."""
+        return Cost(1.0)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each kind of launch that changes the gradient, and one for all the others."""

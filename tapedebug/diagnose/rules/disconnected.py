@@ -23,6 +23,7 @@ from tapedebug.diagnose.rules._library_stops import library_stops
 from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
 from tapedebug.diagnose.rules._zero_gradient import zero_slopes
 from tapedebug.diagnose.rules.custom_grad import CustomGradFinding
+from tapedebug.diagnose.timings import Cost
 from tapedebug.diagnose.trace_analysis.dependencies import (
     Dependencies,
     Edge,
@@ -72,6 +73,10 @@ class Disconnected(TapeRule):
     title = "The loss depends on an input, but no gradient reaches it"
     severity = "error"
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed", "nonfinite", "flat-op")
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a run in float64."""
+        return Cost(1.0)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each place where a gradient is cut, and for gradients that are 0."""

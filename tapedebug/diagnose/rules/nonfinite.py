@@ -22,6 +22,7 @@ from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.rule import EVIDENCE, Repair, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._nonfinite_origin import NonfiniteOrigin, explain, snippet_of
+from tapedebug.diagnose.timings import Cost
 from tapedebug.diagnose.trace_analysis.adjoint_growth import AdjointGrowth, overflowing
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
@@ -51,6 +52,10 @@ class Nonfinite(TapeRule):
     title = "A NaN or Inf appears on the tape"
     severity = "error"
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed")
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate two runs that observe all values and adjoints."""
+        return Cost(4.0, 2.0) if context.replay is not None else Cost()
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for the launch that produced the first non-finite number, if there is one."""

@@ -14,13 +14,14 @@ from typing import Any
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.overlap import SharedElements, shared_elements
-from tapedebug.diagnose.experiments.overwrite_effect import OverwriteEffects
+from tapedebug.diagnose.experiments.overwrite_effect import MEASURED, OverwriteEffects
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.gradient_diff import off_by, worst_element
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._changed_structs import find_changed_structs
 from tapedebug.diagnose.rules._unrecorded_writes import find_unrecorded_writes
+from tapedebug.diagnose.timings import Cost
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.kernel_source import flat_call
 from tapedebug.diagnose.trace_analysis.overwrites import OverwriteGroup, group_overwrites
@@ -48,6 +49,11 @@ class Overwrite(TapeRule):
     code = "overwrite"
     title = "Values that an adjoint needs were overwritten"
     severity = "error"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a run that observes what is overwritten, and a reverse pass for each array."""
+        arrays = {item.array for item in context.trace.versions if item.overwritten_by is not None}
+        return Cost(2 + 3 * min(MEASURED, len(arrays)), 1.0) if arrays else Cost()
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return one finding for each kind of overwrite on the tape that needs an explanation."""

@@ -30,6 +30,7 @@ from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import Cost
 from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding
 
@@ -85,6 +86,10 @@ class Stagnation(TapeRule):
     code = "stagnation"
     title = "Additions are lost to rounding, and the program does not follow its gradient"
     severity = "error"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate one run in float32, and samples in float64."""
+        return Cost(2.0)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each array whose additions are lost, if that changes the loss."""

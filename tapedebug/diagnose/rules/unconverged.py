@@ -19,6 +19,7 @@ from tapedebug.diagnose.experiments.extended_loop import ExtendedRun, can_go_on,
 from tapedebug.diagnose.experiments.fixed_point import Convergence, measure, reasons, same_every_round
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import Cost
 from tapedebug.diagnose.trace_analysis.loops import Loop, alike, in_larger_steps, loops
 from tapedebug.trace import Finding, Launch, Location
 
@@ -34,6 +35,10 @@ class Unconverged(TapeRule):
     code = "unconverged"
     title = "A solve on the tape was stopped before it converged"
     severity = "warning"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a run through each loop."""
+        return Cost(3.0, 1.0) if loops(context.trace) else Cost()
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each solve that more rounds would change."""

@@ -6,12 +6,14 @@ import { bytes, fileName, listed, number, place, plural, seconds, short, whole }
 import { eventPlace, eventText } from "../lanes/events.js";
 import { countOf, levelBadge } from "../level.js";
 import { SEVERITY_SIGNS, VERDICT_MEANINGS, VERDICT_SIGNS } from "../phrases.js";
+import { timingRows } from "../timings.js";
 
 /** The most rows of a list on a page; the rest is counted. */
 const MOST_FINDINGS = 500;
 const MOST_CHECKS = 1_000;
 const MOST_EVENTS = 200;
 const MOST_KERNELS = 60;
+const MOST_TIMINGS = 12;
 
 const SEVERITY_WORDS = { error: "error", warning: "warning", info: "info" } as const;
 
@@ -42,6 +44,7 @@ export function tapeAccount(model: TraceModel, pictures: Child = null): HTMLElem
     findings(model),
     checks(model),
     pictures,
+    timings(model),
     events(model),
     tape(model),
     environment(model),
@@ -204,6 +207,14 @@ function checks({ trace }: TraceModel): HTMLElement {
     left > 0
       ? h("p", { class: "td-empty" }, `${plural(left, "pair")} could be checked and ${left > 1 ? "were" : "was"} not.`)
       : null,
+  );
+}
+
+function timings({ trace }: TraceModel): HTMLElement | null {
+  if (trace.timings.length === 0) return null;
+  return section(
+    "Time of the diagnosis",
+    table(["step", "measured", "estimated before"], timingRows(trace.timings, MOST_TIMINGS), "time of the diagnosis"),
   );
 }
 
