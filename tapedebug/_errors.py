@@ -58,6 +58,18 @@ class KernelNameError(KernelError, NameError):
     """A kernel uses a name that is undefined or denotes an object that kernels cannot use."""
 
 
+class ComponentError(TapedebugError, TypeError, ValueError):
+    """The components of a vector, matrix, quaternion or transform outside kernels do not fit its type."""
+
+
+class ComponentKeyError(TapedebugError, KeyError, IndexError):
+    """A vector or matrix outside kernels is indexed by something that denotes none of its components."""
+
+
+class OperandError(TapedebugError, TypeError, RuntimeError):
+    """An operation of kernels that is called outside of them got operands that do not fit."""
+
+
 class LaunchError(TapedebugError, RuntimeError):
     """A launch does not match its kernel in number, type, shape or device of the arguments."""
 

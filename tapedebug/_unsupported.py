@@ -27,6 +27,11 @@ _NEVER = """
 """
 NEVER = frozenset(_NEVER.split())
 """Names in Warp's documentation that are not planned, or only much later."""
+_SPATIAL = re.compile(
+    r"(Mesh|Bvh|HashGrid|Volume|Texture|MarchingCubes|tile|launch_tiled|fem|sparse|sim)\w*|"
+    r"(mesh|bvh|hash_grid|volume|texture)_\w+"
+)
+"""Names of objects with which only Warp computes."""
 
 
 ELSEWHERE = {
@@ -44,11 +49,15 @@ _OF_KERNELS = re.compile(r"(tile|mesh|bvh|hash_grid|volume|texture|simplex|march
 """Functions of kernels that Warp has for objects that this engine does not have."""
 
 
+def watching_command() -> str:
+    """Return the command, or the line of a notebook, that watches the running program on NVIDIA Warp."""
+    command = running_command()
+    return f"tapedebug run {command}" if command else "with tapedebug.watch_warp():"
+
+
 def run_on_warp() -> str:
     """Return the hint that the running program can run on NVIDIA Warp itself, and how."""
-    command = running_command()
-    how = f"tapedebug run {command}" if command else "with tapedebug.watch_warp():"
-    return f"NVIDIA Warp itself can run the program and be watched: `{how}`"
+    return f"NVIDIA Warp itself can run the program and be watched: `{watching_command()}`"
 
 
 def kernel_name_hint(name: str) -> str | None:
@@ -62,10 +71,16 @@ def missing(name: str, known: Iterable[str]) -> str:
         return f"tapedebug.{name} is planned and not in this version"
     if name in ELSEWHERE:
         return f"tapedebug has no name {name!r}: {ELSEWHERE[name]}"
-    if name in NEVER:
+    if name in NEVER or _SPATIAL.fullmatch(name):
+        why = "recording and debugging gradients does not need it"
+        if _SPATIAL.fullmatch(name):
+            why = (
+                "meshes, BVHs, hash grids, volumes, textures, tiles, sparse matrices and finite elements "
+                "are not rebuilt here"
+            )
         return (
-            f"tapedebug.{name} is not planned: it is not part of recording and debugging gradients. "
-            "A program that says `import warp as wp` can use it, and `tapedebug run` watches it"
+            f"tapedebug.{name} exists in NVIDIA Warp only: {why}. Keep Warp as the engine of the program "
+            f"(`import warp as wp`) and watch it: `{watching_command()}`"
         )
     known = [n for n in known if not n.startswith("_")]
     near = difflib.get_close_matches(name, [*known, *PLANNED], n=1, cutoff=0.7)

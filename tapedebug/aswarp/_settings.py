@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tapedebug._config import DEFAULTS, config
+from tapedebug.lang.compound_types import Returned
 
 VERSION = "1.19.0"
 """The version of Warp whose names and arguments this engine follows; programs may read it."""
@@ -49,7 +50,6 @@ THEIRS: dict[str, Any] = {
     "fast_math": False,
     "launch_array_access_mode": LaunchArrayAccessMode.RELAXED,
     "legacy_cpu_linker": False,
-    "legacy_scalar_return_types": False,
     "line_directives": True,
     "lineinfo": False,
     "llvm_cuda": False,
@@ -80,6 +80,8 @@ class Settings(ModuleType):
         self.__dict__.update(THEIRS, version=VERSION, **kinds)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "legacy_scalar_return_types":
+            return Returned.python
         if name in DEFAULTS:
             return getattr(config, name)
         raise AttributeError(f"module 'warp.config' has no attribute {name!r}")
@@ -90,8 +92,10 @@ class Settings(ModuleType):
             raise ValueError(f"warp.config.{name} must be a {kind.__name__} value; got {value!r}")
         if name in DEFAULTS:
             setattr(config, name, value)
+        elif name == "legacy_scalar_return_types":
+            Returned.python = bool(value)
         else:
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.__dict__, *DEFAULTS})
+        return sorted({*self.__dict__, *DEFAULTS, "legacy_scalar_return_types"})

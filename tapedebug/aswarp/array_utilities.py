@@ -52,6 +52,32 @@ def _store(target: array, values: np.ndarray[Any, Any]) -> None:
     target.assign(np.ascontiguousarray(values, dtype=t.numpy_dtype(target.dtype)).reshape(shape))
 
 
+def _check_out(name: str, out: array | None, dtype: Any) -> None:
+    """Refuse an array for a result whose type is another one.
+
+    Raises:
+        RuntimeError: The types differ: numbers would be rounded or converted without a word.
+    """
+    if out is not None and out.dtype != dtype:
+        raise RuntimeError(
+            f"{name}(): the result is {t.type_name(dtype)}; got out={out!r}\n"
+            f"  = hint: pass an array of {t.type_name(dtype)}"
+        )
+
+
+def _check_count(name: str, what: str, count: Any) -> None:
+    """Refuse a count that is no integer from 0 to 2³¹ − 1.
+
+    Raises:
+        TypeError: It is no integer.
+        ValueError: It is out of range.
+    """
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+        raise TypeError(f"{name}(): {what} is an integer; got {count!r}")
+    if not 0 <= count < 1 << 31:
+        raise ValueError(f"{name}(): {what} is from 0 to {(1 << 31) - 1}; got {count}")
+
+
 def _number(value: np.ndarray[Any, Any], dtype: Any) -> Any:
     return value if t.is_compound(dtype) else value.reshape(-1)[0]
 
@@ -82,10 +108,14 @@ def array_sum(
         out: An array of the shape of the result, which is written to it.
         value_count: Sum only so many elements, along `axis` if there is one.
         axis: The axis; None sums all elements.
+
+    Raises:
+        RuntimeError: The array has no floats, or `out` another type.
     """
     _check("array_sum", values, *([] if out is None else [out]))
     if t.scalar_of(values.dtype) not in t.FLOATS:
         raise RuntimeError(f"array_sum() takes arrays of floats; got {t.type_name(values.dtype)}")
+    _check_out("array_sum", out, values.dtype)
     found = np.asarray(values.numpy())
     if axis is None:
         result = _values(values)[:value_count].sum(axis=0)
@@ -111,14 +141,18 @@ def array_inner(
     """Return the sum of the products of the elements of two arrays; with `out`, write it there.
 
     Raises:
-        RuntimeError: The arrays differ in size or type.
+        RuntimeError: The arrays differ in type, or `out` has another one.
+        ValueError: The arrays differ in shape.
     """
     _check("array_inner", a, b, *([] if out is None else [out]))
-    if a.size != b.size or a.dtype != b.dtype:
+    if a.shape != b.shape:
+        raise ValueError(f"array_inner() takes two arrays of one shape; got {a.shape} and {b.shape}")
+    if a.dtype != b.dtype:
         raise RuntimeError(
-            f"array_inner() takes two arrays of one size and type; got {a.size} of {t.type_name(a.dtype)} "
-            f"and {b.size} of {t.type_name(b.dtype)}"
+            f"array_inner() takes two arrays of one type; got {t.type_name(a.dtype)} and "
+            f"{t.type_name(b.dtype)}"
         )
+    _check_out("array_inner", out, t.scalar_of(a.dtype))
     if axis is None:
         result = (_values(a)[:count] * _values(b)[:count]).sum()
         if out is None:
@@ -253,14 +287,19 @@ def segmented_sort_pairs(
         segment_end_indices: The index after the last of each segment; by default the start of the next one.
 
     Raises:
-        RuntimeError: An array has room for fewer than 2 × `count` elements.
+        RuntimeError: An array has room for fewer than 2 × `count` elements, or the indices do not fit.
+        TypeError: The count is no integer.
+        ValueError: The count is negative, or larger than 2³¹ − 1.
     """
     _check("segmented_sort_pairs", keys, values)
-    if count < 0:
-        raise ValueError(f"segmented_sort_pairs(): the count is an integer from 0; got {count}")
-    if segment_start_indices.ndim != 1:
+    _check_count("segmented_sort_pairs", "the count", count)
+    for indices in (segment_start_indices, segment_end_indices):
+        if indices is not None and indices.ndim != 1:
+            raise RuntimeError(f"segmented_sort_pairs() takes indices of one dimension; got {indices!r}")
+    if segment_end_indices is not None and segment_end_indices.size != segment_start_indices.size:
         raise RuntimeError(
-            f"segmented_sort_pairs() takes indices of one dimension; got {segment_start_indices!r}"
+            f"segmented_sort_pairs() takes as many ends of segments as starts; got "
+            f"{segment_start_indices.size} starts and {segment_end_indices.size} ends"
         )
     if min(keys.size, values.size) < 2 * count:
         raise RuntimeError(
@@ -293,10 +332,20 @@ def runlength_encode(
         value_count: The number of elements that are read; None reads all.
 
     Raises:
-        RuntimeError: An array is too short.
+        RuntimeError: An array is too short, or has another type; or the count is negative.
     """
     _check("runlength_encode", values, run_values, run_lengths, *([] if run_count is None else [run_count]))
+    if t.scalar_of(values.dtype) not in t.INTEGERS or values.dtype != run_values.dtype:
+        raise RuntimeError(
+            f"runlength_encode() takes integers, and run_values of their type; got "
+            f"{t.type_name(values.dtype)} and {t.type_name(run_values.dtype)}"
+        )
+    for name, each in (("run_lengths", run_lengths), ("run_count", run_count)):
+        if each is not None and each.dtype != t.int32:
+            raise RuntimeError(f"runlength_encode(): {name} is an array of int32; got {each!r}")
     count = values.size if value_count is None else value_count
+    if count < 0:
+        raise RuntimeError(f"runlength_encode(): value_count is from 0; got {count}")
     if count > min(values.size, run_values.size, run_lengths.size):
         raise RuntimeError(
             f"runlength_encode() takes arrays of at least {count} elements; got {values.size} values, "
@@ -311,8 +360,6 @@ def runlength_encode(
     _store(run_lengths, lengths)
     if run_count is None:
         return len(starts)
-    if run_count.dtype != t.int32:
-        raise RuntimeError(f"runlength_encode(): run_count is an array of int32; got {run_count!r}")
     _store(run_count, np.array([len(starts)]))
     return run_count
 

@@ -184,5 +184,5 @@ def _why(name: str, wanted: str, ours: ModuleType) -> str:
     from tapedebug._unsupported import missing
 
     known = [each for each in dir(ours) if each not in ROOMS]
-    said = missing(wanted, known).partition(". A program that")[0]
+    said = missing(wanted, known).partition(". Keep Warp")[0]
     return said.replace(f"tapedebug.{wanted}", f"{name}.{wanted}").replace("tapedebug has", f"{name} has")

@@ -65,8 +65,15 @@ def kernel(
     Raises:
         AttributeError: There is no such option.
         TypeError: There is no such keyword.
-        ValueError: An option has a value that it cannot have.
+        ValueError: An option has a value that it cannot have, or the name is no identifier.
     """
+    if name is not None and not name.isidentifier():
+        raise ValueError(f"kernel(): the name is an identifier; got {name!r}")
+    if device.get("entry_point_abi", "warp") != "warp":
+        raise ValueError(
+            f"kernel(): entry_point_abi={device['entry_point_abi']!r} is for kernels that another program "
+            "launches on a CUDA device; here it is 'warp'"
+        )
     unknown = next((key for key in device if key not in DEVICE), None)
     if unknown is not None:
         raise TypeError(f"kernel() has no option {unknown!r}")
@@ -123,8 +130,13 @@ def func(
         function: The function.
         name: What messages call it, by default its own name.
         module: Accepted and ignored: functions are compiled into the kernels that call them.
-        inline: Accepted and ignored: so they are.
+        inline: True, False or None; ignored: so they are.
+
+    Raises:
+        TypeError: `inline` is something else.
     """
+    if inline is not None and not isinstance(inline, bool):
+        raise TypeError(f"func(): inline is True, False or None; got {inline!r}")
 
     def decorate(python: Callable[..., Any], frame: Any = None) -> Function:
         _require_function("func", python)

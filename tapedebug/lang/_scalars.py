@@ -21,6 +21,12 @@ class Scalar(metaclass=ScalarMeta):
 
     code: ClassVar[str]
     numpy: ClassVar[np.dtype[Any]]
+    __numpy_dtype__: ClassVar[np.dtype[Any]]
+
+    def __init_subclass__(cls) -> None:
+        """Let `np.dtype(wp.float32)` be the NumPy dtype of the type (NumPy 2.4 and later)."""
+        if "numpy" in cls.__dict__:
+            cls.__numpy_dtype__ = cls.numpy
 
     def __new__(cls, value: Any = 0) -> Any:
         """The NumPy scalar of this type; integers beyond its range wrap around, as in C."""

@@ -6,14 +6,35 @@ In kernels and in arrays a compound value is its components, one after the other
 from __future__ import annotations
 
 import builtins
+import ctypes
 import operator as python_operators
 import typing
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
-from tapedebug.lang._scalars import Scalar
+from tapedebug._errors import ComponentError, ComponentKeyError
+from tapedebug.lang._scalars import Scalar, float32, int32
+from tapedebug.lang._scalars import bool as truth
+
+PLAIN = (float32, int32, truth)
+"""Scalar types whose numbers are Python numbers outside kernels; those of the others keep their type."""
+
+
+class Returned:
+    """What numbers outside kernels are returned as.
+
+    Attributes:
+        python: Numbers of every scalar type are Python numbers, as in Warp before 1.13.
+    """
+
+    python = False
+
+
+def is_plain(scalar: type[Scalar]) -> builtins.bool:
+    """True if numbers of a scalar type are Python numbers outside kernels."""
+    return scalar in PLAIN or Returned.python
 
 
 class Part(NamedTuple):
@@ -55,21 +76,41 @@ class Compound:
         elif len(given) == 1:
             given *= self.length
         if len(given) != self.length:
-            raise TypeError(
+            raise ComponentError(
                 f"{type(self).__name__} takes {self.length} components, one value for all of them, "
-                f"or none (zeros); got {len(given)}"
+                f"or none (zeros); got {len(given)}",
+                hint=f"pass {self.length} numbers",
             )
-        given = [self._wrapped(number) for number in given]
-        object.__setattr__(self, "_values", np.array(given, dtype=self.scalar.numpy).reshape(self.shape))
+        object.__setattr__(self, "_values", self._numbers(given).reshape(self.shape))
 
     @classmethod
-    def _wrapped(cls, value: Any) -> Any:
-        """Return what is assigned to components; integers beyond their type wrap around, as in C."""
-        if cls.scalar.numpy.kind not in "iu":
-            return value
-        if isinstance(value, tuple | list):
-            return [cls._wrapped(each) for each in value]
-        return cls.scalar(value) if type(value) is int else value
+    def from_ptr(cls, ptr: int) -> Any:
+        """Return a value with the components that are stored at an address.
+
+        Raises:
+            RuntimeError: The address is 0.
+        """
+        if not ptr:
+            raise RuntimeError(f"{cls.__name__}.from_ptr: the address is 0")
+        made = cls()
+        ctypes.memmove(made._values.ctypes.data, ptr, made._values.nbytes)
+        return made
+
+    @classmethod
+    def _numbers(cls, given: Any) -> np.ndarray[Any, Any]:
+        """Return numbers as an array of the scalar type; integers beyond its range wrap around, as in C."""
+        if cls.scalar.numpy.kind in "iu":
+            flat = [cls.scalar(n) if type(n) is int else n for n in _flat(given)]
+            given = flat[0] if np.isscalar(given) else flat
+        try:
+            if any(isinstance(n, str | bytes) for n in _flat(given)):
+                raise TypeError
+            return np.array(given, dtype=cls.scalar.numpy)
+        except (TypeError, ValueError, OverflowError):
+            raise ComponentError(
+                f"components of {cls.__name__} are numbers ({cls.scalar.__name__}); got {given!r}",
+                hint="pass numbers, or a sequence of them",
+            ) from None
 
     def __class_getitem__(cls, chosen: Any) -> Any:
         """Return a type, as annotations write it: `Vector[float32, Literal[3]]`, `Quaternion[float32]`.
@@ -98,16 +139,35 @@ class Compound:
     def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self._values, dtype=dtype)
 
+    def __bytes__(self) -> bytes:
+        return self._values.tobytes()
+
     def __len__(self) -> int:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._values.tolist())
+        """Yield the components as `v[i]` gives them; of a matrix, its rows."""
+        if self._values.ndim == 1 and is_plain(self.scalar):
+            return iter(self._values.tolist())
+        return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: Any) -> Any:
-        """A component, or a row or slice, which is a value that shares its numbers with this one."""
-        found = self._values[index]
-        if not isinstance(found, np.ndarray) or not found.size or found.ndim > 2:
+        """Return a component, or a row or slice, which is a value that shares its numbers with this one.
+
+        A component of float32, int32 or bool is a Python number; others have their NumPy type.
+
+        Raises:
+            ComponentKeyError: There is no such component.
+        """
+        try:
+            if not _is_index(index):
+                raise IndexError
+            found = self._values[index]
+        except (IndexError, TypeError):
+            self._no_component(index)
+        if not isinstance(found, np.ndarray):
+            return found.item() if is_plain(self.scalar) else found
+        if not found.size or found.ndim > 2:
             return found
         from tapedebug.lang import types
 
@@ -118,11 +178,36 @@ class Compound:
         return part
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._values[index] = self._wrapped(value)
+        """Replace a component, a row or a slice.
+
+        Raises:
+            ComponentKeyError: There is no such component.
+            ComponentError: The value is no number, or not as many numbers as are replaced.
+        """
+        try:
+            if not _is_index(index):
+                raise IndexError
+            place = self._values[index]
+        except (IndexError, TypeError):
+            self._no_component(index)
+        numbers = self._numbers(value)
+        if numbers.size not in (1, place.size) or (numbers.size == 1 and numbers.ndim > place.ndim):
+            raise ComponentError(
+                f"{type(self).__name__}[{index!r}] holds {place.size} of the components; got {value!r}",
+                hint="assign as many numbers",
+            )
+        self._values[index] = numbers.reshape(place.shape) if numbers.size == place.size else numbers
+
+    def _no_component(self, index: Any) -> NoReturn:
+        wanted = "an int or a slice" if len(self.shape) == 1 else "an int, a slice or a pair of them"
+        raise ComponentKeyError(
+            f"{type(self).__name__} has no component [{index!r}]",
+            hint=f"index it with {wanted}; its shape is {self.shape}",
+        )
 
     def __getattr__(self, name: str) -> Any:
         if len(name) == 1 and name in self.letters:
-            return self._values[self.letters.index(name)]
+            return self[self.letters.index(name)]
         if name in self.named:
             start, stop, kind = self.named[name]
             return kind(*self._values[start:stop])
@@ -130,7 +215,7 @@ class Compound:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if len(name) == 1 and name in self.letters:
-            self._values[self.letters.index(name)] = self._wrapped(value)
+            self[self.letters.index(name)] = value
         elif name in self.named:
             start, stop, kind = self.named[name]
             self._values[start:stop] = np.asarray(kind(value))
@@ -202,6 +287,13 @@ class Compound:
         return self
 
 
+def _is_index(index: Any) -> builtins.bool:
+    """True for an int, a slice, or a tuple of them."""
+    if isinstance(index, tuple):
+        return all(map(_is_index, index))
+    return isinstance(index, int | np.integer | slice)
+
+
 def _is_literal(size: Any) -> builtins.bool:
     """True if a number of components is written `Literal[3]`."""
     origin: Any = typing.get_origin(size)
@@ -235,6 +327,8 @@ def _unpickled(words: tuple[str, tuple[int, ...], str], values: np.ndarray[Any, 
 
 def _flat(value: Any) -> list[Any]:
     """The numbers of a component, of a vector, or of nested sequences of them."""
+    if isinstance(value, list | tuple):  # NumPy would make floats of large integers
+        return [number for each in value for number in _flat(each)]
     return [value] if np.isscalar(value) else np.asarray(value).reshape(-1).tolist()
 
 
@@ -269,6 +363,22 @@ class Matrix(Compound):
     word = "matrix"
     __slots__ = ()
 
+    def get_row(self, index: int) -> Any:
+        """Return a row, which shares its numbers with the matrix."""
+        return self[index]
+
+    def get_col(self, index: int) -> Any:
+        """Return a column, which shares its numbers with the matrix."""
+        return self[:, index]
+
+    def set_row(self, index: int, values: Any) -> None:
+        """Replace a row."""
+        self[index] = values
+
+    def set_col(self, index: int, values: Any) -> None:
+        """Replace a column."""
+        self[:, index] = values
+
 
 class Quaternion(Compound):
     """Base of the quaternion types: x, y, z, w, with w the real part."""
@@ -284,7 +394,36 @@ class Transformation(Compound):
     word = "transform"
     __slots__ = ()
 
-    def __init__(self, *values: Any) -> None:
-        """Seven numbers, or a translation and a rotation; without values the identity."""
-        identity = (0, 0, 0, 0, 0, 0, 1)
-        super().__init__(*(values if values else identity))
+    def __init__(self, *values: Any, p: Any = None, q: Any = None) -> None:
+        """Seven numbers, or a translation and a rotation; without values the identity.
+
+        Args:
+            values: Seven numbers, one for all of them, another transform, or `p` and `q` in this order.
+            p: The translation, three numbers; without it none.
+            q: The rotation, four numbers; without it none.
+
+        Raises:
+            ComponentError: There are not as many numbers, or a part is given twice.
+        """
+        parts = len(values) <= 2 and all(np.iterable(value) for value in values)
+        if parts and not (len(values) == 1 and len(values[0]) == 7):
+            given = {"p": p, "q": q}
+            for name, value in zip("pq", values, strict=False):
+                if given[name] is not None:
+                    raise ComponentError(f"{type(self).__name__}: {name} is given twice")
+                given[name] = value
+            p, q = ((0, 0, 0) if given["p"] is None else given["p"]), given["q"]
+            q = (0, 0, 0, 1) if q is None else q
+            for name, value, count in (("p", p, 3), ("q", q, 4)):
+                if not np.iterable(value) or len(value) != count:
+                    raise ComponentError(
+                        f"{type(self).__name__}: {name} is {count} numbers; got {value!r}",
+                        hint=f"write {type(self).__name__}(p=(x, y, z), q=(x, y, z, w))",
+                    )
+            values = (*p, *q)
+        elif p is not None or q is not None:
+            raise ComponentError(
+                f"{type(self).__name__} takes its numbers, or p and q; got both",
+                hint=f"write {type(self).__name__}(p=(x, y, z), q=(x, y, z, w))",
+            )
+        super().__init__(*values)

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._errors import TapedebugError
+from tapedebug._errors import OperandError, TapedebugError
 from tapedebug.lang import types as t
+from tapedebug.lang.compound_types import is_plain
 from tapedebug.lang.lowering import in_python
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Expr, Quantity, RuleError
 from tapedebug.lang.rules.random import Stream
@@ -76,7 +77,7 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
         A Python number, a compound value, or a tuple of them.
 
     Raises:
-        TypeError: The operands do not fit.
+        OperandError: The operands do not fit.
     """
     states, operands = (operands[:1], operands[1:]) if name in OF_STATES else ((), operands)
     typed = [k for k in map(_type_of, operands) if k is not None]
@@ -93,7 +94,7 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
         else:
             found = entry.build(*quantities)
     except RuleError as error:
-        raise TypeError(f"{shown} {error.message}\n  = hint: {error.hint}") from None
+        raise OperandError(f"{shown} {error.message}", hint=error.hint) from None
     return tuple(map(_python, found)) if isinstance(found, tuple) else _python(found)
 
 
@@ -106,7 +107,7 @@ def _drawn(name: str, operands: Sequence[Any]) -> Any:
         assert build is not None
         return _python(build(stream, *(_quantity(bound, scalar) for bound in bounds)))
     except RuleError as error:
-        raise TypeError(f"{name}() {error.message}\n  = hint: {error.hint}") from None
+        raise OperandError(f"{name}() {error.message}", hint=error.hint) from None
 
 
 def _state(operand: Any) -> Quantity:
@@ -153,14 +154,11 @@ def _quantity(operand: Any, scalar: Any) -> Quantity:
 
 
 def _python(q: Quantity) -> Any:
-    """The value: a Python number of a float32, int32 or truth value, else one that has the type."""
+    """Return a value: a Python number of a float32, int32 or truth value, else one that has the type."""
     numbers = [part.value.number.item() for part in q.parts]
     if t.is_compound(q.type):
         return q.type(*numbers)
-    return numbers[0] if q.type in _PLAIN else q.type(numbers[0])
-
-
-_PLAIN = (t.float32, t.int32, t.bool)
+    return numbers[0] if is_plain(q.type) else q.type(numbers[0])
 
 
 def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -253,6 +251,12 @@ def _identity(n: int, dtype: Any = float) -> t.Matrix:
     return t.matrix((n, n), dtype)(*np.eye(n).reshape(-1))
 
 
+def _set_part(xform: Any, part: str, value: Any) -> None:
+    if not isinstance(xform, t.Transformation):
+        raise TypeError(f"a transform is changed; got {type(xform).__name__}")
+    setattr(xform, part, value)
+
+
 def _cast(a: Any, dtype: Any) -> Any:
     target, kind = t.canonical(dtype), _type_of(a) or t.canonical(type(a))
     if not t.is_scalar(kind) or target not in (*t.INTEGERS, *t.FLOATS):
@@ -264,9 +268,11 @@ CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "cast": _cast,
     "identity": _identity,
     "matrix": _matrix,
-    "quat_identity": lambda dtype=float: t.quaternion(dtype)(0, 0, 0, 1),
+    "quat_identity": lambda dtype=None: t.quaternion(dtype or float)(0, 0, 0, 1),
     "quaternion": _quaternion,
-    "transform_identity": lambda dtype=float: t.transformation(dtype)(),
+    "transform_identity": lambda dtype=None: t.transformation(dtype or float)(),
+    "transform_set_rotation": lambda xform, q: _set_part(xform, "q", q),
+    "transform_set_translation": lambda xform, p: _set_part(xform, "p", p),
     "transformation": _transformation,
     "vector": _vector,
 }

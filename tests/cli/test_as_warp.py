@@ -134,8 +134,8 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("from warp import Mesh", "WarpImportError: warp.Mesh is not planned"),
-        ("wp.Mesh(1)", "WarpNameError: warp.Mesh is not planned"),
+        ("from warp import Mesh", "WarpImportError: warp.Mesh exists in NVIDIA Warp only: meshes"),
+        ("wp.Mesh(1)", "WarpNameError: warp.Mesh exists in NVIDIA Warp only: meshes, BVHs"),
         ("wp.luanch", "WarpNameError: warp has no name 'luanch'; did you mean 'launch'?"),
         ("import warp.fem as fem", "WarpImportError: `warp.fem` is not in tapedebug: finite elements"),
         ("import warp._src.build", "WarpImportError: `warp._src.build` is not in tapedebug: these are the"),
@@ -148,7 +148,7 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
             "import warp.render; wp.render.UsdRenderer('f')",
             "WarpNameError: warp.render.UsdRenderer is not in",
         ),
-        ("wp.capture_save", "WarpNameError: warp.capture_save is not planned"),
+        ("wp.capture_save", "WarpNameError: warp.capture_save exists in NVIDIA Warp only: recording"),
         ("wp.get_stream()", "DeviceError: Stream needs a CUDA device; this engine runs on the CPU"),
         ("wp.set_device('cuda:0')", "DeviceError: there is no device 'cuda:0': this version runs on"),
     ],

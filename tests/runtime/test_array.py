@@ -472,14 +472,22 @@ def test_config_refuses_unknown_names_and_values():
 
 def test_unknown_names_of_the_package(monkeypatch):
     monkeypatch.setattr(_unsupported, "PLANNED", frozenset({"svd9"}))
-    elsewhere = (
-        "is not planned: it is not part of recording and debugging gradients. A program that says "
-        "`import warp as wp` can use it, and `tapedebug run` watches it"
+    monkeypatch.setattr(_unsupported, "running_command", lambda: "cloth.py")
+    keep = (
+        "Keep Warp as the engine of the program (`import warp as wp`) and watch it: `tapedebug run cloth.py`"
     )
+    spatial = (
+        "exists in NVIDIA Warp only: meshes, BVHs, hash grids, volumes, textures, tiles, sparse matrices and "
+        f"finite elements are not rebuilt here. {keep}"
+    )
+    other = f"exists in NVIDIA Warp only: recording and debugging gradients does not need it. {keep}"
     for name, message in {
         "svd9": "tapedebug.svd9 is planned and not in this version",
-        "launch_tiled": f"tapedebug.launch_tiled {elsewhere}",
-        "fem": f"tapedebug.fem {elsewhere}",
+        "launch_tiled": f"tapedebug.launch_tiled {spatial}",
+        "fem": f"tapedebug.fem {spatial}",
+        "Mesh": f"tapedebug.Mesh {spatial}",
+        "mesh_query_point": f"tapedebug.mesh_query_point {spatial}",
+        "capture_save": f"tapedebug.capture_save {other}",
         "launhc": "tapedebug has no name 'launhc'; did you mean 'launch'?",
         "zzz": "tapedebug has no name 'zzz'",
     }.items():

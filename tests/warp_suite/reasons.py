@@ -36,7 +36,7 @@ _ABSENT = (
 _RULES: tuple[tuple[str, str], ...] = (
     (
         "absent",
-        r"is not planned: it is not part of recording|has no name '(ScopedMemoryTracker|graph_coloring)",
+        r"exists in NVIDIA Warp only: |has no name '(ScopedMemoryTracker|graph_coloring)",
     ),
     ("absent", r"`warp\.(?!_src)[\w.]+` is not in tapedebug"),
     ("absent", rf"^(Warp(Import|Name)Error|KernelNameError|AttributeError|NameError): .*({_ABSENT})"),

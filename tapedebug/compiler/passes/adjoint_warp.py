@@ -167,8 +167,11 @@ class _Warp(Forward):
         param, component = op.data
         holds = b.load(param, component, offset, given.type)
         seed = b.emit("load_adjoint", (offset,), given.type, op.data)
-        same = b.apply("eq", self.value(known, given), holds)
-        self.accumulate(adj, given, b.apply("where", same, seed, b.constant(0, given.type)))
+        value, zero = self.value(known, given), b.constant(0, given.type)
+        passed = b.apply("where", b.apply("eq", value, holds), seed, zero)
+        of_nan = b.apply("where", b.apply("ne", value, value), seed, zero)
+        passed = b.apply("where", b.apply("ne", holds, holds), of_nan, passed)
+        self.accumulate(adj, given, passed)
 
     def _index(self, known: Values, index: Value) -> Value:
         """An index, from what its variable holds now."""

@@ -120,6 +120,7 @@ def from_columns(columns: list[Parts]) -> Parts:
     second = e > a
     third = i > second.select(e, a)
     rest = _chosen(third, by_z, _chosen(second, by_y, by_x))
+    # Of a matrix that is not exactly a rotation the root alone has no length of 1.
     return normalize(_quat(_chosen((a + e + i) >= 0.0, by_w, rest))).parts
 
 
@@ -150,7 +151,8 @@ def _axis_angle(q: Parts) -> tuple[Parts, Expr]:
     turn, w = vector(q[:3]), q[3]
     flip = (w >= 0.0).select(1.0, w.lift(-1.0))
     axis = tuple(part * flip for part in normalize(turn).parts)
-    return axis, 2.0 * length(turn).scalar.apply("atan2", w * flip)
+    # At half a turn (w = 0) the angle has its maximum, a kink: as of abs(), its derivative there is 0.
+    return axis, 2.0 * length(turn).scalar.apply("atan2", w.apply("abs"))
 
 
 @composite("quat_to_axis_angle", "Two values: axis and angle (0 to π) of a rotation; of none zeros.")

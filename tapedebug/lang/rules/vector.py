@@ -43,7 +43,7 @@ def cross(a: Quantity, b: Quantity) -> Quantity:
 
 @composite("length_sq", "Square of the length of a vector or quaternion.")
 def length_sq(a: Quantity) -> Quantity:
-    require(t.Vector, a, also=t.Quaternion)
+    require(t.Vector, a, floating=False, also=t.Quaternion)
     return scalar(inner(a.parts, a.parts))
 
 

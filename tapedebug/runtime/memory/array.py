@@ -79,7 +79,7 @@ class array(ArrayProtocols, Arithmetic):
         "ndim",
         "part",
         "ptr",
-        "retain_grad",
+        "_retain_grad",
         "shape",
         "size",
         "start",
@@ -104,7 +104,7 @@ class array(ArrayProtocols, Arithmetic):
     is_contiguous: bool
     part: str
     """For a view of a field of an array of structs, the suffix of the array's name: `.pos`."""
-    retain_grad: bool
+    _retain_grad: bool
     _fields: tuple[array, ...] | None
     """For an array of structs, the cached views of its fields at any depth (`struct_fields.leaves`)."""
     _kind: int
@@ -243,8 +243,27 @@ class array(ArrayProtocols, Arithmetic):
             for _, tracker in self.buffer.watchers():
                 tracker.activated = True
         self._requires_grad = bool(value)
+        if not value:
+            self._retain_grad = False
         self._fields = None
         self._kind = _kind_of(self)
+
+    @property
+    def retain_grad(self) -> bool:
+        """True if `Tape.backward` keeps the gradient of an intermediate array; settable.
+
+        Setting it raises an ArrayError (a ValueError) where the array has no gradient.
+        """
+        return self._retain_grad
+
+    @retain_grad.setter
+    def retain_grad(self, value: bool) -> None:
+        if value and not self._requires_grad:
+            raise ArrayError(
+                f"retain_grad=True needs requires_grad=True; {self!r} has no gradient",
+                hint="set requires_grad = True first",
+            )
+        self._retain_grad = bool(value)
 
     @property
     def grad(self) -> array | None:
@@ -449,7 +468,7 @@ def make(
     _place(a, ptr)
     a._grad = a._fields = None
     a.part = ""
-    a.retain_grad = like.retain_grad if like is not None else False
+    a._retain_grad = like._retain_grad if like is not None else False
     a._requires_grad = like._requires_grad if like is not None else False
     a._kind = _kind_of(a)
     return a
@@ -466,7 +485,7 @@ def new(shape: Shape, dtype: Any, *, zeroed: bool = False, requires_grad: bool =
         a.ptr = ptr = buffer.address
         a._packed = _SLOTS[0].pack(ptr) + words
     a._grad = a._fields = None
-    a.part, a.retain_grad, a._requires_grad = "", False, requires_grad
+    a.part, a._retain_grad, a._requires_grad = "", False, requires_grad
     a._kind = KINDS.setdefault((dtype, a.ndim, True, requires_grad, False), len(KINDS))
     return a
 
