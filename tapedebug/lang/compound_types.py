@@ -140,7 +140,7 @@ class Compound:
         return np.array(self._values, dtype=dtype)
 
     def __bytes__(self) -> bytes:
-        return self._values.tobytes()
+        return bytes(self._values.tobytes())
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -336,8 +336,13 @@ _PYTHON_OPERATORS = {"div": "truediv"}
 
 
 def _evaluated(operation: str, *operands: Any) -> Any:
-    """Evaluate an operator of kernels outside of them, with the same meaning; with NumPy's arrays, theirs."""
-    if any(isinstance(operand, np.ndarray) for operand in operands):
+    """Evaluate an operator of kernels outside of them, with the same meaning.
+
+    With an array of NumPy, or after a number of NumPy of another type, it is NumPy's operator on arrays.
+    """
+    first, last = operands[0], operands[-1]
+    mixed = isinstance(first, np.generic) and type(first) is not last.scalar.numpy.type
+    if mixed or any(isinstance(operand, np.ndarray) for operand in operands):
         return getattr(python_operators, _PYTHON_OPERATORS.get(operation, operation))(
             *map(np.asarray, operands)
         )
@@ -415,7 +420,7 @@ class Transformation(Compound):
             p, q = ((0, 0, 0) if given["p"] is None else given["p"]), given["q"]
             q = (0, 0, 0, 1) if q is None else q
             for name, value, count in (("p", p, 3), ("q", q, 4)):
-                if not np.iterable(value) or len(value) != count:
+                if not np.iterable(value) or len(tuple(value)) != count:
                     raise ComponentError(
                         f"{type(self).__name__}: {name} is {count} numbers; got {value!r}",
                         hint=f"write {type(self).__name__}(p=(x, y, z), q=(x, y, z, w))",

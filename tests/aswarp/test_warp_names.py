@@ -295,3 +295,56 @@ def test_a_function_is_passed_where_the_annotation_is_the_class_of_functions(wp:
     wp.launch(kernel, dim=1, inputs=[x])
     assert x.numpy().tolist() == [6.0]
     assert isinstance(double, wp.Function)
+
+
+def test_scalars_of_older_versions_are_python_numbers(wp: Any) -> None:
+    assert wp.config.legacy_scalar_return_types is False
+    wp.config.legacy_scalar_return_types = True
+    try:
+        assert type(wp.vec3d(1.0, 2.0, 3.0)[0]) is float
+        assert type(wp.sin(wp.float16(1.0))) is float
+    finally:
+        wp.config.legacy_scalar_return_types = False
+    assert type(wp.vec3d(1.0, 2.0, 3.0)[0]) is np.float64
+
+
+def test_functions_of_arrays_refuse_what_would_be_rounded_or_left_out(wp: Any) -> None:
+    one, two = wp.ones(3, dtype=float), wp.ones(2, dtype=float)
+    whole, long = wp.zeros(8, dtype=int), wp.zeros(1, dtype=wp.float64)
+    for kind, message, act in (
+        (RuntimeError, "the result is float32; got out=array", lambda: wp.utils.array_sum(one, out=long)),
+        (ValueError, r"one shape; got \(3,\) and \(2,\)", lambda: wp.utils.array_inner(one, two)),
+        (
+            TypeError,
+            "the count is an integer; got 1.5",
+            lambda: wp.utils.segmented_sort_pairs(whole, whole, 1.5, whole),
+        ),
+        (
+            RuntimeError,
+            "as many ends of segments as starts; got 8 starts and 4 ends",
+            lambda: wp.utils.segmented_sort_pairs(whole, whole, 4, whole, whole[:4]),
+        ),
+        (
+            RuntimeError,
+            "run_lengths is an array of int32; got array",
+            lambda: wp.utils.runlength_encode(whole, whole, one),
+        ),
+    ):
+        with pytest.raises(kind, match=message):
+            act()
+
+
+def test_decorators_refuse_values_that_mean_nothing(wp: Any) -> None:
+    with pytest.raises(ValueError, match="the name is an identifier; got '1st'"):
+        wp.kernel(name="1st")
+    with pytest.raises(ValueError, match="entry_point_abi='external' is for kernels that another program"):
+        wp.kernel(entry_point_abi="external")
+    with pytest.raises(TypeError, match="inline is True, False or None; got 'yes'"):
+        wp.func(inline="yes")
+    a = wp.zeros(2)
+    with pytest.raises(ValueError, match=r"retain_grad=True needs requires_grad=True; array\(shape=\(2,\)"):
+        a.retain_grad = True
+    a.requires_grad = a.retain_grad = True
+    a.requires_grad = False
+    assert not a.retain_grad
+    assert np.dtype(wp.float32) == np.float32 or np.lib.NumpyVersion(np.__version__) < "2.4.0"

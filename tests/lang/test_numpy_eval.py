@@ -112,6 +112,79 @@ def test_wrong_use(message: str) -> None:
 
 
 def test_what_needs_a_thread_says_so() -> None:
-    for name in ("tid", "atomic_add", "transform_set_rotation"):
+    for name in ("tid", "atomic_add", "printf"):
         with pytest.raises(wp.TapedebugError, match=f"^{name}.. is a function of the kernel language"):
             getattr(wp, name)()
+
+
+def test_parts_of_transforms_by_keyword_and_in_place() -> None:
+    p, q = (1.0, 2.0, 3.0), (0.0, 0.0, 1.0, 0.0)
+    whole = wp.transform(*p, *q)
+    assert wp.transform(p, q) == wp.transform(q=q, p=p) == wp.transform(p, q=q) == whole
+    assert wp.transform(p=p) == wp.transform(p) == wp.transform(*p, 0.0, 0.0, 0.0, 1.0)
+    assert wp.transform(q=q) == wp.transform(0.0, 0.0, 0.0, *q)
+    assert wp.transform(wp.transformd(whole)) == whole
+    t = wp.transform_identity(None)
+    wp.transform_set_translation(t, wp.vec3(*p))
+    wp.transform_set_rotation(t, wp.quat(*q))
+    assert t == whole
+
+
+def test_components_have_the_types_of_warp() -> None:
+    assert type(wp.vec3(1.0, 2.0, 3.0)[0]) is type(wp.vec3(1.0, 2.0, 3.0).x) is float
+    assert type(wp.vec3i(1, 2, 3)[0]) is int
+    assert type(wp.vec3d(1.0, 2.0, 3.0)[0]) is np.float64
+    assert tuple(wp.mat22(1.0, 2.0, 3.0, 4.0)) == ((1.0, 2.0), (3.0, 4.0))
+    m = wp.mat22(1.0, 2.0, 3.0, 4.0)
+    m.set_col(0, (5.0, 6.0))
+    assert (m.get_row(0), m.get_col(0)) == (wp.vec2(5.0, 2.0), wp.vec2(5.0, 6.0))
+    v = wp.types.vector(2, wp.uint64)(1, 2)
+    v[0] = -1
+    assert v == (2**64 - 1, 2)
+    assert bytes(wp.vec2(1.0, 2.0)) == np.float32([1.0, 2.0]).tobytes()
+    array = np.array([1.0, 2.0], np.float32)
+    assert wp.vec2.from_ptr(array.ctypes.data) == wp.vec2(1.0, 2.0)
+    product = np.float64(2) * wp.vec2(1.0, 2.0)
+    assert isinstance(product, np.ndarray) and product.tolist() == [2.0, 4.0]
+
+
+REFUSED = {
+    "vec3 has no component [None]\n  = hint: index it with an int or a slice; its shape is (3,)": (
+        KeyError,
+        lambda v: v[None],
+    ),
+    "mat22 has no component [(0, 1, 2)]\n"
+    "  = hint: index it with an int, a slice or a pair of them; its shape is (2, 2)": (
+        IndexError,
+        lambda v: wp.mat22()[0, 1, 2],
+    ),
+    "components of vec3 are numbers (float32); got '1.0'\n  = hint: pass numbers, or a sequence of them": (
+        TypeError,
+        lambda v: v.__setitem__(0, "1.0"),
+    ),
+    "vec3[slice(None, 2, None)] holds 2 of the components; got (1, 2, 3)\n  = hint: assign as many numbers": (
+        ValueError,
+        lambda v: v.__setitem__(slice(2), (1, 2, 3)),
+    ),
+    "vec3 takes 3 components, one value for all of them, or none (zeros); got 2\n  = hint: pass 3 numbers": (
+        ValueError,
+        lambda v: wp.vec3(1.0, 2.0),
+    ),
+    "transform: q is 4 numbers; got 1.0\n  = hint: write transform(p=(x, y, z), q=(x, y, z, w))": (
+        TypeError,
+        lambda v: wp.transform((1.0, 2.0, 3.0), q=1.0),
+    ),
+    "transform takes its numbers, or p and q; got both\n"
+    "  = hint: write transform(p=(x, y, z), q=(x, y, z, w))": (
+        TypeError,
+        lambda v: wp.transform(1.0, q=(1, 0, 0, 0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED, ids=lambda m: m.partition("\n")[0])
+def test_what_is_no_component_is_refused(message: str) -> None:
+    kind, act = REFUSED[message]
+    with pytest.raises(kind) as info:
+        act(wp.vec3(1.0, 2.0, 3.0))
+    assert str(info.value) == message
