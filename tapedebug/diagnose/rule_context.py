@@ -104,6 +104,14 @@ class RuleContext:
         found = self.experiment
         return found if isinstance(found, Replay) and not found.blocked else None
 
+    @property
+    def reversed_count(self) -> int:
+        """The number of launches that had been recorded when the last reverse pass ran; all if none did."""
+        launches = len(self.trace.launches)
+        if self.replay is None or not self.replay.recorded.tape.reverse_passes:
+            return launches
+        return min(launches, self.replay.recorded.tape.reverse_passes[-1].operation_count)
+
     @cached_property
     def profile(self) -> AdjointProfile | None:
         """The norms of the adjoint along the reverse pass; None if they cannot be computed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -142,6 +142,15 @@ class ReversePass:
         return ()
 
 
+@dataclass(slots=True, eq=False)
+class _SetAside:
+    """Operations after the last reverse pass, with the writes and scopes of the whole recording."""
+
+    operations: list[ExecutableOperation]
+    injections: list[Injection]
+    scopes: list[Scope]
+
+
 class OperationTape:
     """A `contract.RecordedTape` of operations that can be run again.
 
@@ -186,6 +195,8 @@ class OperationTape:
         self._injections: list[Injection] = []
         self._injected: dict[int, list[Injection]] = {}
         self._scope: int | None = None
+        self._set_aside: _SetAside | None = None
+        self._reversed_in_block = False
         for array in arrays:
             self.watch(array)
         if listed:
@@ -198,14 +209,56 @@ class OperationTape:
 
     def begin(self) -> None:
         """Begin or resume recording."""
+        self._restore()
+        self._reversed_in_block = False
         self.began = self.began or clock.tick()
         self.is_recording = True
 
     def end(self) -> None:
-        """Stop recording."""
+        """Stop recording.
+
+        Operations after a reverse pass inside the same block are no part of it: unless values are preserved,
+        it has not seen what they overwrite. They are `later_operations` until the tape records again or is
+        reversed again.
+        """
         self.is_recording = False
         self.ended = clock.tick()
+        if self._reversed_in_block and not self.preserves_values:
+            self._split(self.reverse_passes[-1].operation_count)
         notify("tape_exited", self)
+
+    @property
+    def later_operations(self) -> Sequence[ExecutableOperation]:
+        """The operations after the last reverse pass, if that ran inside the block that recorded them."""
+        return () if self._set_aside is None else self._set_aside.operations
+
+    def _split(self, count: int) -> None:
+        """Set all operations aside but the first `count`."""
+        if count < len(self.operations):
+            self._set_aside = _SetAside(self.operations[count:], list(self._injections), self.scopes)
+            del self.operations[count:]
+            self._injections = [write for write in self._injections if write.at <= count]
+            self.scopes = [
+                replace(scope, last=None if scope.last is None else min(scope.last, count - 1))
+                for scope in self.scopes
+                if scope.first < count
+            ]
+            self.given_values = None
+
+    def _restore(self) -> None:
+        """Add the operations that were set aside, before what was written since."""
+        aside, self._set_aside = self._set_aside, None
+        if aside is not None:
+            known = set(map(id, aside.injections))
+            since = [write for write in self._injections if id(write) not in known]
+            self.operations += aside.operations
+            for write in since:
+                self._injected[write.at].remove(write)
+                write.at = len(self.operations)
+                self._injected.setdefault(write.at, []).append(write)
+            self._injections = [*aside.injections, *since]
+            self.scopes = aside.scopes
+            self.given_values = None
 
     def watch(self, array: Array) -> None:
         """Store the current content of an array as the one that the tape found, for later operations."""
@@ -357,6 +410,8 @@ class OperationTape:
         """
         if not self.operations:
             raise TapeError("backward: the tape is empty", hint="record operations first")
+        self._restore()
+        self._reversed_in_block = self.is_recording
         self.look()
         preset = self._preset(seeds)
         found = {**preset, **{a: np.array(values, a.scalar_dtype) for a, values in seeds.items()}}

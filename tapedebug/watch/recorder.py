@@ -410,6 +410,10 @@ class Recorder:
             tape.add(operation, template.touched, seconds)
             if template.gradients:
                 self._note_gradients(template.gradients, place)
+            if tape.reverse_passes:  # an update of an input inside the block of its tape
+                for array in template.form.written(template.arrays):
+                    if tape.was_input(array):
+                        self.history.note_write(array, "launch", place)
         except Exception as error:
             self.skip(tape, f"the launch of {_name(kernel)}", _reason(error), place)
         return result

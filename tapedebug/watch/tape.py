@@ -187,6 +187,10 @@ class WatchedTape(OperationTape):
                 a for a, values in self._gradients.items() if values is not None and values.any()
             ]
 
+    def was_input(self, array: Array) -> bool:
+        """True if the last reverse pass left a gradient of an array."""
+        return array in self._gradients
+
     def note_zeroed(self, call_site: Place | None = None) -> None:
         """Note that the program has zeroed the gradients that reverse passes of this tape have used."""
         zeroed = [
@@ -280,6 +284,11 @@ class _Gaps:
         for (name, reason), count in native.items():
             launches = f"{count} launches" if count > 1 else "1 launch"
             gaps.append(f"{launches} of {name} can only be run by Warp, in float32: {reason}")
+        later = self._tape.later_operations
+        if later:
+            names = Counter(operation.name for operation in later).items()
+            listed = ", ".join(name if count == 1 else f"{name} (×{count})" for name, count in names)
+            gaps.append(f"recorded after the last reverse pass, and no part of it: {listed}")
         gaps += [LOST] if self._tape.lost else []
         for array in self._tape.inherited:
             name = next(iter(self._tape.names(array)), "an input")

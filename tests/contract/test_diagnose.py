@@ -258,3 +258,14 @@ def test_a_named_loss_or_later_operations_are_not_compared_with_what_the_pass_le
     with tape:
         square(x, zeros(2))
     assert told(diagnose(tape)) == []
+
+
+def test_an_update_after_backward_inside_the_block_is_no_overwrite():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        total(y, loss)
+        tape.backward(loss)
+        scale(x, 0.5)
+    found = diagnose(tape)
+    assert (found.verdict, told(found)) == ("AGREE", [])

@@ -303,3 +303,39 @@ def test_a_fit_in_float32_tries_no_shorter_steps_than_needed():
     assert len(tried) == 13
     for each in (found, sooner):
         assert abs(each.value - 0.3) <= each.error <= 3e-4
+
+
+def test_operations_after_a_reverse_pass_inside_the_block_are_no_part_of_it():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        with tape.scope("loss"):
+            square(x, y)
+            total(y, loss)
+        tape.backward(loss)
+        with tape.scope("update"):
+            scale(x, 0.5)
+    assert [o.name for o in tape.operations] == ["square", "total"]
+    assert [o.name for o in tape.later_operations] == ["scale"]
+    assert [(s.name, s.first, s.last) for s in tape.scopes] == [("loss", 0, 1)]
+    replay = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds, consume="current")
+    np.testing.assert_array_equal(replay.gradient(x), [2, 4])
+    x.values[:] = 7
+    tape.backward(loss)
+    assert [o.name for o in tape.operations] == ["square", "total", "scale"]
+    assert not tape.later_operations
+    assert [(s.name, s.first, s.last) for s in tape.scopes] == [("loss", 0, 1), ("update", 2, 2)]
+    assert [(w.at, w.settled) for w in tape.outside_writes] == [(3, False)]
+
+
+def test_a_tape_that_records_again_continues_after_what_was_set_aside():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        total(x, loss)
+        tape.backward(loss)
+        square(x, y)
+    with tape:
+        total(y, loss)
+    assert [o.name for o in tape.operations] == ["total", "square", "total"]
+    tape.backward(loss)
+    replay = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds)
+    np.testing.assert_array_equal(replay.gradient(x), [2, 4])

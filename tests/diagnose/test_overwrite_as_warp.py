@@ -165,3 +165,31 @@ def test_the_gradients_of_warp_are_those_that_warp_gives(tmp_path: Path) -> None
     assert found.keys() == WARP.keys()
     for name, gradients in found.items():
         assert same(gradients, WARP[name]), name
+
+
+@td.kernel
+def squared(x: td.array(dtype=float), loss: td.array(dtype=float)):
+    i = td.tid()
+    td.atomic_add(loss, 0, x[i] * x[i])
+
+
+@td.kernel
+def step(x: td.array(dtype=float), gradient: td.array(dtype=float)):
+    i = td.tid()
+    x[i] = x[i] - 0.1 * (gradient[i] + 1.0)
+
+
+@pytest.mark.unoptimized
+@pytest.mark.parametrize("late", [False, True])
+def test_an_update_inside_the_block_counts_if_backward_comes_after_it(late: bool) -> None:
+    x = td.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    loss = td.zeros(1, dtype=float, requires_grad=True)
+    with td.Tape() as tape:
+        td.launch(squared, 3, [x], [loss])
+        if not late:
+            tape.backward(loss)
+        td.launch(step, 3, [x, x.grad])
+    if late:
+        tape.backward(loss)
+    alarms = [item.rule for item in td.diagnose(tape, as_warp=True).findings if item.severity == "error"]
+    assert ("overwrite" in alarms) == late

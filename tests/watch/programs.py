@@ -30,6 +30,12 @@ def scale(x: wp.array(dtype=float), factor: float):
 
 
 @wp.kernel
+def descend(x: wp.array(dtype=float), gradient: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = x[i] - 0.1 * gradient[i]
+
+
+@wp.kernel
 def total(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
     wp.atomic_add(loss, 0, x[wp.tid()])
 

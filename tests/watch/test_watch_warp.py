@@ -626,3 +626,19 @@ def test_an_error_of_warp_about_a_call_is_the_same():
             wp.launch(programs.square)
         with pytest.raises(RuntimeError, match="passed 1 arguments but kernel requires 2"):
             wp.launch(programs.square, 1, [x])
+
+
+def test_a_launch_inside_the_block_after_backward_is_no_part_of_the_pass():
+    x = programs.array([1.0, 2.0, 3.0])
+    with td.watch_warp() as session:
+        for _ in range(2):
+            y, loss = programs.zeros(3), programs.zeros(1)
+            with wp.Tape() as tape:
+                wp.launch(programs.square, 3, [x], [y])
+                wp.launch(programs.total, 3, [y], [loss])
+                tape.backward(loss)
+                wp.launch(programs.descend, 3, [x, x.grad])
+            tape.zero()
+    found = td.diagnose(session.tapes)
+    assert (found.verdict, found.findings) == ("AGREE", [])
+    assert "recorded after the last reverse pass, and no part of it: descend" in found.coverage.notes

@@ -128,7 +128,7 @@ class _Study:
         last = max((index for index in writers if index is not None), default=None)
         self.last = None if last is None else context.trace.launches[last]
         """The last launch that the loss depends on."""
-        self.late = [] if last is None else context.trace.launches[last + 1 :]
+        self.late = [] if last is None else context.trace.launches[last + 1 : context.reversed_count]
 
     def _losses(self) -> list[int]:
         """Return the losses, and other arguments of `backward`: a tape may have two losses."""

@@ -63,7 +63,11 @@ class Overwrite(TapeRule):
                 *find_unrecorded_writes(context, self.code),
                 *find_changed_structs(context, self.code),
             ]
-        groups = group_overwrites(context.trace, in_memory=context.as_warp or in_memory(context.trace))
+        groups = group_overwrites(
+            context.trace,
+            in_memory=context.as_warp or in_memory(context.trace),
+            stop=context.reversed_count,
+        )
         if (
             context.as_warp
         ):  # another rule handles Warp's adjoints of atomics: none of them reads the old values

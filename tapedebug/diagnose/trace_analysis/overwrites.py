@@ -59,7 +59,9 @@ class OverwriteGroup:
         return sorted({(pair.reader, pair.param) for pair in self.pairs})
 
 
-def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[OverwriteGroup]:
+def group_overwrites(
+    trace: Trace, *, in_memory: bool = False, stop: int | None = None
+) -> list[OverwriteGroup]:
     """Return the overwrites of values that a launch had read, by kind.
 
     Overwrites of values that no adjoint needs are listed once for each writing kernel and parameter, for
@@ -68,11 +70,11 @@ def group_overwrites(trace: Trace, *, in_memory: bool = False) -> list[Overwrite
     Args:
         trace: The tape.
         in_memory: True if adjoints read the arrays in place, including values that their own launch wrote.
+        stop: The first launch that was recorded after the reverse pass, which saw nothing of what it writes.
     """
     groups: dict[tuple[Any, ...], OverwriteGroup] = {}
-    for pair, needed in sorted(
-        _pairs(trace, in_memory), key=lambda item: (item[0].clobberer, item[0].reader)
-    ):
+    pairs = [item for item in _pairs(trace, in_memory) if stop is None or item[0].clobberer < stop]
+    for pair, needed in sorted(pairs, key=lambda item: (item[0].clobberer, item[0].reader)):
         reader, clobberer = trace.launches[pair.reader], trace.launches[pair.clobberer]
         write_param = words.written_param(clobberer, trace.arrays[pair.array], trace)
         key: tuple[Any, ...] = (clobberer.kernel, clobberer.name, write_param)
