@@ -23,6 +23,7 @@ from tapedebug.aswarp._settings import VERSION, DeterministicMode, Settings
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.modules import Module
 from tapedebug.lang import types as t
+from tapedebug.lang.builtins import BUILTINS
 from tapedebug.runtime.device import Device
 
 COUNTERPARTS = {
@@ -82,7 +83,11 @@ _TOP: dict[str, Any] = {
     "Module": Module,
     "__version__": VERSION,
     "bfloat16": type_queries.bfloat16,
+    "div_approx": BUILTINS["div"],
+    "float": float,
     "handle": t.uint64,
+    "int": int,
+    "inverse_approx": BUILTINS["inverse"],
     "Reference": t.Reference,
     "ref": t.Reference,
 }

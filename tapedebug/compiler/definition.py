@@ -94,7 +94,7 @@ class Definition:
                 span=origin.span(starred),
                 hint="give each argument a parameter of its own",
             )
-        if getattr(self.python, "__annotations__", {}).get("return") is not None:
+        if getattr(self.python, "__annotations__", {}).get("return") not in (None, type(None)):
             raise KernelSyntaxError(
                 f"kernel `{self.__name__}`: a kernel returns nothing; it is annotated "
                 f"`-> {ast.unparse(origin.header.returns or ast.Constant(None))}`",

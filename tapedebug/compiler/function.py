@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import inspect
 import sys
 import weakref
@@ -137,6 +138,11 @@ class Function:
         """The function's source."""
         return origin_of(self.python, "function")
 
+    @cached_property
+    def body(self) -> list[ast.stmt]:
+        """The statements, with `wp.adjoint[x.mass]` written as `wp.adjoint[x].mass`."""
+        return [_PartsOfAdjoints().visit(copy.deepcopy(statement)) for statement in self.origin.tree.body]
+
     @property
     def place(self) -> Span:
         """The place of its definition."""
@@ -180,6 +186,19 @@ class Function:
         return None if any(t.is_generic(part) for part in parts) else declared
 
 
+class _PartsOfAdjoints(ast.NodeTransformer):
+    """Move fields out of the brackets of `wp.adjoint[…]`."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """Rewrite `wp.adjoint[x.mass]`."""
+        self.generic_visit(node)
+        if not _adjoint_of(node) or not isinstance(node.slice, ast.Attribute):
+            return node
+        fields = node.slice
+        inner = ast.copy_location(ast.Subscript(node.value, fields.value, ast.Load()), node)
+        return ast.copy_location(ast.Attribute(self.visit(inner), fields.attr, node.ctx), node)
+
+
 def _adjoint_of(node: ast.AST) -> str | None:
     """Return the name in `wp.adjoint[name]`; empty if it is no plain name, None if it is something else."""
     if not isinstance(node, ast.Subscript):
@@ -187,7 +206,10 @@ def _adjoint_of(node: ast.AST) -> str | None:
     value = node.value
     if (value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")) != "adjoint":
         return None
-    return getattr(node.slice, "id", "")
+    root = node.slice
+    while isinstance(root, ast.Attribute):  # of `wp.adjoint[x.mass]` the input x
+        root = root.value
+    return getattr(root, "id", "")
 
 
 @dataclass(frozen=True)
@@ -374,7 +396,7 @@ def declared_types(
         span = origin.span(place or node)
         if isinstance(annotation, str):
             annotation = _evaluated(python, closure, f"{what} `{origin.function}`", name, annotation, span)
-        if name == "return" and annotation is None:
+        if name == "return" and annotation in (None, type(None)):
             continue
         try:
             declared[name] = kind = _type_of(annotation)

@@ -56,7 +56,7 @@ class NumpyEval:
 NUMPY_EVAL = NumpyEval()
 OF_STATES = frozenset({"noise", "pnoise", "curlnoise"})
 """Operations whose first operand is a state of random numbers."""
-OF_INTEGERS = frozenset({"quat_from_euler"})
+OF_INTEGERS = frozenset({"quat_from_euler", "quat_to_euler"})
 """Operations that take whole numbers beside floats."""
 
 

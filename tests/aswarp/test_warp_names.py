@@ -214,7 +214,7 @@ def test_a_type_that_this_engine_does_not_have_is_refused_where_it_is_used(wp: A
     assert wp.bfloat16 not in wp.types.scalar_types
     with pytest.raises(TypeError, match="bfloat16 is not a type of this engine: use float16 or float32"):
         wp.bfloat16(1.0)
-    assert repr(wp.ref[wp.float32]) == "ref[float32]"
+    assert repr(wp.ref[wp.float32]) == "wp.ref[float32]"
     with pytest.raises(td.ArrayError, match="bfloat16"):
         wp.zeros(1, dtype=wp.bfloat16)
 

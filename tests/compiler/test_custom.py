@@ -670,3 +670,34 @@ def test_outside_a_call_nothing_of_its_body_is_found_again():
         y[i] = product(x[i], x[i]) + wp.sin(x[i])
 
     check_gradient(k, 2, [f32(0.5, 0.9), f32(0.0, 0.0)])
+
+
+@wp.struct
+class Ball:
+    mass: float
+    pos: wp.vec3
+
+
+@wp.func
+def energy(ball: Ball):
+    return ball.mass * wp.length_sq(ball.pos)
+
+
+@wp.func_grad(energy)
+def adj_energy(ball: Ball, adj_ret: float):
+    wp.adjoint[ball.mass] += wp.length_sq(ball.pos) * adj_ret
+    wp.adjoint[ball.pos][0] += 2.0 * ball.mass * ball.pos[0] * adj_ret
+    wp.adjoint[ball.pos].y += 2.0 * ball.mass * ball.pos[1] * adj_ret
+    wp.adjoint[ball].pos.z += 2.0 * ball.mass * ball.pos[2] * adj_ret
+
+
+@wp.kernel
+def energies(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = energy(Ball(x[i], wp.vec3(x[i], 2.0 * x[i], 3.0)))
+
+
+@pytest.mark.unoptimized
+def test_fields_in_the_brackets_of_adjoints():
+    check_gradient(energies, 3, [np.array([0.5, -1.0, 2.0], np.float32), np.zeros(3, np.float32)])
+    assert adj_energy.adjoint_writes[0].params == frozenset({"ball"})

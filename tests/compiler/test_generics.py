@@ -275,6 +275,18 @@ def test_an_array_of_any_number_of_dimensions():
             a: wp.array[float, Any]
 
 
+@pytest.mark.unoptimized
+def test_types_of_arrays_and_sizes_of_values():
+    @wp.kernel
+    def k(a: wp.array(dtype=Any), out: wp.array(dtype=float)) -> type(None):
+        v = type(a).dtype(a.dtype.dtype(2.0))
+        out[0] = float(v[0]) * float(v.length)
+
+    out = wp.zeros(1)
+    wp.launch(k, 1, [wp.zeros(1, dtype=wp.vec3d), out])
+    assert out.numpy().tolist() == [6.0]
+
+
 def test_versions_of_vectors_and_of_matrices_of_any_size():
     @wp.kernel
     def sums(x: wp.array(dtype=wp.types.matrix(shape=(Any, 2), dtype=wp.Float)), y: wp.array(dtype=Any)):

@@ -119,3 +119,18 @@ def test_named_types(suffix: str) -> None:
     }.items():
         assert getattr(wp, name + suffix) is kind
     assert wp.array(np.zeros((3, 7)), dtype=wp.types.transformation(dtype=scalar)).shape == (3,)
+
+
+@pytest.mark.unoptimized
+def test_parts_that_are_left_out_are_those_of_the_identity():
+    @wp.kernel
+    def k(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        moved, turned = wp.transform(p=wp.vec3(x[i], 2.0, x[i])), wp.transform(q=wp.quat(x[i], 0.0, 0.0, 1.0))
+        both = moved[:]  # a vector of seven numbers
+        y[i] = both[2] * moved.q.w + wp.dot(both, turned[:])
+
+    y = np.zeros(2, np.float32)
+    run(k, 2, [np.array([3.0, 5.0], np.float32), y])
+    assert y.tolist() == [4.0, 6.0]
+    check_gradient(k, 2, [normal(2), normal(2)])

@@ -40,6 +40,17 @@ def test_numbers_of_numpy_are_operands_on_both_sides() -> None:
     assert isinstance(both, np.ndarray) and both.tolist() == (v + np.array([1.0, 2.0, 3.0])).tolist()
 
 
+def test_transforms_of_one_part() -> None:
+    moved = wp.transform((1.0, 2.0, 3.0))
+    assert moved == wp.transform(p=wp.vec3(1.0, 2.0, 3.0)) == wp.transform(1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0)
+    assert wp.transform(q=(1.0, 0.0, 0.0, 0.0)) == wp.transform((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))
+
+
+def test_euler_angles() -> None:
+    q = wp.quat_from_euler(wp.vec3(0.3, -0.2, 0.4), 2, 1, 0)
+    np.testing.assert_allclose(wp.quat_to_euler(q, 2, 1, 0), [0.3, -0.2, 0.4], rtol=1e-6)
+
+
 def test_whole_numbers_that_are_assigned_wrap_around() -> None:
     v = wp.types.vector(3, wp.uint8)(1, 2, 3)
     v[0], v.y, v[2:] = -1, 257, (300,)

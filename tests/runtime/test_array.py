@@ -80,6 +80,12 @@ def test_factories_and_likes():
     assert wp.full(2, 2).dtype is wp.int32
     assert wp.full(2, True).dtype is wp.bool
     assert wp.full(2, wp.vec3(1, 2, 3)).numpy().tolist() == [[1, 2, 3], [1, 2, 3]]
+    for matrix in (np.eye(2, dtype=np.float32), [[1.0, 0], [0, 1.0]]):
+        assert wp.full(1, matrix).dtype is wp.mat22 and wp.full(1, matrix).numpy().tolist() == [
+            [[1, 0], [0, 1]]
+        ]
+    assert wp.full(1, np.array([1, 2, 3], np.int16)).dtype is wp.vec3s
+    assert wp.array(np.ones((2, 3, 1)), dtype=wp.vec3).numpy().tolist() == [[1, 1, 1], [1, 1, 1]]
     assert wp.full(2, (1.0, 2.0), dtype=wp.vec2).list() == [wp.vec2(1, 2), wp.vec2(1, 2)]
     source = wp.array(np.ones((2, 3)), dtype=float, requires_grad=True)
     for like in (

@@ -339,3 +339,28 @@ def test_an_argument_that_was_left_out_is_named_by_the_types_of_the_others(input
     with pytest.raises(wp.LaunchError) as caught:
         wp.launch(weigh, 2, inputs=given, outputs=[arrays["f"]])
     assert caught.value.hint == f"pass {missing} too"
+
+
+def test_a_command_whose_arguments_are_set_later():
+    @wp.kernel
+    def fill(n: int, v: wp.vec3, out: wp.array(dtype=float)):
+        out[wp.tid()] = float(n) + v[1]
+
+    command = wp.Launch(fill, "cpu")
+    assert command.params == [0, wp.vec3(0.0), None] and command.dim is None
+    with pytest.raises(wp.LaunchError, match="its dimensions are not set"):
+        command.launch()
+    command.set_dim(2)
+    with pytest.raises(wp.LaunchError, match=r"must be array\(dtype=float32\); got None"):
+        command.launch()
+    out = wp.zeros(2)
+    command.set_param_by_name("out", out)
+    command.set_param_at_index(0, 3)
+    command.launch()
+    assert out.numpy().tolist() == [3.0, 3.0]
+    recorded = wp.launch(fill, 2, inputs=[1, wp.vec3(0.5), None], record_cmd=True)
+    recorded.set_param_at_index(2, out)
+    recorded.launch()
+    assert out.numpy().tolist() == [1.5, 1.5]
+    with pytest.raises(wp.LaunchError, match="must be vec3"):
+        recorded.set_param_at_index(1, 2.0)

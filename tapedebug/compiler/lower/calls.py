@@ -149,6 +149,8 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
             "call it before the launch, and pass the result as an argument",
         )
     near = difflib.get_close_matches(name, BUILTINS.keys() - BOTH, 1)
+    if isinstance(target, t.ArrayType | t.IndexedArrayType):
+        ctx.type_error(node, f"a kernel cannot make an {name}", "an array has a dtype, which makes elements")
     ctx.name_error(
         node.func,
         f"`{name}` cannot be called in a kernel",
@@ -177,8 +179,10 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
 def _type(ctx: Context, node: ast.Call) -> Item:
     """`type(x)`, which makes values of the type of `x`."""
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if item is None or isinstance(item, View):
-        ctx.type_error(node, "type() takes a number or a vector", "an array has a dtype")
+    if item is None:
+        ctx.type_error(node, "type() takes one value", "pass a number, a vector or an array")
+    if isinstance(item, View):
+        return Static(structs.type_of(item))
     if isinstance(item, StructValue):
         return Static(item.kind)
     return Static(ctx.quantity(node.args[0], item).type)
@@ -280,7 +284,7 @@ def run(
     elif early is not None:
         ctx.env[control.RESULT] = contents.zeros_like(ctx, early)
     try:
-        body = function.origin.tree.body
+        body = function.body
         statements.block(ctx, body)
         result = ctx.env.get(control.RESULT)
         if ctx.returned is not None and not syntax.always_returns(body):

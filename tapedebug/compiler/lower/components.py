@@ -140,7 +140,7 @@ def type_at(kind: Any, where: Path) -> Any:
         if where[0] in parts:
             return parts[where[0]]
     dims = [len(index) for index in where if isinstance(index, range)] + list(kind.shape[len(where) :])
-    if dims == list(kind.shape):
+    if dims == list(kind.shape) and (t.is_vector(kind) or t.is_matrix(kind)):
         return kind
     if len(dims) > 1:
         return t.matrix((dims[0], dims[1]), kind.scalar)

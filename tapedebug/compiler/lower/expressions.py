@@ -191,6 +191,8 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     ctx.at(node)
     if node.attr == "dtype":
         return Static(t.scalar_of(q.type))
+    if node.attr in ("length", "shape") and t.is_compound(q.type):
+        return Static(getattr(q.type, node.attr))
     return in_place.copied(ctx, components.get(q, (components.named(ctx, node, q.type, node.attr),)))
 
 
@@ -215,6 +217,8 @@ def _array_attribute(ctx: Context, node: ast.Attribute, base: View) -> Item:
 
 
 def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
+    if node.attr == "dtype" and t.is_compound(base):
+        return Static(base.scalar)
     try:
         value = getattr(base, node.attr)
         ctx.captured.append((ctx.python, ast.unparse(node), {}, value))

@@ -139,10 +139,16 @@ def _transformation(ctx: Context, node: ast.Call, values: Arguments, given: Give
 def transform(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
     """`transform(p, q)`, with `p` and `q` by name if that is wanted."""
     named = {k.arg: k.value for k in node.keywords if k.arg is not None}
-    if named and (set(named) | set("pq"[: len(node.args)]) != {"p", "q"}):
+    given = set(named) | set("pq"[: len(node.args)])
+    if named and (given - {"p", "q"} or len(given) != len(named) + len(node.args)):
         ctx.type_error(node, f"{t.type_name(kind)}() takes p and q", f"write {t.type_name(kind)}(p=…, q=…)")
-    operands = [*node.args, *(named[n] for n in "pq" if n in named)]
-    return construct.of_type(ctx, node, kind, construct.arguments(ctx, operands))
+    operands = construct.arguments(ctx, [*node.args, *(named[n] for n in "pq" if n in named)])
+    if named and len(given) == 1:  # the other is that of the identity
+        numbers = [0, 0, 0] if given == {"q"} else [0, 0, 0, 1]
+        parts = tuple(ctx.constant(node, number, kind.scalar).scalar for number in numbers)
+        other = kind.named["p" if given == {"q"} else "q"].type
+        operands.insert(0 if given == {"q"} else 1, construct.Argument(node, Quantity(other, parts)))
+    return construct.of_type(ctx, node, kind, operands)
 
 
 def of_maker(ctx: Context, node: ast.Call, make: Callable[..., Any]) -> Item:

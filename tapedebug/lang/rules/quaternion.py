@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._quantities import (
     columns_of,
@@ -224,3 +226,38 @@ def quat_from_euler(e: Quantity, i: Quantity, j: Quantity, k: Quantity) -> Quant
         for axis in _axes(i, j, k)
     ]
     return _quat(hamilton(turns[2], hamilton(turns[1], turns[0])))
+
+
+@composite(
+    "quat_to_euler", "Angles e of a unit quaternion for quat_from_euler(e, i, j, k), of three different axes."
+)
+def quat_to_euler(q: Quantity, i: Quantity, j: Quantity, k: Quantity) -> Quantity:
+    """Bernardes and Viollet, https://doi.org/10.1371/journal.pone.0276302."""
+    require(t.Quaternion, q)
+    first, second, third = axes = _axes(i, j, k)
+    x, y, z = (_at(axis, q.parts[:3]) for axis in axes)
+    w = q.parts[3]
+    in_turn = [first[a].apply("and", second[(a + 1) % 3]) for a in range(3)]
+    right = in_turn[0].apply("or", in_turn[1]).apply("or", in_turn[2])
+    sign = right.select(w.lift(1.0), w.lift(-1.0))
+    a, b, c, d = w - y, x + z * sign, y + w, z * sign - x
+    middle = 2.0 * _norm(c, d).apply("atan2", _norm(a, b)) - math.pi / 2
+    half_sum, half_difference = b.apply("atan2", a), d.apply("atan2", c)
+    angles = (_within(half_sum - half_difference), middle, _within((half_sum + half_difference) * sign))
+    zero = w.lift(0.0)
+    return vector(
+        [
+            first[n].select(angles[0], second[n].select(angles[1], third[n].select(angles[2], zero)))
+            for n in range(3)
+        ]
+    )
+
+
+def _within(angle: Expr) -> Expr:
+    """An angle from -2π to 2π as the same one from -π to π."""
+    below = (angle < -math.pi).select(angle + 2.0 * math.pi, angle)
+    return (angle > math.pi).select(angle - 2.0 * math.pi, below)
+
+
+def _norm(x: Expr, y: Expr) -> Expr:
+    return (x * x + y * y).apply("norm_of_square")

@@ -138,7 +138,7 @@ class array(ArrayProtocols, Arithmetic):
 
         get_device(device)
         if data is not None:
-            made = construct.from_data(data, dtype, shape, copy)
+            made = construct.from_data(data, None if dtype is Any else dtype, shape, copy)
             if here.thread.tape is not None:
                 _border().arrived(made, "array", data)
         elif ptr is not None:

@@ -167,6 +167,8 @@ def _with_inner(values: Values, dtype: Any, inner: Shape) -> Values:
         return values.reshape(0, *inner)
     if values.shape[-len(inner) :] == inner:
         return values if values.ndim > len(inner) else values.reshape(1, *inner)
+    if values.shape[-2:] == (*inner, 1):  # columns of one number in each row
+        return values[..., 0] if values.ndim > 2 else values.reshape(1, *inner)
     last = values.shape[-1]
     if last == count:
         return values.reshape(*(values.shape[:-1] or (1,)), *inner)

@@ -112,8 +112,8 @@ def full(
 ) -> array:
     """Return an array whose elements all equal `value`; other arguments as for `zeros`.
 
-    Without `dtype` the elements are float32 for a float, int32 for an int, bool for a bool, and vectors for a
-    vector.
+    Without `dtype` the elements are float32 for a float, int32 for an int, bool for a bool, and vectors or
+    matrices for a vector, a list, or an array of NumPy.
     """
     made = _made(
         _shape(shape, n),
@@ -132,6 +132,16 @@ def full(
 def _type_of(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.dtype
+    if isinstance(value, np.ndarray) and value.ndim in (1, 2):
+        return (
+            types.vector(len(value), value.dtype)
+            if value.ndim == 1
+            else types.matrix(value.shape, value.dtype)
+        )
+    if isinstance(value, list | tuple) and value and all(isinstance(row, list | tuple) for row in value):
+        return _type_of(
+            np.array(value, np.float32 if _type_of(value[0]).scalar is types.float32 else np.int32)
+        )
     if isinstance(value, list | tuple):
         return types.vector(len(value), float if any(isinstance(v, float) for v in value) else int)
     return type(value)

@@ -40,6 +40,13 @@ def _rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
     return _hamilton(_about(z, yaw), _hamilton(_about(y, pitch), _about(x, roll)))
 
 
+def _to_euler(q: Any) -> Any:
+    """Angles of a rotation about z, then y, then x, by its matrix."""
+    m = _to_matrix(_unit(q))
+    x = np.arctan2(-m[..., 1, 2], m[..., 2, 2])
+    return np.stack([x, np.arcsin(m[..., 0, 2]), np.arctan2(-m[..., 0, 1], m[..., 0, 0])], -1)
+
+
 def _from_matrix(m: Any) -> Any:
     """The unit quaternion of a matrix near identity, by its real part."""
     m = m * 0.25 + np.eye(3)
@@ -105,6 +112,7 @@ QUATERNIONS = [
         )
         for i, j, k in ((0, 1, 2), (2, 0, 2))
     ),
+    Case("quat_to_euler", "wp.quat_to_euler(wp.normalize({0}), 2, 1, 0)", _to_euler, (WIDE,), "q>v", (3,)),
     Case(
         "quat_from_matrix",
         "wp.quat_from_matrix({0} * 0.25 + wp.identity(n=3, dtype=scalar))",
