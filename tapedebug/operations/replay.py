@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.contract import A, Array, Consume, OnReplay, Values
 from tapedebug.operations.adjoint_values import given_values
-from tapedebug.operations.memory import Bytes, Memory
+from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.narrowed import NarrowedStep
 from tapedebug.operations.operation import (
     ExecutableOperation,
@@ -21,7 +21,7 @@ from tapedebug.operations.operation import (
 from tapedebug.operations.replay_memory import Plan, Range
 
 if TYPE_CHECKING:
-    from tapedebug.operations.tape import OperationTape
+    from tapedebug.operations.tape import Injection, OperationTape
 
 
 class _Need:
@@ -78,6 +78,8 @@ class OperationReplay:
         self._open: dict[Hashable, dict[tuple[int, int], _Need]] = {}
         self._loaded: tuple[dict[Hashable, dict[tuple[int, int], _Need]], ...] = ({}, {})
         self._steps: list[Step | None] = list(self._kept.steps)
+        self._written: set[Hashable] | None = None
+        self._found: dict[Region, Bytes] = {}  # what regions would hold without the inputs that were set
         self._restart()
 
     def __del__(self) -> None:
@@ -189,6 +191,7 @@ class OperationReplay:
         self.position = 0
         self._needs.clear()
         self._open.clear()
+        self._found.clear()
         self._kept.restart(self.tape)
         for array, values in self._inputs.items():
             self.memory.view(array)[...] = values
@@ -245,9 +248,50 @@ class OperationReplay:
         for write in writes:
             stop = write.start + write.content.size
             self._preserve(write.region, write.start, stop)
-            write.load(self.memory)
+            if self._is_step(write) and any(array.region is write.region for array in self._inputs):
+                self._continue_from(write)
+            else:
+                write.load(self.memory)
         if writes and self.on_outside is not None and index < len(self.operations):
             self.on_outside(self.operations[index])
+
+    def _is_step(self, write: Injection) -> bool:
+        """True if a write is an update, between two passes of the tape, of an input that no operation writes.
+
+        The gradient of such an input is the sum over all values that it had, so changes of the input that
+        were requested stay.
+        """
+        if not write.settled:
+            return False
+        arrays = self.tape.regions.get(cast("Region", write.region), ())
+        kinds = {array.scalar_dtype for array in arrays}
+        if len(kinds) != 1 or next(iter(kinds)).kind != "f":
+            return False
+        if self._written is None:
+            self._written = {
+                access.array.region for o in self.operations for access in o.accesses if access.writes
+            }
+        return write.region not in self._written
+
+    def _continue_from(self, write: Injection) -> None:
+        """Load a write, and add the difference of the values before it to those that the tape found."""
+        region = cast("Region", write.region)
+        found = self._found.get(region)
+        if found is None:
+            content = self.tape.live_in(region)
+            scale = self.memory.scale(region)
+            found = content.copy() if scale == 1 else widened(content, scale)
+            self._found[region] = found
+        scalar = next(iter(self.tape.regions[region])).scalar_dtype
+        kind = np.dtype(np.float64) if region in self.wide else scalar
+        size = found.size // kind.itemsize * kind.itemsize
+        now, plain = self.memory.bytes[region][:size].view(kind), found[:size].view(kind)
+        changed = now != plain
+        difference = (now - plain)[changed]
+        write.load(self.memory)
+        write.load(Memory({region: found}, self.wide))
+        now[:] = plain
+        now[changed] += difference
 
     def _run(self, index: int, skipped: bool) -> None:
         step = None if skipped else self._steps[index]

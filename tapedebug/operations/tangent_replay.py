@@ -105,10 +105,12 @@ class OperationTangentReplay(OperationReplay):
                 yield region, kind
 
     def load_outside(self, index: int) -> None:
-        """Load the outside writes just before an operation; their values are constants."""
+        """Load the outside writes just before an operation; their values are constants, but for updates."""
         super().load_outside(index)
         if self._detached is not None:
             for write in self.tape.injections(index):
+                if self._is_step(write):
+                    continue
                 self.tangents.range(write.region, write.start, write.start + write.content.size)[:] = 0
 
     def _advance(self, index: int, step: Step) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
-from tapedebug._source import Span, site_span
+from tapedebug._source import Site, Span, site_span
 
 NOT_USERS = ("tapedebug", "warp", "contextlib", "IPython")
 """Packages whose frames are skipped."""
@@ -23,6 +23,11 @@ def user_frame(depth: int = 1) -> FrameType:
     return frame
 
 
+def is_user(frame: FrameType) -> bool:
+    """True if a frame belongs to the program."""
+    return not _is_skipped(frame.f_globals.get("__name__", ""))
+
+
 def user_place(depth: int = 2) -> Span:
     """Return the place of the call in the program."""
     return place_in(user_frame(depth)).span
@@ -34,12 +39,12 @@ class CallPlace(NamedTuple):
     Attributes:
         span: The place.
         caller: The same, as Warp describes the caller of a launch.
-        code: The code.
+        site: The code, and the instruction.
     """
 
     span: Span
     caller: dict[str, Any]
-    code: CodeType
+    site: Site
 
 
 PLACES = 4096
@@ -56,7 +61,7 @@ def place_in(frame: FrameType) -> CallPlace:
         if len(_places) >= PLACES:
             _places.clear()
         caller = {"file": code.co_filename, "lineno": frame.f_lineno, "func": code.co_name}
-        found = CallPlace(site_span((code, instruction)), caller, code)
+        found = CallPlace(site_span((code, instruction)), caller, (code, instruction))
         _places[id(code), instruction] = found
     return found
 

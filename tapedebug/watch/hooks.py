@@ -24,6 +24,7 @@ INTERCEPTED = {
     "fill": "warp._src.types:array.fill_",
     "zero": "warp._src.types:array.zero_",
     "fill_indexed": "warp._src.types:noncontiguous_array_base.fill_",
+    "array": "warp._src.types:array.__init__",
     "read_numpy": "warp._src.types:array.numpy",
     "read_list": "warp._src.types:array.list",
     "read_torch": "warp._src.torch:to_torch",

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 from tapedebug._interception import not_intercepted
+from tapedebug._source import Site
 from tapedebug.contract import (
     Access,
     AccessSets,
@@ -19,7 +20,10 @@ from tapedebug.contract import (
     KernelOperations,
     KernelSource,
     Kind,
+    NumberArguments,
     Place,
+    Replay,
+    Stack,
     Threads,
 )
 from tapedebug.operations import (
@@ -27,6 +31,7 @@ from tapedebug.operations import (
     Memory,
     NarrowedStep,
     NarrowMemory,
+    OperationReplay,
     OperationTape,
     ProgramReverse,
     PushesTangents,
@@ -204,6 +209,7 @@ class WarpLaunch(AccessSets):
     Attributes:
         taped: Warp's tape has recorded it.
         given: The arguments with the structs of the program, which it may change; empty if there are none.
+        site: The code and the instruction of the call, if they are known.
         as_reversed: The launch with what its structs held when the reverse pass began, if that had changed.
         mirror_obstacle: The reason why this engine cannot run it; empty if it can, or nobody has asked.
     """
@@ -216,6 +222,7 @@ class WarpLaunch(AccessSets):
     backward_seconds: float | None = None
     mirror_obstacle = ""
     given: Sequence[object] = ()
+    site: Site | None = None
     as_reversed: PresentStructs | None = None
     _mirror: MirroredLaunch | None = None
     _mirror_is_known = False
@@ -346,6 +353,10 @@ class WarpLaunch(AccessSets):
                 return found
         if kind is KernelSource:
             return cast("T", self.template.source_of(self))
+        if kind is NumberArguments and self.site is not None and (mirror := self.mirrored) is not None:
+            numbers = mirror.capability(NumberArguments)
+            counted = mirror.places == [leaf.place for leaf in self.leaves]
+            return cast("T", _Numbers(self, mirror, numbers)) if counted and numbers is not None else None
         if kind is ProgramReverse or (kind is Irreplayable and self.obstacle):
             return cast("T", self)
         return None
@@ -489,6 +500,37 @@ class NativeLaunch:
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Run Warp's adjoint kernel with the values in `before`."""
         self._launch.command(before, adjoint, retains=self._retains).run()
+
+
+class _Numbers:
+    """The capability `contract.NumberArguments` of a launch that this engine can run.
+
+    Args:
+        launch: The launch, whose call site is known.
+        mirror: The same, as this engine runs it.
+        numbers: The capability of that.
+    """
+
+    def __init__(self, launch: WarpLaunch, mirror: MirroredLaunch, numbers: NumberArguments) -> None:
+        self._launch, self._mirror, self._numbers = launch, mirror, numbers
+
+    @property
+    def stack(self) -> Stack:
+        """The frame of the call."""
+        assert self._launch.site is not None
+        return ((*self._launch.site, 0),)
+
+    @property
+    def params(self) -> Sequence[int]:
+        """The parameters that are floats, or vectors of floats."""
+        return self._numbers.params
+
+    def scale(self, replay: Replay, param: int, factor: float, /) -> None:
+        """Multiply an argument by a factor in all further forward runs of a replay."""
+        assert isinstance(replay, OperationReplay)
+        if not replay.is_float64:
+            replay.use(self._launch.index, self._mirror)
+        self._numbers.scale(replay, param, factor)
 
 
 def _joined(own: Access, mirrored: Access | None) -> Access:

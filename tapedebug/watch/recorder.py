@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tapedebug._interception import Handler
-from tapedebug._source import Span, display_file
+from tapedebug._source import Site, Span, display_file
 from tapedebug._tape_observers import link, notify
 from tapedebug._tape_retention import TapeRetention
 from tapedebug.contract import Array, Engine, Values
@@ -29,6 +29,7 @@ from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, Opa
 from tapedebug.watch.call_site import CallPlace, place_in, user_frame, user_place
 from tapedebug.watch.handles import Handles
 from tapedebug.watch.hooks import WarpObject, binder, is_capturing, look_up
+from tapedebug.watch.host_transfers import host_place
 from tapedebug.watch.kernel_accesses import Use
 from tapedebug.watch.kernel_source import KernelUses
 from tapedebug.watch.launch import LaunchForm, LaunchTemplate, WarpLaunch
@@ -97,6 +98,7 @@ class Recorder:
             "fill": self.fill,
             "zero": self.zero,
             "fill_indexed": self.fill_indexed,
+            "array": self.new_array,
             "read_numpy": self.read_numpy,
             "read_list": self.read_list,
             "read_torch": self.read_torch,
@@ -316,6 +318,7 @@ class Recorder:
                 at.span,
                 lambda: original(*args, **named),
                 stream,
+                site=at.site,
             )
         if self._runtime.tape is not None:
             _correct_caller(self._runtime.tape, at)
@@ -354,6 +357,7 @@ class Recorder:
         stream: WarpObject = None,
         *,
         is_taped: bool = True,
+        site: Site | None = None,
     ) -> Any:
         """Run a launch, and record it on a tape or, without one, as a write outside the live tapes.
 
@@ -367,6 +371,7 @@ class Recorder:
             run: Runs it.
             stream: The stream, if the program has chosen one.
             is_taped: Warp's tape records it.
+            site: The code and the instruction of the call.
         """
         device = self.runtime.get_device(options[0])
         if is_capturing(device) or getattr(stream, "is_capturing", False):
@@ -403,6 +408,7 @@ class Recorder:
             )
             if leaves is not None:
                 operation.given = given
+            operation.site = site
             if not is_taped:
                 operation.taped = False
             if obstacle:
@@ -645,26 +651,42 @@ class Recorder:
                         tape.unrecorded.append((array, place))
         return result
 
-    # -- reads ------------------------------------------------------------------------------------------
+    # -- transfers --------------------------------------------------------------------------------------
 
     def read_numpy(self, original: FunctionType, array: WarpObject, *args: object, **named: object) -> Any:
-        """Note that the program reads a gradient through NumPy."""
+        """Note that the program reads an array or a gradient through NumPy."""
         found = original(array, *args, **named)
         if self._live:
+            self._note_read(array, "numpy")
             self._note_gradient_read(array, "numpy", found)
         return found
 
     def read_list(self, original: FunctionType, array: WarpObject) -> Any:
-        """Note that the program reads a gradient as a list."""
+        """Note that the program reads an array or a gradient as a list."""
         if self._live:
+            self._note_read(array, "list")
             self._note_gradient_read(array, "list")
         return original(array)
 
     def read_torch(self, original: FunctionType, a: WarpObject, *args: object, **named: object) -> Any:
-        """Note that the program reads a gradient through PyTorch."""
+        """Note that the program reads an array or a gradient through PyTorch."""
         if self._live:
+            self._note_read(a, "to_torch")
             self._note_gradient_read(a, "to_torch")
         return original(a, *args, **named)
+
+    def _note_read(self, array: WarpObject, how: str) -> None:
+        with self.guarded(None, "an array that is read"):
+            if not isinstance(array, self.array) or not self.memory.is_known(array):
+                return
+            known, tape = self.memory.array_of(array), self.recording()
+            readers = [each for each in self._live if each is tape or each.uses(known)]
+            place = host_place() if readers else None
+            for each in readers:
+                own = each is tape
+                at = len(each.operations) if own else None
+                assert place is not None
+                each.transfers.note_read(known, how, place, at, tape is not None and not own)
 
     def _note_gradient_read(self, array: WarpObject, how: str, view: Values | None = None) -> None:
         gradient = self.memory.with_gradient_at(array)
@@ -672,6 +694,19 @@ class Recorder:
             with self.guarded(None, "a gradient that is read"):
                 values = gradient.current_gradient()
                 self.history.note_gradient("read", gradient, how, user_place(), values, view)
+
+    def new_array(
+        self, original: FunctionType, array: WarpObject, data: object = None, *args: object, **named: object
+    ) -> None:
+        """Note an array that the program makes of values from outside while a tape records."""
+        original(array, data, *args, **named)
+        if data is None or not self._live or not getattr(array, "ptr", None):
+            return
+        tape = self.recording()
+        if tape is not None and not isinstance(data, self.array):
+            with self.guarded(tape, "an array that is made of values"):
+                if not self.memory.is_known(array):
+                    tape.transfers.note_arrival(array, "array", host_place(), len(tape.operations))
 
     # -- what is not covered ----------------------------------------------------------------------------
 

@@ -73,9 +73,13 @@ class SharedHistory:
     """The events of the memory that tapes use. It keeps no memory alive.
 
     It is the capability `contract.ValueSamples` of the tapes.
+
+    Attributes:
+        tapes: The tapes that still exist.
     """
 
     def __init__(self) -> None:
+        self.tapes: weakref.WeakSet[OperationTape] = weakref.WeakSet()
         self._regions: weakref.WeakKeyDictionary[Region, _RegionHistory] = weakref.WeakKeyDictionary()
 
     def events(self, regions: Iterable[Region]) -> list[HistoryEvent]:
@@ -260,6 +264,7 @@ class WatchedHistory(PassHistory):
     def __init__(self, shared: SharedHistory, tape: OperationTape) -> None:
         super().__init__()
         self.shared, self._tape = shared, weakref.ref(tape)
+        shared.tapes.add(tape)
 
     @property
     def dropped(self) -> int:
@@ -278,6 +283,11 @@ class WatchedHistory(PassHistory):
             return is_unseen and began <= event.clock < first_pass
 
         return own + [event for event in self.shared.events(self._regions()) if not is_found(event)]
+
+    def others_use(self, array: Array) -> bool:
+        """True if another tape that still exists uses an array."""
+        own = self._tape()
+        return any(tape is not own and tape.uses(array) for tape in self.shared.tapes)
 
     def tape_begins(self) -> None:
         """Find what has changed unseen before the tape begins to record."""

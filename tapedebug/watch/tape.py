@@ -14,6 +14,7 @@ from tapedebug.contract import (
     Array,
     ArrayMemory,
     ArrayOrigins,
+    Arrivals,
     ConsumedGradients,
     ElementTracking,
     Engine,
@@ -21,6 +22,7 @@ from tapedebug.contract import (
     Irreplayable,
     LocalReplays,
     Operation,
+    OutsideReads,
     Place,
     ProgramArrays,
     RecordedTape,
@@ -52,6 +54,7 @@ from tapedebug.operations import (
 from tapedebug.operations.replay_memory import IdleReplays
 from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.hooks import look_up
+from tapedebug.watch.host_transfers import HostTransfers
 from tapedebug.watch.launch import LaunchTemplate, PresentStructs, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
 from tapedebug.watch.mirror import (
@@ -100,6 +103,7 @@ class WatchedTape(OperationTape):
 
     Attributes:
         history: The events of this tape, and those of the memory that it uses.
+        transfers: The reads of arrays, and the arrays that were made of values from outside.
         consumed: What the program's last reverse pass added to the gradients of the inputs, by their memory.
         inherited: The inputs whose gradients were not zero when the first reverse pass of this tape began.
         gaps: The parts of the recording that are not covered, as sentences.
@@ -124,19 +128,27 @@ class WatchedTape(OperationTape):
         self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[tuple[WatchedArray, Place]] = []
         self.structs: dict[int, PresentStructs] = {}
+        self.transfers = HostTransfers()
         self._verified = 0
-        arrays = _Arrays(memory)
+        arrays = _Arrays(memory, self.history)
         self.capabilities |= {
             ProgramArrays: arrays,
             ArrayMemory: arrays,
             ArrayOrigins: arrays,
             ValueSamples: self.history.shared,
+            OutsideReads: self.transfers,
+            Arrivals: self.transfers,
         }
 
     def begin(self) -> None:
         """Begin or resume recording."""
         self.history.tape_begins()
         super().begin()
+
+    def end(self) -> None:
+        """Stop recording."""
+        self.transfers.tape_ends(self.regions, self.memory.find)
+        super().end()
 
     @property
     def launches(self) -> dict[int, WarpLaunch]:
@@ -229,8 +241,8 @@ class WatchedTape(OperationTape):
 class _Arrays:
     """The capabilities `ProgramArrays`, `ArrayMemory` and `ArrayOrigins`."""
 
-    def __init__(self, memory: MemoryMap) -> None:
-        self._memory = memory
+    def __init__(self, memory: MemoryMap, history: WatchedHistory) -> None:
+        self._memory, self._history = memory, history
         self.kind: type = look_up("warp:array")
 
     def array_of(self, found: WarpArray, /) -> WatchedArray:
@@ -242,15 +254,15 @@ class _Arrays:
         return array.region.address + array.offset
 
     def gradient_reads(self, array: WatchedArray, /) -> None:
-        """Return None: reads of gradients are not intercepted."""
+        """Return None: reads through memory that Warp shares with PyTorch are not seen."""
 
     def given(self, array: WatchedArray, /) -> bool:
         """Return False: it is not known who gave an array its values."""
         return False
 
     def used_elsewhere(self, array: WatchedArray, /) -> bool:
-        """Return False: it is not known which other tapes use an array."""
-        return False
+        """True if another tape that still exists uses an array."""
+        return self._history.others_use(array)
 
     def retains_gradient(self, array: WatchedArray, /) -> bool:
         """True if the program set `retain_grad`."""

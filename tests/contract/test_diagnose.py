@@ -269,3 +269,27 @@ def test_an_update_after_backward_inside_the_block_is_no_overwrite():
         scale(x, 0.5)
     found = diagnose(tape)
     assert (found.verdict, told(found)) == ("AGREE", [])
+
+
+def test_an_input_that_is_updated_between_two_passes_of_one_tape_is_displaced_in_all_its_values():
+    x = array([1.0, 2.0])
+    tape = Tape()
+    for _ in range(3):
+        y, loss = zeros(2), zeros(1)
+        with tape:
+            square(x, y)
+            total(y, loss)
+        tape.backward(loss)
+        x.values[...] -= 0.25
+        tape.note_outside(x, "assign", None)
+        tape.zero()
+    found = diagnose(tape)
+    assert (found.verdict, told(found)) == ("AGREE", [])
+    replay = tape.new_replay()
+    replay.set(x, np.array([2.0, 2.0], np.float32))
+    assert replay.forward(stop=4).values(x).tolist() == [1.75, 1.75]
+    assert replay.forward(start=4).values(x).tolist() == [1.5, 1.5]
+    wide = tape.new_replay(float64=True)
+    wide.set(x, np.array([2.0, 2.0]))
+    assert wide.forward().values(x).tolist() == [1.5, 1.5]
+    assert wide.reset().forward().values(x).tolist() == [0.5, 1.5]

@@ -337,3 +337,45 @@ def tiles():
         wp.launch(total, 8, [y], [loss])
     tape.backward(loss)
     return tape, x, y, loss
+
+
+@wp.kernel
+def times(x: wp.array(dtype=float), factor: float, y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = factor * x[i]
+
+
+def back_as_array(tape, x, y, z, loss):
+    z = array(np.sin(y.numpy()) + 2.0)
+    wp.launch(total, 3, [z, loss])
+
+
+def back_as_list(tape, x, y, z, loss):
+    z = wp.array([2.0 + one**3 for one in y.list()], dtype=float, requires_grad=True)
+    wp.launch(total, 3, [z, loss])
+
+
+def back_as_number(tape, x, y, z, loss):
+    largest = float(y.numpy()[0])
+    wp.launch(times, 3, [y, 2.0 / largest, z])
+    wp.launch(total, 3, [z, loss])
+
+
+def printed(tape, x, y, z, loss):
+    largest = float(y.numpy().max())
+    noise = array([0.31, 0.12, 0.45])
+    wp.launch(times, 3, [y, 0.37, z])
+    wp.launch(total, 3, [z, loss])
+    wp.launch(total, 3, [noise, loss])
+    return f"largest {largest}"
+
+
+def through(between):
+    """The squares of an input, handed on by `between`, to a sum."""
+    x, y, z, loss = array([1.0, 2.0, 0.7]), zeros(3), zeros(3), zeros(1)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(square, 3, [x], [y])
+        between(tape, x, y, z, loss)
+    tape.backward(loss)
+    return tape, x, y, loss

@@ -642,3 +642,40 @@ def test_a_launch_inside_the_block_after_backward_is_no_part_of_the_pass():
     found = td.diagnose(session.tapes)
     assert (found.verdict, found.findings) == ("AGREE", [])
     assert "recorded after the last reverse pass, and no part of it: descend" in found.coverage.notes
+
+
+@pytest.mark.parametrize(
+    ("between", "left", "back"),
+    [
+        ("back_as_array", "(numpy)", "as z at programs.py:"),
+        ("back_as_list", "(list)", "as z at programs.py:"),
+        ("back_as_number", "(numpy)", "as the number factor that launch 1 (times) is given at programs.py:"),
+    ],
+)
+def test_values_that_left_the_tape_and_came_back_are_named_with_both_lines(between, left, back):
+    tape, _ = watched(programs.through, getattr(programs, between))
+    (finding,) = [item for item in td.diagnose(tape).findings if item.severity == "warning"]
+    assert finding.rule == "disconnected"
+    assert "y, which launch 0 (square) writes, left the tape at programs.py:" in finding.message
+    assert f"{left}, and came back {back}" in finding.message
+    assert finding.call_site.function == between
+
+
+def test_values_that_are_only_printed_are_no_finding():
+    tape, _ = watched(programs.through, programs.printed)
+    assert told(td.diagnose(tape)) == ("AGREE", [])
+
+
+def test_an_array_that_another_tape_uses_has_a_gradient_of_zero_on_purpose():
+    x, y, z, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(2), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as first:
+            wp.launch(programs.square, 2, [x], [y])
+            wp.launch(programs.total, 2, [z], [loss])
+        first.backward(loss)
+        with wp.Tape() as second:
+            wp.launch(programs.square, 2, [y], [z])
+    found = td.diagnose(session.tapes[0])
+    assert (found.verdict, [item for item in found.findings if item.severity != "info"]) == ("AGREE", [])
+    assert "y, which another tape uses" in " ".join(found.coverage.notes)
+    del second
