@@ -364,3 +364,27 @@ def test_a_command_whose_arguments_are_set_later():
     assert out.numpy().tolist() == [1.5, 1.5]
     with pytest.raises(wp.LaunchError, match="must be vec3"):
         recorded.set_param_at_index(1, 2.0)
+
+
+class Shared:
+    """An array of another library, which shares its memory in one way."""
+
+    def __init__(self, values, protocol):
+        self.values = values
+        if protocol == "interface":
+            self.__array_interface__ = values.__array_interface__
+        else:
+            self.__dlpack_device__ = values.__dlpack_device__
+            type(self).__dlpack__ = lambda self, **options: self.values.__dlpack__(**options)
+            type(self).__dlpack_device__ = lambda self: self.values.__dlpack_device__()
+
+
+@pytest.mark.parametrize("protocol", ["interface", "dlpack"])
+def test_arrays_of_other_libraries_are_shared(protocol):
+    kind = type("Other", (Shared,), {})
+    x, y = np.array([2.0, 3.0], np.float32), np.zeros(2, np.float32)
+    wp.launch(square, 2, [kind(x, protocol), kind(y, protocol)])
+    assert y.tolist() == [4.0, 9.0]
+    y.flags.writeable = False
+    with pytest.raises(wp.LaunchError, match="argument 'y'"):
+        wp.launch(square, 2, [kind(x, protocol), kind(y, protocol)])

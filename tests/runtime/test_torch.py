@@ -314,3 +314,24 @@ def test_names_of_types_and_devices():
     assert wp.device_to_torch("cpu") == "cpu"
     with pytest.raises(wp.DeviceError, match="there is no device 'cuda:0'"):
         wp.device_from_torch("cuda:0")
+
+
+@wp.kernel
+def lengths(v: wp.array(dtype=wp.vec3), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = wp.length_sq(v[i])
+
+
+@pytest.mark.unoptimized
+def test_tensors_as_arguments_of_launches():
+    v = torch.tensor([[1.0, 2.0, 2.0], [0.0, 1.0, 0.0]], requires_grad=True)
+    out, loss = torch.zeros(2), wp.zeros(2, requires_grad=True)
+    wp.launch(lengths, 2, [v.detach(), out])
+    assert out.tolist() == [9.0, 1.0]
+    with wp.Tape() as tape:
+        wp.launch(lengths, 2, [v, loss])
+        wp.launch(lengths, 1, [v, loss])  # which overwrites the first
+    tape.backward(grads={loss: wp.ones(2)})
+    assert v.grad.tolist() == [[2.0, 4.0, 4.0], [0.0, 2.0, 0.0]]
+    with pytest.raises(wp.LaunchError, match="got a tensor of torch.float64 with shape"):
+        wp.launch(lengths, 2, [torch.zeros(2, 3, dtype=torch.float64), out])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import sys
 from struct import Struct
 from typing import Any
 
@@ -14,6 +15,7 @@ from tapedebug.lang import types
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.argument_packing import Packer, Remembering
 from tapedebug.runtime.memory.array import array, new
+from tapedebug.runtime.memory.interop import from_torch
 
 _LIMITS = {scalar: np.iinfo(scalar.numpy) for scalar in types.INTEGERS}
 
@@ -163,8 +165,7 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
     wanted: types.ArrayType = param.type
     if value is None and kernel.analysis.absent(param.index):
         return new((0,) * wanted.ndim, wanted.dtype)
-    if isinstance(value, np.ndarray):
-        value = _wrapped(kernel, param, value)
+    value = _foreign_array(kernel, param, value)
     if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
         raise misfit(
             kernel,
@@ -193,6 +194,40 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
             f"or pass an array of {_dimensions(wanted.ndim)}",
         )
     return value
+
+
+def _foreign_array(kernel: Any, param: Any, value: Any) -> Any:
+    """Return an array over the memory of an array of another library; any other value as it is.
+
+    A tensor of PyTorch is taken as `from_torch` takes it, with its gradient.
+    """
+    if isinstance(value, array) or value is None:
+        return value
+    if isinstance(value, np.ndarray):
+        return _wrapped(kernel, param, value)
+    if is_tensor(value):
+        try:
+            return from_torch(value, dtype=param.type.dtype)
+        except ArrayError as error:
+            shown = f"got a tensor of {value.dtype} with shape {tuple(value.shape)}: {error.message}"
+            hint = f"convert it, or make from_torch(…, dtype={types.type_name(param.type.dtype)})"
+            raise misfit(kernel, param, shown, hint) from None
+    if isinstance(getattr(value, "__array_interface__", None), dict):
+        return _wrapped(kernel, param, np.asarray(value))
+    if hasattr(value, "__dlpack__"):
+        try:
+            values = np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            shown = f"got {type(value).__name__}, whose memory cannot be shared ({error})"
+            raise misfit(kernel, param, shown, "pass an array that NumPy can share") from None
+        return _wrapped(kernel, param, values)
+    return value
+
+
+def is_tensor(value: Any) -> bool:
+    """True for tensors of PyTorch, which is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:

@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug.lang import types
 from tapedebug.runtime.launch import argument_checks
 from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.interop import dtype_from_torch
 
 
 def concrete(kernel: Any, args: tuple[Any, ...]) -> Any:
@@ -40,6 +41,10 @@ def _type_of(value: Any, declared: Any) -> Any:
         return made(value.dtype, value.ndim)
     if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
         return value.kernel_type
+    if argument_checks.is_tensor(value):
+        return types.ArrayType(dtype_from_torch(value.dtype), value.ndim)
+    if isinstance(getattr(value, "__array_interface__", None), dict) and not isinstance(value, np.generic):
+        value = np.asarray(value)
     if isinstance(value, np.ndarray) and value.ndim:
         scalar = types.from_numpy(value.dtype)
         return None if scalar is None else types.ArrayType(scalar, value.ndim)
