@@ -316,3 +316,23 @@ def test_conditions_on_types_and_objects():
     np.testing.assert_allclose(found[1], s * b[0] + b[1] * y + 2 + 3, rtol=1e-6)
     check_gradient(conditions, 3, [x, y, n])
     check_tangent(conditions, 3, [x, y, n])
+
+
+OUTSIDE = wp.ones(2, requires_grad=True)
+
+
+@pytest.mark.unoptimized
+def test_an_array_outside_the_kernel_is_refused_at_constant_indices_too():
+    @wp.kernel
+    def outside(y: wp.array(dtype=float)):
+        y[0] = OUTSIDE[0]
+
+    with pytest.raises(TypeError) as caught:
+        wp.launch(outside, 1, outputs=[wp.zeros(1)])
+    assert str(caught.value).startswith(
+        "kernel `outside`: `OUTSIDE` is an array outside the kernel: launches would not see its later "
+        "values, and it would get no gradient\n"
+    )
+    assert str(caught.value).endswith(
+        "  = hint: add a parameter `OUTSIDE: array(dtype=float32)`, and pass OUTSIDE in inputs"
+    )

@@ -43,6 +43,233 @@ JUDGEMENTS: tuple[tuple[str, str, str], ...] = (
         "internal",
         "Reads the optimizer's buffers, which are made at the first step here.",
     ),
+    (
+        r"test_types\.(TestTypes\.)?(test_vector_(u?int|float)\d*(_cpu)?|.*\.test_vector_(u?int|float)\d*_cpu|test_matrix)",
+        "design",
+        "Gives a vector or matrix an attribute of its own: refused here, as a misspelled component would be lost.",
+    ),
+    (
+        r"test_types\..*test_numpy_dtype_(metadata|scalar_inference)",
+        "design",
+        "Scalars outside kernels are NumPy's: they have a dtype, and arrays of them hold numbers, not objects.",
+    ),
+    (
+        r"test_types\..*test_constant|test_array\..*test_fill_scalar_cpu",
+        "design",
+        "Scalars outside kernels are NumPy's, which are the number and have no `value`.",
+    ),
+    (
+        r"test_types\..*test_constant_error_invalid_type",
+        "design",
+        "Kernels capture tuples: their items are constants.",
+    ),
+    (
+        r"test_types\..*test_composite_types_repr|test_math\..*test_(mat|vec)_type|"
+        r"test_func\..*test_native_func_export|test_subscript_types\..*test_annotation_repr",
+        "wording",
+        "Asserts how values and types are printed.",
+    ),
+    (
+        r"test_builtins_resolution\..*test_int_int_args_support_.*",
+        "design",
+        "Outside kernels a plain integer takes the type of the other operand; Warp refuses it.",
+    ),
+    (
+        r"test_scalar_ops\..*test_py_pow_ops_u?int\d+",
+        "design",
+        "`**` of integers works outside kernels: scalars are NumPy's; Warp refuses it.",
+    ),
+    (
+        r"test_print\..*test_print_error_variadic_arg_count_cpu",
+        "design",
+        "wp.printf takes more than 32 values; Warp refuses them.",
+    ),
+    (
+        r"test_large\..*test_large_array_excessive_.*",
+        "design",
+        "Arrays may have more than 2³¹ − 1 elements along an axis; Warp refuses them.",
+    ),
+    (
+        r"test_graph\..*_rejected_cpu",
+        "design",
+        "Graphs replay fills and copies of non-contiguous and indexed arrays; Warp refuses them.",
+    ),
+    (
+        r"test_verify_fp\..*test_(nan|verify_fp_reports_composite_slot_overflow)_cpu",
+        "design",
+        "A number that is not finite is a NonFiniteError with its line under verify_fp; Warp prints a line.",
+    ),
+    (
+        r"test_array\..*test_retain_grad_cpu",
+        "design",
+        "Warp counts the adjoint of an overwritten array with retain_grad twice; here it is counted once.",
+    ),
+    (
+        r"test_array\..*test_retain_grad_slice_view_store_cpu",
+        "design",
+        "retain_grad keeps the gradient of an array that is written through a slice, too; Warp loses it.",
+    ),
+    (
+        r"test_array\..*test_to_list_(matrix|vector)_cpu",
+        "internal",
+        "Asserts that vectors and matrices are ctypes arrays.",
+    ),
+    (r"test_array\..*test_array_new_del", "internal", "Calls `__del__` of arrays."),
+    (
+        r"test_array\..*test_empty_array_cpu",
+        "arrays",
+        "The address of an array without elements is 0 here, None in Warp.",
+    ),
+    (
+        r"test_composite_component_adjoint\..*test_array_composite_slot_multiply_assign_backward_rejected_cpu",
+        "design",
+        "`a[i].x *= y` has its gradient; Warp refuses it where gradients are on.",
+    ),
+    (
+        r"test_composite_component_adjoint\..*test_slot_write_rejects_non_integer_array_index_cpu",
+        "wording",
+        "Refused at the launch; the test wants the error when the module is loaded, which the runner leaves out.",
+    ),
+    (
+        r"test_conditional\..*test_conditional_unequal_types_cpu",
+        "design",
+        "Numbers of different types are compared as in C; Warp refuses it.",
+    ),
+    (
+        r"test_codegen\..*test_error_mutating_constant_in_dynamic_loop_cpu",
+        "design",
+        "A variable that begins as a literal may change in a loop; Warp wants float(…) around the literal.",
+    ),
+    (
+        r"test_codegen\..*test_rebind_(function|gradwrapper)_local_.*_cpu",
+        "design",
+        "A name may mean another function or a number afterwards; only where branches differ it is refused.",
+    ),
+    (
+        r"test_codegen\..*test_(array_slot_augassign_uses_user_operator|overloaded_slot_update_backward_rejected)_cpu",
+        "language",
+        "Functions named add, sub, … replace the operators of structs only; in Warp those of numbers, too.",
+    ),
+    (
+        r"test_codegen\..*test_recompiled_equal_code_object_reextracts",
+        "internal",
+        "Asserts the names of Warp's modules of one kernel.",
+    ),
+    (
+        r"test_struct\..*test_struct_inheritance_error_cpu",
+        "design",
+        "A struct may extend another: fields of the base come first; Warp refuses it.",
+    ),
+    (
+        r"test_struct\..*test_struct_field_type_preservation",
+        "design",
+        "Scalar fields of structs are Python numbers outside kernels.",
+    ),
+    (
+        r"test_struct\..*test_struct_array_gc_replacement_clears_grad_keepalive_cpu",
+        "internal",
+        "Reads the attribute in which Warp keeps the gradient of a field alive.",
+    ),
+    (
+        r"test_struct\..*hash.*|test_static\..*hash.*|test_func_parameter_targets\..*hash.*",
+        "internal",
+        "Asserts when the hash of a module of Warp changes.",
+    ),
+    (
+        r"test_static\..*(single_evaluation|evaluated_once)",
+        "design",
+        "static(…) is computed when the kernel is compiled, with the names of its decoration; in Warp when it is "
+        "decorated.",
+    ),
+    (
+        r"test_static\..*test_static_value_isolation_across_shared_tree_cpu",
+        "internal",
+        "Asserts that Warp gives the same kernel for the same definition; the numbers agree.",
+    ),
+    (
+        r"test_static\..*test_static_expression_return_types_cpu",
+        "design",
+        "static(…) as a statement of its own may give anything; Warp refuses arrays.",
+    ),
+    (
+        r"test_func\..*test_cpython_call_user_function_with_wrong_argument_types|"
+        r"test_func_parameter_targets\..*test_function_parameter_python_scope",
+        "design",
+        "Outside kernels a function runs as Python with any arguments; Warp refuses other types.",
+    ),
+    (
+        r"test_func_parameter_targets\..*test_function_parameter_python_scope_argument_count_mismatch",
+        "internal",
+        "Replaces the method in which Warp looks up versions of functions.",
+    ),
+    (
+        r"test_func_parameter_targets\..*test_function_custom_grad_rejected",
+        "design",
+        "Functions that take functions may have gradients and replays; Warp refuses them.",
+    ),
+    (
+        r"test_vec_constructors\..*test_anon_constructor_error_numeric_args_mismatch_cpu",
+        "design",
+        "A whole literal beside floats is a float in wp.vector(1.0, 2); Warp refuses it.",
+    ),
+    (
+        r"test_spatial\..*test_transform_constructor_copy_dtype_mismatch",
+        "design",
+        "A transform may be made of one of another precision; Warp refuses it.",
+    ),
+    (
+        r"test_(subscript_types|factory_style_array_annotations)\..*test_(any_dtype|factory_style_any_metadata|"
+        r"codegen_compatibility|annotation_vars_caching|annotation_is_lightweight)",
+        "internal",
+        "Reads attributes of the objects that annotate arrays in Warp.",
+    ),
+    (
+        r"test_utils\..*test_(array_cast_error_unsupported_partial_cast|array_inner_error_unsupported_dtype|"
+        r"(radix|segmented)_sort_pairs_error_(non_contiguous|unsupported_dtype))_cpu",
+        "design",
+        "Warp refuses these types and layouts of arrays; here they work.",
+    ),
+    (
+        r"test_utils\..*test_array_inner_error_shapes_mismatch_cpu",
+        "wording",
+        "Asserts the words of the error.",
+    ),
+    (
+        r"test_utils\..*test_create_warp_function.*",
+        "internal",
+        "Calls the helper with which wp.map makes functions of lambdas.",
+    ),
+    (
+        r"test_quat\..*test_scalar_division_float16_cpu",
+        "design",
+        "A gradient in float16 differs by one unit in the last place, as -2q / s² is rounded elsewhere.",
+    ),
+    (
+        r"test_template_launch_bounds\..*test_(dim_matrix|launch_set_dim)_cpu",
+        "fault",
+        "With more dimensions than tid() gives, Warp 1.19 repeats the first coordinates; here threads are counted on.",
+    ),
+    (
+        r"test_array_subclass\..*(family|families|fixedarray|fem|apic|external_interfaces)",
+        "absent",
+        "Tests subclasses of fabric or fixed arrays, or of both kinds.",
+    ),
+    (
+        r"test_array_subclass\..*(fast_path|descriptor|annotation|subprocess_cache|map_cache|inference_describes|"
+        r"mock_and_weak|custom_metaclasses|capture).*",
+        "internal",
+        "Tests how Warp finds the kind of a subclass of arrays.",
+    ),
+    (
+        r"test_array_subclass\..*",
+        "arrays",
+        "Subclasses of arrays with a constructor of their own are not supported; the module cannot be imported.",
+    ),
+    (
+        r"test_ref\..*(rejects_constant_local|address_of|augassign|shared_helper).*",
+        "language",
+        "wp.ref is not a type of this engine: the error is another one.",
+    ),
     (r"test_module_hashing\..*", "internal", "Asserts when the hash of a module of Warp changes."),
     (r"test_kernel_cache\..*", "internal", "Tests the files of Warp's kernel cache."),
     (r"test_module_parallel_load\..*", "internal", "Tests how Warp's modules are compiled in parallel."),

@@ -19,6 +19,7 @@ from tapedebug.aswarp import WarpImportError, WarpNameError, as_warp, module_cou
 from tapedebug.aswarp._errors import imports_name, no_module
 from tapedebug.aswarp.module_counterparts import World
 from tapedebug.compiler.modules import Module
+from tapedebug.lang import builtins
 
 TESTS = "warp.tests"
 FOLDER = "TAPEDEBUG_WARP_TESTS"
@@ -148,6 +149,7 @@ def redirect(folder: Path) -> None:
     paths = [str(here / "child"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     # modules of tests look up these names when they are imported
+    module_counterparts.EXTRA["warp._src.context"]["builtin_functions"] = builtins.BUILTINS
     module_counterparts.EXTRA["warp._src.context"]["_is_graph_capture_allocation_supported"] = bool
     module_counterparts.EXTRA["warp._src.utils"]["check_p2p"] = lambda: False
     Module.load = _load  # type: ignore[method-assign]

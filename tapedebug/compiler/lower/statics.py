@@ -139,7 +139,15 @@ def _canonical(kind: type) -> Any:
 
 
 def subscript(ctx: Context, node: ast.Subscript, base: Any) -> Item:
-    """An item of a captured sequence or dictionary, at an index that is known."""
+    """An item of a captured sequence or dictionary, at an index that is known; of an array it is refused."""
+    if getattr(base, "kernel_type", None) is not None:
+        name = ast.unparse(node.value)
+        ctx.type_error(
+            node,
+            f"`{name}` is an array outside the kernel: launches would not see its later values, and it would "
+            "get no gradient",
+            as_parameter(name, base),
+        )
     key = (
         python_value(expressions.lower(ctx, node.slice)) if not isinstance(node.slice, ast.Slice) else MISSING
     )
