@@ -424,14 +424,27 @@ class MemoryMap:
         return found
 
 
-def allocation_of(source: WarpArray) -> tuple[int, int, object]:
-    """Return the first address of an array's allocation, that after its last byte, and its owner."""
+def tensor_of(array: object) -> Any:
+    """Return the tensor of PyTorch that an array was made of; None if it was not made of one."""
+    base = _base_of(array.source) if isinstance(array, WatchedArray) else None
+    tensor = getattr(base, "_tensor", None)
+    return tensor if hasattr(tensor, "is_leaf") else None
+
+
+def _base_of(source: WarpArray) -> WarpArray:
+    """Return the array of which another one is a view."""
     base = source
     while isinstance(parent := getattr(base, "_ref", None), type(base)) and parent.ptr:
         base = parent
+    return base
+
+
+def allocation_of(source: WarpArray) -> tuple[int, int, object]:
+    """Return the first address of an array's allocation, that after its last byte, and its owner."""
+    base = _base_of(source)
     outer = getattr(base, "_tensor", None)
     if outer is None:
-        outer = parent
+        outer = getattr(base, "_ref", None)
     for start, stop, memory in _outer_ranges(outer):
         if start <= base.ptr and base.ptr + base.capacity <= stop:
             return start, stop, (base, outer, memory)

@@ -81,6 +81,7 @@ class SharedHistory:
     def __init__(self) -> None:
         self.tapes: weakref.WeakSet[OperationTape] = weakref.WeakSet()
         self._regions: weakref.WeakKeyDictionary[Region, _RegionHistory] = weakref.WeakKeyDictionary()
+        self._viewed: weakref.WeakSet[Region] = weakref.WeakSet()
 
     def events(self, regions: Iterable[Region]) -> list[HistoryEvent]:
         """Return the stored events of some regions."""
@@ -101,7 +102,7 @@ class SharedHistory:
         found = self._regions.get(region)
         if found is None:
             found = self._regions[region] = _RegionHistory()
-        if event.kind == "backward" and found.is_viewed():
+        if event.kind == "backward" and (region in self._viewed or found.is_viewed()):
             event = replace(event, numbers={**event.numbers, "viewed": 1.0})
         found.add(event)
 
@@ -143,6 +144,10 @@ class SharedHistory:
         if region not in self._regions or not region.on_host or not array.is_contiguous:
             return None
         return self.sample(view_of(array, region.values))
+
+    def note_viewed(self, array: Array) -> None:
+        """Note that another library, such as PyTorch, has a view of the gradient of an array."""
+        self._viewed.add(cast("Region", array.region))
 
     def note_write(
         self, array: Array, how: str, call_site: Place | None, before: Values | None = None

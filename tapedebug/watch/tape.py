@@ -56,7 +56,7 @@ from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.host_transfers import HostTransfers
 from tapedebug.watch.launch import LaunchTemplate, PresentStructs, WarpLaunch
-from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray
+from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray, tensor_of
 from tapedebug.watch.mirror import (
     AdjointComparison,
     MirroredElementTracking,
@@ -75,6 +75,11 @@ LOST = (
 INHERITED = (
     "the gradient of {name} was not zero when the reverse pass of this tape began: what the pass added to it "
     "was checked, not the sum"
+)
+
+LEFT_BEHIND = (
+    "{name} was made of a tensor whose .grad was None when backward ended: optimizers of PyTorch do not see "
+    "the gradient unless the program copies it; zero_grad(set_to_none=False) keeps the memory that both share"
 )
 
 MOVED_ON = (
@@ -194,6 +199,9 @@ class WatchedTape(OperationTape):
     def _before_pass(self, inputs: Sequence[Array]) -> None:
         """Store the gradients of the inputs before a reverse pass of the program."""
         self._gradients = {array: array.current_gradient() for array in inputs}
+        for array in inputs:
+            if tensor_of(array) is not None:
+                self.history.shared.note_viewed(array)
         if not self.reverse_passes:
             self.inherited = [
                 a for a, values in self._gradients.items() if values is not None and values.any()
@@ -226,6 +234,11 @@ class WatchedTape(OperationTape):
     def note_consumed(self) -> None:
         """Store what a reverse pass of the program has just added to the gradients of the inputs."""
         self.consumed = {}
+        for array in self._gradients:
+            tensor = tensor_of(array)
+            if tensor is not None and tensor.requires_grad and tensor.is_leaf and tensor.grad is None:
+                name = next(iter(self.names(array)), "an input")
+                self.gaps[LEFT_BEHIND.format(name=name)] = 1
         if any(write.settled for write in self._injections):
             self.gaps[MOVED_ON] = 1
             return

@@ -126,6 +126,18 @@ def test_a_view_of_the_gradient_reads_it_without_a_call():
     assert viewed == [None, 1.0]
 
 
+@pytest.mark.parametrize("shares", [False, True])
+def test_another_library_that_shares_a_gradient_reads_it_without_a_call(shares):
+    shared, x = SharedHistory(), array([1.0, 2.0])
+    if shares:
+        shared.note_viewed(x)
+    tapes = []
+    for _ in range(2):
+        tapes.append(one_pass(shared, x))
+        x.values[...] -= 0.25 * x.grad
+    assert found(tapes) == ([("error", "accumulated")] if shares else [])
+
+
 def test_each_write_of_values_is_one_event():
     for step, count in ((noted_step, 2), (unseen_step, 1)):  # the last unseen step was not looked for
         for tape in fit(step):

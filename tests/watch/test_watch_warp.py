@@ -14,13 +14,19 @@ wp = pytest.importorskip("warp")
 programs = pytest.importorskip("tests.watch.programs")
 
 
+def state(function):
+    """What interception changes of a function; Python adds a registry where a warning was shown."""
+    names = set(function.__globals__) - {"__warningregistry__"}
+    return function, function.__code__, function.__defaults__, names
+
+
 @pytest.fixture(autouse=True)
 def restored():
     """Warp is the same after each test: code, attributes and globals."""
     functions = [hooks.look_up(name) for name in hooks.INTERCEPTED.values()]
-    before = [(f, f.__code__, f.__defaults__, set(f.__globals__)) for f in functions]
+    before = [state(function) for function in functions]
     yield
-    assert [(f, f.__code__, f.__defaults__, set(f.__globals__)) for f in functions] == before
+    assert [state(function) for function in functions] == before
     assert [hooks.look_up(name) for name in hooks.INTERCEPTED.values()] == functions
 
 
@@ -415,6 +421,7 @@ def test_a_function_of_record_func_is_said_not_to_be_covered():
 
 def test_arrays_of_torch_are_watched():
     torch = pytest.importorskip("torch")
+    wp.init()  # from_torch does not
     tensor = torch.tensor([9.0, 1.0, 2.0, 3.0], requires_grad=True)
     with td.watch_warp() as session:
         x, y, loss = wp.from_torch(tensor[1:]), programs.zeros(3), programs.zeros(1)
@@ -425,6 +432,35 @@ def test_arrays_of_torch_are_watched():
     (recorded,) = session.tapes
     assert recorded.array(x).offset == 4
     assert told(td.diagnose(recorded)) == ("AGREE", [])
+
+
+@pytest.mark.parametrize(
+    ("zeroed", "expected"),
+    [
+        (lambda optimizer: None, ("WRONG", [("error", "accumulated")])),
+        (lambda optimizer: optimizer.zero_grad(set_to_none=False), ("AGREE", [])),
+        (lambda optimizer: optimizer.zero_grad(), ("AGREE", [])),
+    ],
+)
+def test_steps_of_an_optimizer_of_torch_are_seen(zeroed, expected):
+    torch = pytest.importorskip("torch")
+    wp.init()  # from_torch does not
+    tensor = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    optimizer = torch.optim.SGD([tensor], lr=0.01)
+    with td.watch_warp() as session:
+        x = wp.from_torch(tensor)
+        for _ in range(3):
+            zeroed(optimizer)
+            y, loss = programs.zeros(3), programs.zeros(1)
+            with wp.Tape() as tape:
+                wp.launch(programs.square, 3, [x], [y])
+                wp.launch(programs.total, 3, [y], [loss])
+            tape.backward(loss)
+            optimizer.step()
+    diagnosis = td.diagnose(session.tapes)
+    assert told(diagnosis) == expected
+    left = [note for note in diagnosis.coverage.notes if "a tensor whose .grad was None" in note]
+    assert bool(left) == (tensor.grad is None)
 
 
 def test_a_gradient_that_something_else_has_changed_is_wrong():
