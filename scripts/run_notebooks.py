@@ -50,7 +50,7 @@ def digest(path: Path) -> str:
     """Return a digest of what a notebook's outputs depend on: its text, modules beside it, the package."""
     found = hashlib.sha256(sys.version.encode())
     used = [*path.parent.glob("*.py"), *(ROOT / "tapedebug").rglob("*.py"), path]
-    for file in sorted(used):
+    for file in sorted(file.absolute() for file in used):  # `make docs` names notebooks by relative paths
         found.update(f"{file.name}\n".encode() + file.read_bytes())
     return found.hexdigest()
 

@@ -190,13 +190,15 @@ def test_a_notebook_runs_again_only_if_its_sources_have_changed(
 
     monkeypatch.setattr(run_notebooks, "NotebookClient", Client)
     monkeypatch.setattr(run_notebooks, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "tapedebug").mkdir()
     (tmp_path / "docs").mkdir()
+    (tmp_path / "notebooks").mkdir()
     package = tmp_path / "tapedebug" / "kernel.py"
-    book, beside = tmp_path / "a.ipynb", tmp_path / "net.py"
+    book, beside = tmp_path / "notebooks" / "a.ipynb", tmp_path / "notebooks" / "net.py"
 
     def printed() -> str:
-        run_notebooks.run(book, tmp_path / "docs")
+        run_notebooks.run(Path("notebooks", "a.ipynb"), Path("docs"))  # as make does
         return run_notebooks.executed(book, tmp_path / "docs").cells[0].outputs[0].text
 
     package.write_text("a = 1")
