@@ -108,6 +108,10 @@ def _memory(pages: str) -> int:
         return 0
 
 
+GENERIC_NAMES = {"vector": "vec_t", "matrix": "mat_t", "quaternion": "quat_t", "transform": "transform_t"}
+"""Warp's names for the kinds of compound types."""
+
+
 @cache
 def install() -> None:
     """Set the attributes, once."""
@@ -115,6 +119,7 @@ def install() -> None:
     compound._shape_ = ClassAttribute(lambda kind: kind.shape)
     compound._length_ = ClassAttribute(lambda kind: kind.length)
     compound._wp_scalar_type_ = ClassAttribute(lambda kind: kind.scalar)
+    compound._wp_generic_type_str_ = ClassAttribute(lambda kind: GENERIC_NAMES[kind.word])
     compound._type_ = ClassAttribute(lambda kind: CTYPES[kind.scalar])
     scalar: Any = t.Scalar
     scalar._type_ = ClassAttribute(lambda kind: CTYPES[kind])

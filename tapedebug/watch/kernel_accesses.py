@@ -277,9 +277,11 @@ class _Function:
         """Enter the uses by a call; return the arrays that it may return."""
         given = [self.value(argument) for argument in node.args]
         named = {keyword.arg or "": self.value(keyword.value) for keyword in node.keywords}
+        callee = self.definition.resolve(node.func)
+        for argument in _by_reference(node, self.library.function(callee)):
+            self.use(self.place(argument), ANYTHING, argument)
         if not any(given) and not any(named.values()):
             return set()
-        callee = self.definition.resolve(node.func)
         builtin = self.library.builtin(callee)
         if builtin is not None:
             self.builtin(node, builtin, given, named, used=used)
@@ -345,3 +347,25 @@ class _Function:
             for known, entered in self.found.items():
                 if known[: len(path)] == path or path[: len(known)] == known:
                     entered.add(use, self.definition.span(node))
+
+
+def _by_reference(node: ast.Call, function: Iterable[Definition]) -> list[ast.expr]:
+    """Return the arguments that a user function takes by reference and may assign to (`wp.ref[float]`)."""
+    found = []
+    for definition in function:
+        parameters = definition.tree.args.args
+        names = {each.arg for each in parameters if _is_reference(definition, each.annotation)}
+        found += [
+            each for parameter, each in zip(parameters, node.args, strict=False) if parameter.arg in names
+        ]
+        found += [each.value for each in node.keywords if each.arg in names]
+    return found
+
+
+def _is_reference(definition: Definition, annotation: ast.expr | None) -> bool:
+    """True if an annotation is `wp.ref[…]`, or a name for it."""
+    if annotation is None:
+        return False
+    written = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+    meant = definition.resolve(written)
+    return getattr(meant, "__name__", type(meant).__name__) in ("ref", "Reference")

@@ -85,6 +85,7 @@ def test_factories_and_likes():
             [[1, 0], [0, 1]]
         ]
     assert wp.full(1, np.array([1, 2, 3], np.int16)).dtype is wp.vec3s
+    assert wp.array(np.ones((4, 0, 3)), dtype=wp.vec3).shape == (4, 0)
     assert wp.array(np.ones((2, 3, 1)), dtype=wp.vec3).numpy().tolist() == [[1, 1, 1], [1, 1, 1]]
     assert wp.full(2, (1.0, 2.0), dtype=wp.vec2).list() == [wp.vec2(1, 2), wp.vec2(1, 2)]
     source = wp.array(np.ones((2, 3)), dtype=float, requires_grad=True)

@@ -10,6 +10,10 @@ import pytest
 from tapedebug.watch.kernel_accesses import Definition, _Function, uses_of
 
 
+class ref:
+    """Warp's annotation of parameters by reference."""
+
+
 class Library:
     """User functions by name; every other name that is called is a built-in function."""
 
@@ -23,7 +27,7 @@ class Library:
         return Definition(node, "kernel.py", 1, self.source.splitlines(), self.resolve)
 
     def resolve(self, node):
-        return ast.unparse(node)
+        return ref if ast.unparse(node) == "ref" else ast.unparse(node)
 
     def function(self, found):
         return [self.definition(found)] if found in self.functions else []
@@ -108,6 +112,19 @@ def test_functions_are_followed():
         r[0] = 2.0
     """
     assert uses(source, x=1, y=1, z=2) == {"x": "r", "y": "w", "z": "w"}
+
+
+def test_arguments_by_reference_are_written():
+    source = """
+    def scale(x: ref[float], y):
+        x = x * y
+
+    def kernel(x, y, z, s):
+        scale(x[0], y[1])
+        scale(z[0].weight, y=y[1])
+        scale(x=s.q[1], y=1.0)
+    """
+    assert uses(source, x=1, y=1, z=1, s__q=1) == {"x": "rwl", "y": "r", "z": "rwl", "s.q": "rwl"}
 
 
 def test_fields_of_structs_are_arrays_of_their_own():

@@ -163,10 +163,10 @@ def _structured(data: Any, kind: Any, shape: Shape | None) -> Values:
 def _with_inner(values: Values, dtype: Any, inner: Shape) -> Values:
     """Group the innermost numbers of `values` into vectors, matrices or quaternions of shape `inner`."""
     count = types.components(dtype)
-    if values.size == 0:
-        return values.reshape(0, *inner)
     if values.shape[-len(inner) :] == inner:
         return values if values.ndim > len(inner) else values.reshape(1, *inner)
+    if values.size == 0:
+        return values.reshape(0, *inner)
     if values.shape[-2:] == (*inner, 1):  # columns of one number in each row
         return values[..., 0] if values.ndim > 2 else values.reshape(1, *inner)
     last = values.shape[-1]

@@ -61,6 +61,8 @@ def type_of(kind: object) -> Any:
         MirrorError: There is none.
     """
     wanted: Any = kind
+    if is_of_warp(kind, "Reference"):
+        return t.Reference(type_of(wanted.dtype))
     if is_array_type(kind):
         return _array_type(wanted)
     if is_struct(kind):
@@ -98,8 +100,6 @@ def _array_type(kind: object) -> Any:
     made = t.IndexedArrayType if is_indexed(kind) else t.ArrayType
     if is_of_warp(kind, "fixedarray", "fabricarray", "indexedfabricarray", "_FabricArrayAnnotation"):
         raise MirrorError(f"a parameter is a {type(kind).__name__}, which this engine does not have")
-    if ndim is Any:
-        raise MirrorError("an array parameter has any number of dimensions")
     try:
         return made(dtype if dtype is Any else type_of(dtype), ndim)
     except TypeError as error:
