@@ -8,9 +8,6 @@ from collections.abc import Iterable
 
 from tapedebug._script import running_command
 
-PLANNED: frozenset[str] = frozenset()
-"""Names that programs use and that a later version will add."""
-
 _NEVER = """
     Stream Event capture_begin capture_end capture_launch capture_if capture_while ScopedCapture ScopedStream
     capture_save capture_load capture_load_from_bytes capture_debug_dot_print BvhQuery HashGridQuery MeshQuery
@@ -26,7 +23,7 @@ _NEVER = """
     jax_experimental compile_aot_module load_aot_module get_suggested_block_size
 """
 NEVER = frozenset(_NEVER.split())
-"""Names in Warp's documentation that are not planned, or only much later."""
+"""Names in Warp's documentation that this package leaves to Warp."""
 _SPATIAL = re.compile(
     r"(Mesh|Bvh|HashGrid|Volume|Texture|MarchingCubes|tile|launch_tiled|fem|sparse|sim)\w*|"
     r"(mesh|bvh|hash_grid|volume|texture)_\w+"
@@ -67,8 +64,6 @@ def kernel_name_hint(name: str) -> str | None:
 
 def missing(name: str, known: Iterable[str]) -> str:
     """Return the message for a name that `tapedebug` does not have."""
-    if name in PLANNED:
-        return f"tapedebug.{name} is planned and not in this version"
     if name in ELSEWHERE:
         return f"tapedebug has no name {name!r}: {ELSEWHERE[name]}"
     if name in NEVER or _SPATIAL.fullmatch(name):
@@ -83,8 +78,7 @@ def missing(name: str, known: Iterable[str]) -> str:
             f"(`import warp as wp`) and watch it: `{watching_command()}`"
         )
     known = [n for n in known if not n.startswith("_")]
-    near = difflib.get_close_matches(name, [*known, *PLANNED], n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     if not near:
         return f"tapedebug has no name {name!r}"
-    planned = " (planned, not in this version)" if near[0] in PLANNED else ""
-    return f"tapedebug has no name {name!r}; did you mean {near[0]!r}{planned}?"
+    return f"tapedebug has no name {name!r}; did you mean {near[0]!r}?"

@@ -478,7 +478,6 @@ def test_config_refuses_unknown_names_and_values():
 
 
 def test_unknown_names_of_the_package(monkeypatch):
-    monkeypatch.setattr(_unsupported, "PLANNED", frozenset({"svd9"}))
     monkeypatch.setattr(_unsupported, "running_command", lambda: "cloth.py")
     keep = (
         "Keep Warp as the engine of the program (`import warp as wp`) and watch it: `tapedebug run cloth.py`"
@@ -489,7 +488,6 @@ def test_unknown_names_of_the_package(monkeypatch):
     )
     other = f"exists in NVIDIA Warp only: recording and debugging gradients does not need it. {keep}"
     for name, message in {
-        "svd9": "tapedebug.svd9 is planned and not in this version",
         "launch_tiled": f"tapedebug.launch_tiled {spatial}",
         "fem": f"tapedebug.fem {spatial}",
         "Mesh": f"tapedebug.Mesh {spatial}",
