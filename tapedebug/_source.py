@@ -44,15 +44,6 @@ class Span:
         lead = "".join("\t" if c == "\t" else " " for c in self.text[:start])
         return f"{self.text.rstrip()}\n{lead}{'^' * max(1, stop - start)}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the span as the `location` of findings and traces."""
-        return {
-            "file": display_file(self.file),
-            "line": self.line,
-            "column": self.column,
-            "function": self.function,
-        }
-
 
 Site = tuple[CodeType, int]
 """A call site, captured cheaply: the code object and the index of the calling instruction."""

@@ -48,11 +48,6 @@ class Layout:
         """Packs all slots."""
         return Struct(self._plan[0])
 
-    @cached_property
-    def with_print_buffer(self) -> Struct:
-        """Packs all slots and the address of the print buffer: for variants that may say something."""
-        return Struct(self._plan[0] + "Q")
-
     @property
     def print_buffer(self) -> int:
         """The slot of the print buffer's address, after all others."""

@@ -9,7 +9,6 @@ import argparse
 import difflib
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol, get_args, get_origin
 
@@ -176,16 +175,3 @@ def _culprit(message: str, known: list[str], name: str) -> tuple[str, str]:
 
 def _strings(parser: argparse.ArgumentParser) -> list[str]:
     return [text for action in parser._actions for text in action.option_strings]
-
-
-def help_text(parser: argparse.ArgumentParser) -> str:
-    """Return the options as text for documentation, one paragraph each."""
-    parts = []
-    for action in parser._actions:
-        value = "" if action.nargs == 0 else f" {action.metavar or '|'.join(action.choices or ())}"
-        head = f"{', '.join(action.option_strings)}{value}" if action.option_strings else str(action.metavar)
-        body = textwrap.fill(
-            (action.help or "").replace("%%", "%"), 100, initial_indent=": ", subsequent_indent="  "
-        )
-        parts.append(f"`{head}`\n{body}\n")
-    return "\n".join(parts)

@@ -95,10 +95,6 @@ class PassHistory:
         for array in inputs:
             self._add(_set_gradient(array, now, "zero", call_site))
 
-    def note_set(self, array: Array, how: str, call_site: Place | None) -> None:
-        """Note that the program has set the gradient of one array to one value."""
-        self._add(_set_gradient(array, clock.tick(), how, call_site))
-
     def _add(self, event: HistoryEvent) -> None:
         if len(self._events) >= 2 * KEPT:
             del self._events[:KEPT]

@@ -368,10 +368,6 @@ class OperationTape:
         """Note that the program has set all gradients to zero."""
         self.history.note_zeroed(self.id, len(self.operations), self._inputs(), call_site)
 
-    def note_gradient_set(self, array: Array, how: str, call_site: Place | None = None) -> None:
-        """Note that the program has set the gradient of an array to one value."""
-        self.history.note_set(array, how, call_site)
-
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Group the operations of a block under a name; groups nest."""

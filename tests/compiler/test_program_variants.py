@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ def packed(kernel: Any, args: list[Any], adjoints: dict[int, np.ndarray]) -> cty
         strides = [s // value.itemsize for s in value.strides[:ndim]]
         slots += [value.ctypes.data, *value.shape[:ndim], *strides]
         pointers.append(adjoints[param.index].ctypes.data if param.index in adjoints else 0)
-    memory = ctypes.create_string_buffer(kernel.layout.with_print_buffer.size)
-    kernel.layout.with_print_buffer.pack_into(memory, 0, *slots, *pointers, PRINT_BUFFER.address)
+    layout = Struct(f"{kernel.layout.struct.format}Q")
+    memory = ctypes.create_string_buffer(layout.size)
+    layout.pack_into(memory, 0, *slots, *pointers, PRINT_BUFFER.address)
     return memory
 
 

@@ -36,8 +36,6 @@ from tapedebug.lang.rules import Quantity
 
 NAMES = frozenset({"print", "printf", "expect_eq", "expect_neq", "expect_near"})
 
-Said = list[tuple[Piece, ...]]
-
 
 def lower(ctx: Context, node: ast.Call, name: str) -> Items:
     """Lower a call with a message; it has no value."""

@@ -175,10 +175,6 @@ class LaunchPlan:
             for param in (self.arrays if self.kind == "kernel" else self.touched)
         )
 
-    def fresh_in(self, record: Record, param: int) -> bool:
-        """True if each thread of a launch reads only the element of an array that it has just written."""
-        return param in self.fresh and record.args[param].shape == record.dim
-
     def forward_run(self, f64: bool) -> Runner:
         """Return the forward entry; only kernels have one."""
         raise NotImplementedError(self.kind)

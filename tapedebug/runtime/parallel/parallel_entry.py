@@ -81,11 +81,6 @@ class ParallelEntry:
         return self.scheduler
 
 
-def entry_of(run: Any) -> Any:
-    """Return the entry of a parallel runner, for few threads; other runners are returned unchanged."""
-    return run.entry.settled() if type(run) is ParallelEntry else run
-
-
 def sized(run: Any, threads: int) -> Any:
     """Return the runner for this number of threads: for few threads, the entry itself."""
     return run.entry.settled() if type(run) is ParallelEntry and threads < run.least else run

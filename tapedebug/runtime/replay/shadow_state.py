@@ -96,26 +96,11 @@ class ShadowState:
         a = self._own(a)
         self._buffer(a).view(a, adjoint=True)[...] = _fitting("the adjoint of", a, values)
 
-    def drop_gradient(self, a: array, where: Values) -> None:
-        """Set the adjoint of `a` to zero at some elements."""
-        buffer = self._buffer(a)
-        buffer.gradient()
-        buffer.view(a, adjoint=True)[where] = 0
-
     def tangent(self, a: Array, /) -> Values:
         """Return a copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""
         a = self._own(a)
         buffer = self._buffer(a)
         return np.zeros_like(buffer.view(a)) if buffer.tangent is None else buffer.dots(a).copy()
-
-    def move_gradient(self, a: array, b: array) -> None:
-        """Move the adjoint of `a` to `b`, an array of the same shape, where it is added."""
-        mine, yours = self._buffer(a), self._buffer(b)
-        mine.gradient()
-        yours.gradient()
-        given = mine.view(a, adjoint=True)
-        yours.view(b, adjoint=True)[...] += given
-        given[...] = 0
 
     def matches_live(self) -> bool:
         """Return True if the results of this replay equal, bit for bit, the user's arrays.
