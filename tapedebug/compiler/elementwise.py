@@ -19,7 +19,7 @@ from tapedebug._syntax import parsed
 from tapedebug.compiler.function import Function, unreadable
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.lower import lower_kernel
-from tapedebug.compiler.lower._context import Items, Static
+from tapedebug.compiler.lower._context import Items, Static, StructValue
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -143,15 +143,27 @@ def _results(kernel: Kernel, place: Span) -> tuple[Any, ...]:
             kinds.append(t.canonical(type(each.value)))
         elif isinstance(each, Quantity):
             kinds.append(each.type)
+        elif isinstance(each, StructValue) and _is_element(each.kind):
+            kinds.append(each.kind)
         else:
             kinds.append(None)
     if not kinds or None in kinds:
         raise KernelTypeError(
-            f"kernel `{kernel.__name__}`: one of the function's results is no number, vector or matrix",
+            f"kernel `{kernel.__name__}`: one of the function's results is no number, vector, matrix or "
+            "struct of them",
             span=place,
             hint="return values that arrays can hold, several as `return a, b`",
         )
     return tuple(kinds)
+
+
+def _is_element(kind: type[t.Struct]) -> bool:
+    """True if arrays can hold a struct."""
+    try:
+        t.element_type(kind)
+    except TypeError:
+        return False
+    return True
 
 
 def function_of(python: Callable[..., Any]) -> Function:

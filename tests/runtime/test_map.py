@@ -352,7 +352,7 @@ def test_errors_of_the_kernel_language_show_the_call_or_the_function():
     with pytest.raises(wp.KernelTypeError) as caught:
         wp.map(lambda a: (a, wp.sin), X)
     assert _shown(caught.value) == [
-        "kernel `map_lambda`: one of the function's results is no number, vector or matrix",
+        "kernel `map_lambda`: one of the function's results is no number, vector, matrix or struct of them",
         "   |         wp.map(lambda a: (a, wp.sin), X)",
         "   |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
         "  = hint: return values that arrays can hold, several as `return a, b`",
@@ -427,3 +427,20 @@ def test_what_arrays_have_no_operator_for():
         with pytest.raises(TypeError):
             action()
     assert (X == X, X == Y, X != Y) == (True, False, True)
+
+
+@wp.struct
+class Both:
+    mass: float
+    place: wp.vec3
+
+
+@pytest.mark.unoptimized
+def test_structs_as_results():
+    x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        both = wp.map(lambda a: Both(a * a, wp.vec3(a, 1.0, 2.0)), x)
+        masses = wp.map(lambda b: b.mass + b.place.x, both)
+    assert both.dtype is Both and both.requires_grad and masses.numpy().tolist() == [2.0, 6.0]
+    tape.backward(grads={masses: wp.ones(2)})
+    assert x.grad.numpy().tolist() == [3.0, 5.0]
