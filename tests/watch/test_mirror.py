@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,26 @@ def custom(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 def dots(x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
     i = wp.tid()
     y[i] = wp.dot(x[i], wp.types.vec3(1.0, 2.0, 3.0))
+
+
+class Mode(enum.IntEnum):
+    """An enumeration with a function of kernels, as programs group them."""
+
+    SLOW = 2
+    FAST = 5
+
+    @staticmethod
+    @stand_in.func
+    def factor(mode: int) -> float:
+        if mode == int(Mode.FAST):
+            return wp.float(Mode.SLOW)
+        return 0.0
+
+
+@stand_in.kernel
+def grouped(x: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = x[i] * Mode.factor(int(Mode.FAST)) * wp.float(wp.block_dim())
 
 
 @stand_in.kernel
@@ -294,6 +315,13 @@ def test_closures_are_rebound() -> None:
         memory = memory_of(x)
         launched(made_in_a_loop(n), x).forward(memory)
         np.testing.assert_array_equal(memory.view(x), [n, 2 * n, 3 * n])
+
+
+def test_functions_in_classes_and_of_programs_for_warp_are_translated() -> None:
+    x = host([1, 2, 3])
+    memory = memory_of(x)
+    launched(grouped, x).forward(memory)
+    np.testing.assert_array_equal(memory.view(x), [2, 4, 6])
 
 
 class Step:

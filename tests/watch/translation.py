@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import importlib.metadata
 import io
+import itertools
 import json
 import os
 import sys
@@ -29,6 +30,7 @@ DISTRIBUTIONS = {
     "warp_nn": "warp-nn",
     "newton": "newton",
     "nvalchemiops": "nvalchemi-toolkit-ops",
+    "liblaf.apple": "liblaf-apple",
 }
 """The distributions of packages whose import name differs, or of parts of one."""
 LEFT_OUT = {
@@ -107,39 +109,48 @@ def _object(node: ast.AST, scope: dict[str, Any]) -> Any:
     return None
 
 
-GUESSES = ("float32", "vec3", "mat33")
-"""Types for the parameters of generic kernels that nothing has launched yet; the first that fits counts."""
+GUESSES = ("float32", "vec3", "mat33", "int32")
+"""Types for the parameters of generic kernels that nothing has launched yet; the first that fit count."""
+TRIES = 300
+"""Combinations of these types that are tried for a kernel."""
 
 
-def versions(kernel: Any) -> list[list[Any]]:
-    """Return the versions of a kernel that are translated together; one list counts.
+def versions(kernel: Any) -> Iterator[list[Any]]:
+    """Yield the versions of a kernel that are translated together; one list counts.
 
-    There is one list, except for a generic kernel without versions: it has one for each guess of its types.
+    There is one list, except for a generic kernel without versions: it has one for each guess of its types,
+    first of one type for all parameters.
     """
     import warp
 
     if not kernel.is_generic:
-        return [[kernel]]
+        yield [kernel]
+        return
     known = list(kernel.overloads.values())
     if known:
-        return [known]
-    found = []
-    for name in GUESSES:
+        yield known
+        return
+    open_ones = [index for index, arg in enumerate(kernel.adj.args) if _is_open(arg.type)]
+    alike = ((name,) * len(open_ones) for name in GUESSES)
+    mixed = itertools.product(GUESSES, repeat=len(open_ones))
+    for names in itertools.islice(itertools.chain(alike, mixed), TRIES):
         with contextlib.suppress(Exception):  # Warp refuses these types
-            types = [_concrete(arg.type, getattr(warp, name)) for arg in kernel.adj.args]
-            found.append([kernel.add_overload(types)])
-    return found
+            types = [arg.type for arg in kernel.adj.args]
+            for index, name in zip(open_ones, names, strict=True):
+                types[index] = _concrete(types[index], getattr(warp, name))
+            yield [kernel.add_overload(types)]
+
+
+def _is_open(kind: Any) -> bool:
+    """True if a parameter takes any type, or arrays of any type."""
+    dtype = getattr(kind, "dtype", None) if hasattr(kind, "ndim") else kind
+    return dtype is Any or type(dtype).__name__ == "TypeVar"
 
 
 def _concrete(kind: Any, guess: Any) -> Any:
     import warp
 
-    if kind is Any or type(kind).__name__ == "TypeVar":
-        return guess
-    dtype = getattr(kind, "dtype", None)
-    if hasattr(kind, "ndim") and (dtype is Any or type(dtype).__name__ == "TypeVar"):
-        return warp.array(dtype=guess, ndim=kind.ndim)
-    return kind
+    return warp.array(dtype=guess, ndim=kind.ndim) if hasattr(kind, "ndim") else guess
 
 
 def refusal(kernel: Any) -> str | None:

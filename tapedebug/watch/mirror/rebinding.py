@@ -20,6 +20,7 @@ import numpy as np
 
 import tapedebug
 from tapedebug._source import Origin
+from tapedebug.aswarp import kernel_functions
 from tapedebug.compiler.decorators import MEANT
 from tapedebug.compiler.function import DIFFERING, Function, grad, read_annotations
 from tapedebug.compiler.kernel import Kernel
@@ -254,6 +255,10 @@ class Rebinding:
             return {self.value(key): self.value(held) for key, held in value.items()}
         if isinstance(value, FunctionType):
             return self._plain_function(value)
+        if isinstance(value, type) and any(
+            warp_types.is_of_warp(getattr(value, name, None), "Function") for name in vars(value)
+        ):
+            return self._namespace(value)
         return warp_types.value_of(value)
 
     def _class(self, value: object) -> Any:
@@ -282,6 +287,7 @@ class Rebinding:
         if name in PYTHON_NAMES:
             return PYTHON_NAMES[name]
         found = getattr(tapedebug, name, None) if not name.startswith("_") else None
+        found = found or kernel_functions.NAMES.get(name)
         if found is None:
             return self._without(name, missing_function(name))
         return found
@@ -296,10 +302,24 @@ class Rebinding:
             if name.startswith("__"):
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             if package == "warp" and not hasattr(module, name):
-                return getattr(tapedebug, name)  # such as `adjoint`, which Warp knows by its spelling
+                # such as `adjoint` and `float`, which Warp knows by their spelling
+                own_name = PYTHON_NAMES.get(name) or kernel_functions.NAMES.get(name)
+                return own_name or getattr(tapedebug, name)
             return self.value(getattr(module, name))
 
         own.__dict__.update(__getattr__=look_up, __dir__=lambda: dir(module))
+        return own
+
+    def _namespace(self, cls: type) -> ModuleType:
+        """Return a stand-in for a class with functions of Warp, whose attributes kernels name."""
+        own = ModuleType(cls.__name__, cls.__doc__)
+
+        def look_up(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(f"class {cls.__name__!r} has no attribute {name!r}")
+            return self.value(getattr(cls, name))
+
+        own.__dict__.update(__getattr__=look_up, __dir__=lambda: dir(cls))
         return own
 
     def _without(self, name: str, reason: str) -> Unavailable:
