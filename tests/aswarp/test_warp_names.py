@@ -348,3 +348,12 @@ def test_decorators_refuse_values_that_mean_nothing(wp: Any) -> None:
     a.requires_grad = False
     assert not a.retain_grad
     assert np.dtype(wp.float32) == np.float32 or np.lib.NumpyVersion(np.__version__) < "2.4.0"
+
+
+def test_an_address_in_a_kernel_is_refused_with_what_to_write(wp: Any) -> None:
+    @td.kernel
+    def k(a: td.array(dtype=float), p: td.array(dtype=td.uint64)):  # type: ignore[valid-type]
+        p[0] = wp.address_of(a[0])
+
+    with pytest.raises(td.KernelError, match=r"annotate the parameter of the @func as wp.ref\[float\]"):
+        wp.launch(k, 1, [wp.zeros(1), wp.zeros(1, dtype=wp.uint64)])

@@ -225,13 +225,13 @@ def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
         return Static(value)
     except AttributeError as error:
         name = getattr(base, "__name__", type(base).__name__)
-        from tapedebug._unsupported import kernel_name_hint
+        from tapedebug._unsupported import ELSEWHERE, kernel_name_hint
 
         hint = kernel_name_hint(node.attr)
         if name == "tapedebug":  # which knows what is planned, and what was meant
             known = "the documentation of the kernel language lists what it has"
             ctx.name_error(node, str(error), hint or known)
-        hint = hint or _near(node.attr, dir(base))
+        hint = hint or ELSEWHERE.get(node.attr) or _near(node.attr, dir(base))
         ctx.name_error(node, f"`{name}` has no attribute `{node.attr}`", hint)
 
 
