@@ -45,7 +45,7 @@ TESTS = (
     "tests/visualize/test_visualize.py",
     "tests/pytest_plugin",
 )
-SELECTION = "not test_rules or rules-vec3d"
+SELECTION = ("-k", "not test_rules or rules-vec3d", "-m", "not slow")
 
 SCRIPT = """
 import tapedebug as wp
@@ -235,7 +235,7 @@ def test_with(place: Place, python: str, resolution: str, source: Path, wheel: C
     place.run(*install, "-r", locked)
     place.run(*install, "--no-deps", wheel())
     place.run(
-        venv / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", SELECTION, *TESTS,
+        venv / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *SELECTION, *TESTS,
         where=source,
     )  # fmt: skip
 

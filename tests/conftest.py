@@ -56,11 +56,48 @@ UNOPTIMIZED = {
     "panel",
     "report",
     "scenarios",
+    "seeds",
     "trace",
     "visualize",
     "watch",
 }
 """Folders with tests of what uses kernels; machine code is tested in `compiler`, `lang` and `runtime`."""
+
+OF_MEANING = {
+    "compiler/test_calls.py",
+    "compiler/test_compound.py",
+    "compiler/test_control_flow.py",
+    "compiler/test_generated_grad.py",
+    "compiler/test_generics.py",
+    "compiler/test_program_variants.py",
+    "compiler/test_spellings.py",
+    "compiler/test_statements.py",
+    "compiler/test_static.py",
+    "compiler/test_struct_programs.py",
+    "compiler/test_structs.py",
+    "compiler/test_tangent.py",
+    "compiler/test_transforms.py",
+    "compiler/test_variants.py",
+    "lang/test_conventions.py",
+    "runtime/test_aliases.py",
+    "runtime/test_array_layouts.py",
+    "runtime/test_backward_pass.py",
+    "runtime/test_bounds.py",
+    "runtime/test_checked_launches.py",
+    "runtime/test_compound.py",
+    "runtime/test_element_tracking.py",
+    "runtime/test_indexed.py",
+    "runtime/test_isolation.py",
+    "runtime/test_launch_options.py",
+    "runtime/test_memory_budget.py",
+    "runtime/test_overlapping_views.py",
+    "runtime/test_print_buffer.py",
+    "runtime/test_random_views.py",
+    "runtime/test_shared_memory.py",
+    "runtime/test_strong_zero.py",
+    "runtime/test_structs.py",
+}
+"""Other files with tests of what kernels mean, which random programs test with optimization."""
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +123,10 @@ def pytest_configure() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark tests of some folders `unoptimized`, unless they are marked `optimized`."""
-    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
-    if folder in UNOPTIMIZED and item.get_closest_marker("optimized") is None:
+    """Mark tests of some folders and files `unoptimized`, unless they are marked `optimized`."""
+    path = item.nodeid.removeprefix("tests/").partition("::")[0]
+    of_meaning = path.partition("/")[0] in UNOPTIMIZED or path in OF_MEANING
+    if of_meaning and item.get_closest_marker("optimized") is None:
         item.add_marker("unoptimized")
 
 

@@ -14,8 +14,9 @@ import tapedebug as wp
 from tapedebug.autograd import gradcheck, gradcheck_tape, jacobian
 from tests.diagnose.test_interrupts import Stop, World
 from tests.diagnose.test_interrupts import example as net
+from tests.sweeps import cases
 
-POINTS = 20
+POINTS = cases(full=20, sample=8)
 QUIET: dict[str, Any] = {"show_summary": False, "raise_exception": False, "progress": False}
 
 

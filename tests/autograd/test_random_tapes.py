@@ -8,6 +8,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.autograd import end_to_end, gradcheck_tape
 from tests.autograd import kernels as k
+from tests.sweeps import cases
 
 
 @wp.kernel
@@ -52,7 +53,7 @@ def record(seed: int, mode: str) -> tuple[wp.Tape, Any, list[Any]]:
     return tape, loss, arrays
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(cases(full=24, sample=14)))
 def test_verdicts_are_right(seed: int) -> None:
     tape, loss, _ = record(seed, "preserve")
     kept = end_to_end(tape, loss)
@@ -81,7 +82,7 @@ def test_what_is_checked_is_what_backward_gives(seed: int, mode: str) -> None:
         np.testing.assert_array_equal(check.consumed, check.array.grad.numpy())
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(cases(full=24, sample=14)))
 def test_in_lockstep_no_launch_is_blamed_that_is_right(seed: int) -> None:
     quiet: dict[str, Any] = {"end_to_end": True, "show_summary": False, "raise_exception": False}
     tape, loss, _ = record(seed, "preserve")

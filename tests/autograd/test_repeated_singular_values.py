@@ -136,6 +136,7 @@ def close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
     np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=tolerance)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("scalar", [pytest.param("float32", marks=pytest.mark.optimized), "float64"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_first_derivatives(name: str, scalar: str) -> None:

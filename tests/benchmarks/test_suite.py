@@ -7,19 +7,21 @@ import gc
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tapedebug
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import bound, busy, by_hand, jacobians, launching, nets, page, processes, suite
+from tests.benchmarks import bound, busy, by_hand, jacobians, launching, nets, page, processes, suite, timing
 from tests.benchmarks.cases import CASES, Case
 from tests.benchmarks.engines import ALONE, NUMBA, OURS, WARP, installed
 from tests.benchmarks.figures import Figure, Figures, compared
 from tests.benchmarks.goals import Outcome, outcomes, rows
 from tests.benchmarks.suite import Engines
-from tests.benchmarks.timing import Run, Timed, duration
+from tests.benchmarks.timing import Run, Timed, duration, nothing
+from tests.sweeps import sample_of
 
 NAMES = list(CASES)
 
@@ -28,6 +30,12 @@ NAMES = list(CASES)
 def _threads() -> Iterator[None]:
     yield
     tapedebug.config.num_threads = None
+
+
+@pytest.fixture
+def no_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time without garbage collections: one of all that a session has loaded takes half a second."""
+    monkeypatch.setattr(timing, "gc", SimpleNamespace(collect=nothing, freeze=nothing, unfreeze=nothing))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +87,8 @@ def test_jax_says_the_same(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["deposit", "matvec"])
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", sample_of(["matvec", "deposit"], first=0, step=2))
 def test_parallel_ways_are_what_serial_ones_are(name: str) -> None:
     """Kernels that are written differently; the suite compares all before it times them."""
     case = CASES[name]
@@ -132,7 +141,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 ways = by_hand.ways
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("small", "no_collections")
 def test_the_command_measures_prints_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +180,7 @@ def test_throws_of_the_net_are_what_warp_says(with_warp: Engines) -> None:
     nets.check(found)
 
 
+@pytest.mark.usefixtures("no_collections")
 def test_launches_are_recorded_and_reversed(engines: Engines) -> None:
     things = list(launching.timed(engines.kernels, 50, 5))
     for thing in things:
@@ -189,6 +199,7 @@ def test_launches_are_recorded_and_reversed(engines: Engines) -> None:
     assert all(min(thing.seconds[OURS]) < 0.01 for thing in things)
 
 
+@pytest.mark.usefixtures("no_collections")
 def test_launches_are_timed_beside_busy_processes(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(busy, "SUBJECTS", [("double", 100)])
     monkeypatch.setattr(busy, "spinning", partial(busy.spinning, 1))  # other tests run beside this one
@@ -393,7 +404,7 @@ def test_tables_show_times_and_ratios() -> None:
     ]
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("small", "no_collections")
 def test_a_part_of_the_suite_does_not_write_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -423,6 +434,7 @@ def test_bits_are_compared_between_threads_and_runs(name: str, engines: Engines)
     assert suite.same_bits(launched, None) == "forward"
 
 
+@pytest.mark.usefixtures("no_collections")
 def test_jacobians_are_compared_and_timed(engines: Engines) -> None:
     things = list(jacobians.timed(engines.stencils, 64))
     assert [thing.part for thing in things[:4]] == [

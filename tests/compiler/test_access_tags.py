@@ -192,8 +192,9 @@ def singles(args: list[Any], kernel: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.unoptimized
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(cases(full=24, sample=12)))
+@pytest.mark.parametrize("seed", range(cases(full=24, sample=8)))
 def test_stamps_of_random_kernels(seed: int) -> None:
     """Half of the programs have threads that see what others wrote."""
     kernel = load(program(seed, 7, crossing=seed % 2 == 1))
@@ -234,6 +235,7 @@ def chosen(
             a[j] += 1.0
 
 
+@pytest.mark.unoptimized
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(8))
 def test_stamps_of_random_accesses(seed: int) -> None:

@@ -17,7 +17,7 @@ Floats = wp.array(dtype=float)
 Vectors = wp.array(dtype=wp.vec3)
 Indices = wp.array(dtype=int)
 RNG = np.random.default_rng(11)
-pytestmark = pytest.mark.sweep(most=3)
+pytestmark = pytest.mark.sweep(most=2)
 
 N = 1700
 """Threads: more than are run at once where blocks are left one after the other."""

@@ -177,6 +177,7 @@ def test_casts_keep_bits(interpreted: bool) -> None:
     assert wp.cast(2.0, wp.int32) == 0x40000000 and wp.cast(0x40000000, dtype=float) == 2.0
 
 
+@pytest.mark.llvm_only(reason="it starts a process whose kernels LLVM compiles")
 def test_processors_without_conversions_of_their_own_get_the_same_numbers(tmp_path) -> None:
     """All tests of this file again, with the conversions in integer arithmetic."""
     done = run_python(

@@ -124,6 +124,7 @@ def test_the_twin_computes_in_float64_although_functions_return_float32() -> Non
     np.testing.assert_allclose(args[1], direct + once, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_gradients_equal_differences() -> None:
     check_gradient(several, 6, several_arguments())
 
@@ -333,6 +334,7 @@ def test_an_exception_names_the_call_the_thread_and_the_arguments() -> None:
         np.testing.assert_array_equal(y.numpy(), [5.0, 5.0])
 
 
+@pytest.mark.slow
 def test_a_kernel_whose_function_may_raise_has_gradients() -> None:
     check_gradient(ratios, 4, [floats(4) + 3, np.zeros(4, np.float32)])
 

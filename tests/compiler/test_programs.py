@@ -13,16 +13,19 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.compiler import backend
 from tapedebug.compiler.llvm.simd import reductions
 from tapedebug.runtime.parallel import partition
 from tests.compiler import fuzz, programs
 from tests.compiler.program_values import Array, Library, Operations, Unsure, Vector
 from tests.compiler.test_generated import FOUND
+from tests.sweeps import cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::tapedebug.TapedebugWarning")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=8, sample=5)))
 def test_random_programs(seed: int) -> None:
     try:
         programs.check(programs.program(seed))
@@ -87,6 +90,7 @@ def stretch(patch: pytest.MonkeyPatch) -> None:
 def hunted(fault: Any, first: int, folder: str) -> tuple[int, str]:
     """The first seed from one on that finds a fault, and the program that was kept."""
     fuzz.FOUND, fuzz.SECONDS, wp.config.kernel_cache_dir = Path(folder), 10.0, f"{folder}/cache"
+    backend.optimization = 0  # what it hunts is in the code that LLVM gets
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
         for seed in range(first, first + 20):

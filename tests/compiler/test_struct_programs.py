@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tests.sweeps import cases
 
 FIELDS = ("a", "b", "inner.x")
 HEAD = """import tapedebug as wp
@@ -106,7 +107,8 @@ def module(path: Path, text: str) -> Any:
     return loaded
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=20, sample=12)))
 def test_structs_are_their_fields(seed: int, tmp_path: Path) -> None:
     with_structs = module(tmp_path / "structs.py", Writer(seed, True).program())
     without = module(tmp_path / "arrays.py", Writer(seed, False).program())

@@ -18,6 +18,7 @@ from tapedebug.lang.lowering import FUNCTIONS, Misfit
 from tests.compiler.generator import program
 from tests.compiler.harness import run
 from tests.compiler.test_generated import THREADS, arguments, load
+from tests.sweeps import cases
 
 
 @pytest.fixture
@@ -54,7 +55,8 @@ def test_the_setting_names_the_compilers() -> None:
         wp.config.compiler = "gcc"
 
 
-@pytest.mark.parametrize("seed", range(500, 504))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(500, 500 + cases(full=4, sample=2)))
 def test_generated_programs(both, seed: int) -> None:
     source, f64 = program(seed, 7), seed % 3 == 0
     width = np.float64 if f64 else np.float32

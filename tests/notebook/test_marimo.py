@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -12,7 +13,8 @@ import pytest
 
 from tests.processes import ROOT
 
-pytest.importorskip("marimo")
+if importlib.util.find_spec("marimo") is None:  # to import it takes 2 seconds, and only its processes need it
+    pytest.skip("marimo is not installed", allow_module_level=True)
 
 BOOK = """
 import marimo

@@ -230,6 +230,7 @@ def test_junit_xml_names_the_report(pytester: pytest.Pytester) -> None:
     assert not list(cases["test_right"].iter("property"))
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_write_to_the_same_folder(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(test_a=FAILS, test_b=FAILS)

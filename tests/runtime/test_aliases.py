@@ -12,6 +12,7 @@ import pytest
 import tapedebug as wp
 from tests.runtime.alias_programs import Program
 from tests.runtime.kernels import cube_in_place, move, scale, square, total
+from tests.sweeps import cases
 
 N = 12
 
@@ -249,7 +250,8 @@ def test_foreign_memory_is_found_by_its_address(first: str) -> None:
     assert block[4] == np.float32(2.1)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(cases(full=16, sample=9)))
 def test_random_programs_against_differences(seed: int) -> None:
     program = Program(seed, steps=9, outside=False)
     expected = program.differences()

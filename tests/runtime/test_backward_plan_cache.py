@@ -17,6 +17,7 @@ from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.reverse import backward_pass, backward_plan_cache
 from tapedebug.runtime.reverse.backward_plan_cache import BackwardPlanCache
 from tests.runtime.kernels import cube_in_place, scale, square, total
+from tests.sweeps import cases
 
 pytestmark = pytest.mark.unoptimized
 
@@ -462,7 +463,8 @@ def walk(seed: int) -> list[list[float]]:
     return found
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.sweep
+@pytest.mark.parametrize("block", range(cases(full=4, sample=2)))
 def test_random_loops_have_the_gradients_of_tapes_that_share_nothing(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
