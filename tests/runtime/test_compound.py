@@ -204,7 +204,8 @@ def test_values_outside_kernels():
     for action, message in (
         (
             lambda: wp.mat22(1, 2, 3),
-            "mat22 takes 4 components, one value for all of them, or none (zeros); got 3",
+            "mat22 takes 4 components, one value for all of them, or none (zeros); got 3\n"
+            "  = hint: pass 4 numbers",
         ),
         (
             lambda: wp.types.quaternion(int),
