@@ -136,9 +136,18 @@ def close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
     np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=tolerance)
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("scalar", [pytest.param("float32", marks=pytest.mark.optimized), "float64"])
-@pytest.mark.parametrize("name", RECIPES)
+FIRST = [("svd3", "float32"), ("svd2", "float64"), ("eig3", "float64"), ("qr3", "float32")]
+"""The cases of an ordinary run: to compile another of the long ones with optimization takes 5 seconds."""
+OTHERS = [(name, scalar) for name in RECIPES for scalar in TYPES if (name, scalar) not in FIRST]
+
+
+@pytest.mark.parametrize(
+    ("name", "scalar"),
+    [
+        pytest.param(name, scalar, marks=pytest.mark.optimized if scalar == "float32" else ())
+        for name, scalar in FIRST + (OTHERS if sweeps.FULL else [])
+    ],
+)
 def test_first_derivatives(name: str, scalar: str) -> None:
     tape, _, f, out, seeds, (w, z), gradient = recorded(name, TYPES[scalar])
     a = f.numpy().astype(float)
