@@ -12,6 +12,9 @@ GRADIENT_WRONG = 1e-3
 GRADIENT_CHANGED = 1e-5
 """A gradient that changes by less, relatively, is the same: float32 rounding explains the difference."""
 
+OVERWRITE_ROUNDING = 1e-6
+"""An overwrite that changes gradients by less, relatively, is not reported: a few roundings in float32."""
+
 FLOAT64_RUNS_DIFFER = 1e-6
 """Two runs in float64 that differ by less, relatively, differ by rounding only."""
 

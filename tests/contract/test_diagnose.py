@@ -293,3 +293,17 @@ def test_an_input_that_is_updated_between_two_passes_of_one_tape_is_displaced_in
     wide.set(x, np.array([2.0, 2.0]))
     assert wide.forward().values(x).tolist() == [1.5, 1.5]
     assert wide.reset().forward().values(x).tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"), [(1.0000001, []), (1.000003, ["info"]), (1.0001, ["warning"])]
+)
+def test_an_overwrite_that_changes_gradients_by_rounding_is_not_reported(factor, expected):
+    x, y, loss = array([1.1, 2.3]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        scale(x, factor)
+        total(y, loss)
+    tape.backward(loss)
+    found = diagnose(tape)
+    assert [item.severity for item in found.findings if item.rule == "overwrite"] == expected

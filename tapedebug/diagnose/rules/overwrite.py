@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
+from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG, OVERWRITE_ROUNDING
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.overlap import SharedElements, shared_elements
 from tapedebug.diagnose.experiments.overwrite_effect import MEASURED, OverwriteEffects
@@ -75,7 +75,7 @@ class Overwrite(TapeRule):
         if groups:
             study = OverwriteEffects(context.trace, context.experiment, groups)
             teller = _Teller(context, study)
-            found += [teller.finding(group) for group in study.groups]
+            found += [teller.finding(group) for group in study.groups if not teller.is_rounding(group)]
         return found
 
 
@@ -103,6 +103,14 @@ class _Teller:
         self.consumes_new = in_memory(self.trace)
         self.as_warp = context.as_warp
         self.again = {(item.array, item.version) for item in self.trace.versions if item.recomputed}
+
+    def is_rounding(self, group: OverwriteGroup) -> bool:
+        """True if the gradients that overwrites change differ by rounding only, alone and all together."""
+        if not group.needed or not (self.consumes_new or self.as_warp):
+            return False
+        alone, together = self.study.errors.get(id(group), {}), self.study.together
+        worst = max(alone.values(), default=0.0)
+        return worst > 0 and max(worst, *together.values()) <= OVERWRITE_ROUNDING
 
     def finding(self, group: OverwriteGroup) -> Finding:
         """Return the finding about a group."""
