@@ -28,10 +28,14 @@ def launched(x: np.ndarray, w: float, size: int) -> tuple[float, list[float]]:
     return float(s.numpy()[0]), t.numpy().tolist()
 
 
-def jobs() -> list[Any]:
-    runs = [plan.large for plan in weighed.plans.values() if plan.large.scheduler is not None]
+def jobs_of(kernel: Any) -> list[Any]:
+    runs = [plan.large for plan in kernel.plans.values() if plan.large.scheduler is not None]
     found = [schedule.jobs for run in runs for schedule in run.scheduler.launches.values()]
     return list({id(each): each for each in found if each is not None}.values())
+
+
+def jobs() -> list[Any]:
+    return jobs_of(weighed)
 
 
 def spare() -> list[Any]:
@@ -78,3 +82,20 @@ def test_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "KEPT", 100)
     assert launched(np.ones(N, np.float32), 1.0, 8) == (N, [N / 8] * 8)
     assert spare() == []
+
+
+@wp.kernel
+def contact(x: Floats, force: Floats):
+    i = wp.tid()
+    s = float(0.0)
+    for k in range(20):
+        s += wp.sin(x[i] * float(k))
+    if s > 1e6:
+        wp.atomic_add(force, 0, s)
+
+
+def test_many_threads_may_add_to_an_array_without_elements() -> None:
+    x, force = wp.array(np.ones(200_000), dtype=float), wp.zeros(0)
+    for _ in range(2):
+        wp.launch(contact, x.size, inputs=[x, force])
+    assert [each.size for each in jobs_of(contact)] == [0]

@@ -127,8 +127,8 @@ def finish(address: int, count: int) -> None:
 
 
 def address_of(memory: Any) -> int:
-    """Return the address of the first byte of an object with the buffer protocol."""
-    return ctypes.addressof(_CHAR.from_buffer(memory))
+    """Return the address of the first byte of an object with the buffer protocol; 0 if it is empty."""
+    return ctypes.addressof(_CHAR.from_buffer(memory)) if len(memory) else 0
 
 
 pool = ThreadPool()
