@@ -820,3 +820,38 @@ def test_floats_that_are_copied_as_integers() -> None:
     assert finding.fix == "read y as the floats that it holds: pass it without the view"
     assert finding.location is not None
     assert finding.location.function == "bits"
+
+
+@wp.kernel
+def contact(q: wp.array(dtype=float), stiffness: wp.array(dtype=float), force: wp.array(dtype=float)):
+    i = wp.tid()
+    if q[i] > 1e6:
+        wp.atomic_add(force, i, stiffness[0] * q[i])
+
+
+@wp.kernel
+def damped(q: wp.array(dtype=float), rate: wp.array(dtype=float), then: wp.array(dtype=float)):
+    i = wp.tid()
+    then[i] = q[i] - rate[0] * q[i]
+
+
+@pytest.mark.parametrize("bodies", [0, 3])
+@pytest.mark.unoptimized
+def test_an_input_of_launches_that_write_nothing_has_a_gradient_of_zero(bodies: int) -> None:
+    q, then, loss = floats(1.0, 2.0, 0.5), zeros(3), zeros(1)
+    stiffness, rate, force = floats(0.3), floats(0.7), zeros(bodies)
+    with wp.Tape() as tape:
+        wp.launch(contact, 3, inputs=[q, stiffness, force])
+        wp.launch(damped, 3, inputs=[q, rate, then])
+        wp.launch(total, 3, inputs=[then, loss])
+    tape.backward(loss)
+    found = wp.diagnose(tape, loss)
+    ends = [item.message for item in found.findings if item.rule == "disconnected"]
+    note = (
+        "exactly zero: the gradient with respect to stiffness: only launches of contact read it, and they "
+        "write no array with elements"
+    )
+    assert (note in found.coverage.notes) is (bodies == 0)
+    assert len(ends) == (1 if bodies else 0)
+    named = wp.diagnose(tape, loss, inputs=[stiffness])
+    assert [item.rule for item in named.findings if item.severity == "warning"] == ["disconnected"]

@@ -21,7 +21,7 @@ from tapedebug.diagnose.rules._disconnected_finding import CODE, NO_DATA_FLOW, D
 from tapedebug.diagnose.rules._interop import framework
 from tapedebug.diagnose.trace_analysis.dependencies import Node, is_float
 from tapedebug.diagnose.trace_analysis.reachability import Reachability
-from tapedebug.trace import Finding, Launch, Location
+from tapedebug.trace import Finding, Launch, Location, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,10 @@ def unconnected(context: RuleContext, reach: Reachability, leaves: Sequence[int]
     """Return a finding for each place where the data of inputs ends; `leaves` lead to no loss."""
     groups: dict[Any, tuple[_End | None, list[int]]] = {}
     for leaf in leaves:
+        idle = [] if context.experiment.named else _readers_without_results(reach.trace, leaf)
+        if idle:
+            _note_without_results(context, leaf, idle)
+            continue
         end = _end_of(context, reach, leaf)
         groups.setdefault(None if end is None else end.node, (end, []))[1].append(leaf)
     found = []
@@ -65,6 +69,26 @@ def _end_of(context: RuleContext, reach: Reachability, leaf: int) -> _End | None
         return None
     use = next((use for node in ends if (use := _use(context, reach, node, reads))), "")
     return _End(ends[0], _writer(reach, ends[0]), None, use)
+
+
+def _readers_without_results(trace: Trace, leaf: int) -> list[Launch]:
+    """Return the launches that read an input if none of them writes an array with elements."""
+    launches = [trace.launches[index] for version in trace.versions_of(leaf) for index in version.reads]
+    for launch in launches:
+        for arg in launch.args:
+            if arg.writes and arg.array is not None and np.prod(trace.arrays[arg.array].shape):
+                return []
+    return launches
+
+
+def _note_without_results(context: RuleContext, leaf: int, readers: Sequence[Launch]) -> None:
+    """Add to the coverage that a gradient of 0 is right: the launches that read the input write nothing."""
+    label, notes = context.trace.arrays[leaf].label, context.trace.coverage.notes
+    zero = f"exactly zero: the gradient with respect to {label}"
+    if zero in notes:
+        notes.remove(zero)
+    names = words.listed(dict.fromkeys(launch.name for launch in readers))
+    context.skipped(f"{zero}: only launches of {names} read it, and they write no array with elements")
 
 
 def _was_read(reach: Reachability, node: Node, read: HostRead) -> bool:
