@@ -325,6 +325,11 @@ JUDGEMENTS: tuple[tuple[str, str, str], ...] = (
         "language",
         "wp.ref is not a type of this engine: the error is another one.",
     ),
+    (
+        r"test_codegen\..*external_constant_params.*",
+        "cuda",
+        "Tests kernels that another program launches on a CUDA device; the decorator refuses them here.",
+    ),
     (r"test_module_hashing\..*", "internal", "Asserts when the hash of a module of Warp changes."),
     (r"test_kernel_cache\..*", "internal", "Tests the files of Warp's kernel cache."),
     (r"test_module_parallel_load\..*", "internal", "Tests how Warp's modules are compiled in parallel."),

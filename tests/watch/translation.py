@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -200,6 +201,14 @@ def measure(package: str) -> dict[str, Any]:
     }
 
 
+KERNEL_NAME = re.compile(r"^(kernel|function) `\w+`: ")
+"""The kernel that begins a reason; the table counts reasons of several kernels."""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
 def load() -> dict[str, Any]:
     """Return the stored counts by package."""
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
@@ -214,20 +223,26 @@ def table(results: dict[str, Any]) -> str:
     ]
     for package, found in sorted(results.items()):
         others = found["kernels"] - found["native_kernels"]
-        share = 100.0 * found["translated"] / others
+        share = f"{100.0 * found['translated'] / others:.1f} %" if others else "no kernels"
         name = DISTRIBUTIONS.get(package, package)
         shown = f"{name} {found['version']}" + (
             "" if name == package.replace("_", "-") else f" (`{package}`)"
         )
         lines.append(
             f"| {shown} | {found['kernels']} | {found['native_kernels']} | {others} | "
-            f"{found['translated']} ({share:.1f} %) | {len(found['failed'])} modules |"
+            f"{found['translated']} ({share}) | {len(found['failed'])} modules |"
         )
-    refused = Counter(reason for found in results.values() for reason in found["refused"].values())
-    lines += ["", "| Refused | Because |", "|---|---|"]
-    lines += [
-        f"| {count} | {reason.replace('|', chr(92) + '|')} |" for reason, count in refused.most_common()
-    ]
+    refused = Counter(
+        KERNEL_NAME.sub("", reason) for found in results.values() for reason in found["refused"].values()
+    )
+    failed = Counter(
+        f"{DISTRIBUTIONS.get(package, package)}: {reason}"
+        for package, found in results.items()
+        for reason in found["failed"].values()
+    )
+    for title, counts in (("Refused kernels", refused), ("Modules not imported", failed)):
+        lines += ["", f"| {title} | Because |", "|---|---|"]
+        lines += [f"| {count} | {_cell(reason)} |" for reason, count in counts.most_common()]
     return "\n".join(lines) + "\n"
 
 
