@@ -112,7 +112,7 @@ def _object(node: ast.AST, scope: dict[str, Any]) -> Any:
 
 GUESSES = ("float32", "vec3", "mat33", "int32")
 """Types for the parameters of generic kernels that nothing has launched yet; the first that fit count."""
-TRIES = 300
+TRIES = 40
 """Combinations of these types that are tried for a kernel."""
 
 
