@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -81,16 +81,13 @@ class Gradients:
     consumed: Mapping[Port, Floats]
     same: Mapping[Port, Floats]  # float64, with the tape's own on_overwrite
     exact: Mapping[Port, Floats]  # float64, with the values of the forward pass
-    moved: Sequence[Mapping[Port, Floats]]  # `exact` at inputs that differ by one float32 rounding
+    spread: Mapping[Port, Floats]  # the change of `exact` by one float32 rounding of the inputs
     least: Mapping[Port, float]  # the norm of a gradient that is as good as zero
     scale: float = 0.0  # the loss, or the largest change that a gradient promises for an input's own size
 
     def floor(self, port: Port) -> Floats:
         """Return the change of each entry by one float32 rounding of the inputs."""
-        if not self.moved:
-            return np.zeros(port.size)
-        spread: Floats = np.abs(np.stack([m[port] for m in self.moved]) - self.exact[port]).max(axis=0)
-        return spread
+        return self.spread[port]
 
 
 def negligible(program: WholeTape, port: Port) -> Floats:

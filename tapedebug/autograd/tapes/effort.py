@@ -28,7 +28,7 @@ PATIENCE = 1.0  # seconds that displacing each input by itself may take
 TAPES = 20.0  # runs of the tape that displacements may take, if a few of them exceed `PATIENCE`
 OVERDRAWN = 4.0  # times the planned duration: from then on, inputs that disagree get two directions each
 GRADIENT_RUNS = 24.0  # forward runs that the gradients take which displacements are compared with
-REPEATED = 3  # runs that are timed before inputs are displaced together: the first may have been disturbed
+SLOWEST = 0.05  # seconds of a run from which on no input is displaced by itself unless differences disagree
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,13 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
         directions: Number of random directions that were requested for each input.
         max_seconds: The time limit of all displacements.
     """
-    program.loss()
     wall, seconds = _timed(program.loss)
     full = Effort.within(1e12, directions)
     inputs = program.inputs
     several = len(inputs) >= MANY
     needed = RUNS * sum(full.of(port.size) for port in inputs)
-    if not several and needed * seconds > PATIENCE:
-        seconds = min([seconds, *(_timed(program.loss)[1] for _ in range(REPEATED - 1))])
+    if several or needed * seconds > PATIENCE:  # the first run may have been disturbed, or compiled
+        wall, seconds = map(min, zip((wall, seconds), _timed(program.loss), strict=True))
     limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:
         alone = Effort.within(limit / len(inputs), directions)
@@ -120,6 +119,8 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
     left = max(1, count - BANDS * together)
     sample = min(SAMPLE, max(1, left // (1 + directions)))
     alone = Effort.within(RUNS * left / sample, directions)
+    if seconds > SLOWEST:
+        sample = 0
     until = time.perf_counter() + min(max_seconds, OVERDRAWN * affordable * seconds)
     return DirectionPlan(replace(alone, until=until), together, sample, run_seconds=seconds)
 

@@ -21,7 +21,7 @@ from tapedebug._display import renderer
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime
 from tapedebug._tape_observers import recorded_tape
-from tapedebug.autograd.array_types import Checkpoint, Loss
+from tapedebug.autograd.array_types import Checkpoint, Floats, Loss
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.gradcheck_result import Coverage
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from tapedebug.contract import Array, RecordedTape
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
+SLOW = 0.25  # seconds of a sample from which on fewer are taken
+SENSITIVE = 1e-5  # relative effect from which on all samples are taken
+FEWER = 2.0  # factor of the effect if fewer were taken: the largest of three is about as much more than one
+TIMES = {1: "once", 2: "twice"}
 LISTED = 4  # inputs that the summary names
 
 
@@ -244,7 +248,7 @@ def _check_inputs(
 ) -> tuple[list[InputCheck], float, float, float | None]:
     value = program.loss(single=True)
     again = program.loss(single=True)
-    value64 = program.loss()
+    value64 = program.base
     if not program.inputs:
         return [], value, value64, None
     if value == again and not program.matches_live():
@@ -302,23 +306,44 @@ def _transpose_fails(
     return not small and all(check.verdict == "AGREE" for check in checks)
 
 
+def _norm(values: Floats) -> float:
+    return float(np.linalg.norm(values))
+
+
 def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
     rng = np.random.default_rng(0)
     seeds = program.seeds
     consumed = program.pull(seeds)
+    program.forget()  # its copies would be kept while those in float64 are made
     exact = program.pull(seeds, double=True, preserved=True)
     same = exact if program.preserves else program.pull(seeds, double=True)
-    moved = []
-    for _ in range(MOVED):
+    spread = {port: np.zeros(port.size) for port in program.inputs}
+    began, used, samples = time.perf_counter(), time.process_time(), 0
+    sensitive = False
+    while samples < MOVED:
+        took = min(time.perf_counter() - began, time.process_time() - used)
+        if took > samples * SLOW and samples and not sensitive:
+            break
+        samples += 1
         at = {
             port: values * (1 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
             for port in program.inputs
             for values in [program.values(port)]
         }
-        moved.append(program.pull(seeds, at=at, double=True, preserved=True))
+        moved = program.pull(seeds, at=at, double=True, preserved=True)
+        for port, most in spread.items():
+            np.maximum(most, np.abs(moved[port] - exact[port]), out=most)
+            sensitive = sensitive or not _norm(most) <= SENSITIVE * _norm(exact[port])
         if checkpoint is not None:
             checkpoint()
-    least = {port: float(np.linalg.norm(negligible(program, port))) for port in program.inputs}
+    if samples < MOVED:
+        for most in spread.values():
+            most *= FEWER
+        program.notes.append(
+            f"the effect of float32 rounding on the gradient was sampled {TIMES[samples]}, and multiplied by "
+            f"{FEWER:g}: each sample takes a reverse pass"
+        )
+    least = {port: _norm(negligible(program, port)) for port in program.inputs}
     promised = [float(np.abs(exact[port]) @ np.abs(program.values(port))) for port in program.inputs]
     scale = max([abs(program.base), *(size for size in promised if np.isfinite(size))])
-    return Gradients(consumed, same, exact, moved, least, scale)
+    return Gradients(consumed, same, exact, spread, least, scale)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.contract import Operation
+from tapedebug.contract import Array, Operation
 from tapedebug.contract import Replay as TapeReplay
+from tapedebug.trace import Summary, Version
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments.replay import Replay
@@ -73,9 +74,14 @@ def measure(replay: Replay) -> AdjointProfile:
     """
     passages = [LaunchNorms() for _ in replay.records]
     shadow = replay._shadow()
+    known = _KnownNorms(replay)
+    if known.values:
+        for passage, record in zip(passages, replay.records, strict=True):
+            passage.read = {p: known.value(record, p, before=True) for p in _floats(record, "reads")}
+            passage.written = {p: known.value(record, p, before=False) for p in _floats(record, "writes")}
 
     def before(index: int) -> None:
-        if index < len(passages):
+        if index < len(passages) and not known.values:
             record = replay.records[index]
             passages[index].read = {p: _norm(shadow.values(record.args[p])) for p in _floats(record, "reads")}
 
@@ -88,37 +94,85 @@ def measure(replay: Replay) -> AdjointProfile:
     shadow.forward(stop=0)
     inputs = {leaf: _norm(shadow.values(replay.arrays[leaf])) for leaf in replay.leaves}
     before(0)
-    shadow.forward(on_operation=after)
+    shadow.forward(on_operation=None if known.values else after)
     losses = {loss: _norm(shadow.values(replay.arrays[loss])) for loss in replay.losses}
-    _reverse(replay, shadow, passages)
+    _reverse(replay, shadow, passages, known)
     gradients = {leaf: _norm(shadow.gradient(replay.arrays[leaf])) for leaf in replay.leaves}
     return AdjointProfile(passages, gradients, inputs, losses)
 
 
-def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms]) -> None:
+class _KnownNorms:
+    """The norms that the summaries of the trace have, so that a replay need not compute them.
+
+    Attributes:
+        values: The values of all versions were summarised.
+        adjoints: So were the adjoints, of a reverse pass with the values of the forward pass.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        trace = replay.recorded.trace
+        self._launches = trace.launches
+        self._versions = {(item.array, item.version): item for item in trace.versions}
+        as_recorded = replay.patch is None and not _overlap(replay.arrays)
+        self._seeded = frozenset(replay.losses)
+        self.values = as_recorded and all(
+            item.value is not None for item in trace.versions if item.reads or item.written_by is not None
+        )
+        self.adjoints = as_recorded and replay.recorded.tape.preserves_values
+
+    def value(self, record: Operation, param: int, *, before: bool) -> float:
+        """Return the norm of the values that a launch reads (`before`) or writes."""
+        found = self._version(record, param, before=before)
+        assert found is not None
+        return _summarised_norm(found.value)
+
+    def incoming(self, record: Operation, param: int) -> float | None:
+        """Return the norm of the adjoint of an array before the adjoint of its writer; None if unknown."""
+        found = self._version(record, param, before=False) if self.adjoints else None
+        return None if found is None or found.adjoint is None else _summarised_norm(found.adjoint)
+
+    def gathered(self, record: Operation, param: int) -> float | None:
+        """Return the norm of the adjoint of an array after that of its only reader; None if unknown."""
+        found = self._version(record, param, before=True) if self.adjoints else None
+        if found is None or found.adjoint is None or found.reads != [record.index]:
+            return None
+        if found.array in self._seeded:
+            return None
+        return _summarised_norm(found.adjoint)
+
+    def _version(self, record: Operation, param: int, *, before: bool) -> Version | None:
+        argument = self._launches[record.index].args[param]
+        version = argument.read_version if before else argument.write_version
+        return None if version is None else self._versions.get((argument.array or 0, version))
+
+
+def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms], known: _KnownNorms) -> None:
     incoming: dict[int, Any] = {}
 
     def before(index: int) -> None:
         incoming.clear()
         if index >= 0:
             record = replay.records[index]
-            found = {
-                p: shadow.gradient(record.args[p]) for p in _floats(record, "writes") if p in record.active
-            }
-            passages[index].incoming = {p: _norm(values) for p, values in found.items()}
-            own = {id(record.args[p].region) for p in found}
+            written = [p for p in _floats(record, "writes") if p in record.active]
+            for p in written:
+                norm = known.incoming(record, p)
+                passages[index].incoming[p] = _norm(shadow.gradient(record.args[p])) if norm is None else norm
+            own = {id(record.args[p].region) for p in written}
             # The adjoint of an array that is read and written is consumed by the launch: its outgoing
             # amount is then all of its adjoint.
             incoming.update(
                 (p, shadow.gradient(record.args[p]))
                 for p in _floats(record, "reads")
                 if p in record.active and id(record.args[p].region) not in own
+                if known.gathered(record, p) is None
             )
 
     def look(record: Operation) -> None:
         passage = passages[record.index]
         for p in _floats(record, "reads"):
-            if p in record.active:
+            if p in record.active and (norm := known.gathered(record, p)) is not None:
+                passage.gathered[p] = passage.outgoing[p] = norm
+            elif p in record.active:
                 now = shadow.gradient(record.args[p])
                 passage.gathered[p] = _norm(now)
                 with np.errstate(invalid="ignore"):
@@ -129,6 +183,21 @@ def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms]) ->
     shadow.backward(replay.seeds, start=total, stop=total)
     before(total - 1)
     shadow.backward(None, on_operation=look)
+
+
+def _overlap(arrays: Sequence[Array]) -> bool:
+    """Return True if two arrays may share memory: a version of one is then changed through the other."""
+    ends: dict[int, int] = {}
+    for a in sorted(arrays, key=lambda each: (id(each.region), each.start)):
+        if a.start < ends.get(id(a.region), a.start):
+            return True
+        ends[id(a.region)] = max(a.stop, ends.get(id(a.region), a.stop))
+    return False
+
+
+def _summarised_norm(summary: Summary | None) -> float:
+    """Return the norm that a summary has; inf if a value is not finite."""
+    return math.inf if summary is None or summary.nan or summary.inf else summary.norm or 0.0
 
 
 def _floats(record: Operation, what: str) -> list[int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.autograd.thresholds import TIME_STEPPING
-from tapedebug.contract import Operation
+from tapedebug.contract import Operation, TangentReplay
 from tapedebug.diagnose.trace_analysis.loops import Loop
 from tapedebug.trace import Launch, Trace
 
@@ -83,7 +83,7 @@ def same_every_round(trace: Trace, rounds: Loop) -> bool:
 
 def measure(replay: Replay, rounds: Loop) -> Convergence:
     """Run a tape up to the end of a loop and measure the values that the loop carries."""
-    shadow = replay._shadow(double=True)
+    shadow = replay._shadow(double=True, forward_only=True)
     states: list[list[np.ndarray[Any, Any]]] = []
     wanted = {rounds.launch(k, rounds.length - 1) for k in range(rounds.count)}
 
@@ -117,21 +117,25 @@ def measure(replay: Replay, rounds: Loop) -> Convergence:
         shadow.forward(start=rounds.first, stop=rounds.stop, on_operation=look)
     size = max(sizes, default=0.0)
     relative = tuple(change / size if size else 0.0 for change in changes)
-    _, early = _pushed(replay, rounds, 1)
-    share, late = _pushed(replay, rounds, rounds.count - 1)
+    pushing = replay.tangents()
+    pushing.forward_only = True
+    _, early = _pushed(replay, pushing, rounds, 1)
+    share, late = _pushed(replay, pushing, rounds, rounds.count - 1)
     gap, whole = float(np.linalg.norm(late - early)), float(np.linalg.norm(late))
     return Convergence(relative, share, uniform, gap <= 1e-6 * whole, place)
 
 
-def _pushed(replay: Replay, rounds: Loop, number: int) -> tuple[float, np.ndarray[Any, Any]]:
+def _pushed(
+    replay: Replay, shadow: TangentReplay, rounds: Loop, number: int
+) -> tuple[float, np.ndarray[Any, Any]]:
     """Push a random tangent of ±1 through a round.
 
     Returns:
         The estimated mean of the diagonal of its Jacobian, and the tangents of the values that it hands on.
     """
     last = rounds.launch(number, 0)
-    shadow = replay.tangents()
-    shadow.forward(stop=last)
+    ahead = 0 < shadow.position <= last
+    shadow.forward(start=shadow.position if ahead else 0, stop=last)
     rng = np.random.default_rng(11)
     given: dict[Any, np.ndarray[Any, Any]] = {}
     for item in rounds.carried:

@@ -42,6 +42,7 @@ from tapedebug.diagnose.experiments.experiment import (
 from tapedebug.diagnose.experiments.patched_replay import ReplayPatch
 from tapedebug.diagnose.experiments.places import location_at, place_of
 from tapedebug.diagnose.experiments.stale_replay import StaleReplays
+from tapedebug.diagnose.trace_analysis.finiteness import adjoints_are_finite, first_nonfinite_value
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Replay:
         wanted: dict[int, list[int]] = {}
         for array, launch in overwrites:
             wanted.setdefault(launch, []).append(array)
-        shadow = self._shadow()
+        shadow = self._shadow(forward_only=True)
         before: dict[int, Values] = {}
         found: dict[tuple[int, int], ValueChange] = {}
 
@@ -270,7 +271,7 @@ class Replay:
 
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
         """See `Experiment`."""
-        shadow = self._shadow(double=True)
+        shadow = self._shadow(double=True, forward_only=True)
         shadow.forward()
         plain = self._losses(shadow)
         shadow.forward(stop=0 if writer is None else writer + 1)
@@ -281,7 +282,7 @@ class Replay:
 
     def loss_changes(self, arrays: Sequence[int], scales: Sequence[float]) -> list[float]:
         """See `Experiment`."""
-        shadow = self._shadow(double=True)
+        shadow = self._shadow(double=True, forward_only=True)
         shadow.forward(stop=0)
         values = {array: shadow.values(self.arrays[array]) for array in arrays}
         plain, size = self._weighted(shadow.forward(start=0))
@@ -333,7 +334,7 @@ class Replay:
 
     def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
         """See `Experiment`."""
-        shadow = self._shadow(double=True)
+        shadow = self._shadow(double=True, forward_only=True)
         a = self.arrays[array]
         stop = 0 if writer is None else writer + 1
         shadow.forward(stop=stop)
@@ -382,8 +383,10 @@ class Replay:
 
     def first_bad_value(self) -> int | None:
         """See `Experiment`."""
+        if self.patch is None and (known := first_nonfinite_value(self.recorded.trace)) is not None:
+            return known.launch
         bad: list[int] = []
-        shadow = self._shadow()
+        shadow = self._shadow(forward_only=True)
 
         def look(record: Operation) -> None:
             if not bad and not all(_finite(shadow.values(record.args[p])) for p in record.written):
@@ -394,6 +397,9 @@ class Replay:
 
     def first_bad_adjoint(self, consume: Consume) -> int | None:
         """See `Experiment`."""
+        as_consumed = (consume == "versions") == self.recorded.tape.preserves_values
+        if self.patch is None and as_consumed and adjoints_are_finite(self.recorded.trace):
+            return None
         bad: list[int] = []
         shadow = self._ready()
 
@@ -451,14 +457,19 @@ class Replay:
             raise TapeError("memory that is used as several types has no float64 twin")
         return shadow
 
-    def _shadow(self, *, double: bool = False) -> TapeReplay:
+    def _shadow(self, *, double: bool = False, forward_only: bool = False) -> TapeReplay:
+        found = self._new(double)
+        found.forward_only = forward_only
+        return self._prepared(found)
+
+    def _new(self, double: bool) -> TapeReplay:
         if double:
             # Memory that is used as float32 and as another type has no twin.
             with contextlib.suppress(TapeError):
-                return self._prepared(self.recorded.tape.new_replay(float64=True))
+                return self.recorded.tape.new_replay(float64=True)
         stale: StaleReads | None = self.recorded.tape.capability(StaleReads)
         # A capability takes a replay of its own engine, never a wrapper.
-        return self._prepared(self.recorded.tape.new_replay() if stale is None else stale.new_replay())
+        return self.recorded.tape.new_replay() if stale is None else stale.new_replay()
 
     def tangents(self) -> TangentReplay:
         """Return a new replay with tangents, in float64 if that is possible.

@@ -155,7 +155,7 @@ def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list
         for place in sampled(len(each.launches), SAMPLES):
             wanted.setdefault(each.launches[place], []).append(each)
     found: list[Sum] = []
-    single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
+    single, double = _forward_only(replay)
     for index in sorted(wanted):
         single.forward(start=single.position, stop=index)
         for each, (before, added, exact) in zip(
@@ -168,6 +168,13 @@ def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list
             if each not in found and bool(lost.any()):
                 found.append(each)
     return found
+
+
+def _forward_only(replay: Replay) -> tuple[TapeReplay, TapeReplay]:
+    """Return a replay in float32 and one in float64, both before the first launch."""
+    single, double = replay._shadow(forward_only=True), replay.twin()
+    double.forward_only = True
+    return single.forward(stop=0), double.forward(stop=0)
 
 
 def _additions(
@@ -204,7 +211,7 @@ def _unit(before: Values, added: Values) -> Values:
 def _total(replay: Replay, each: Sum) -> Total | None:
     """Return the total added by all launches of a sum; None if their arrays have several shapes."""
     total: Total | None = None
-    single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
+    single, double = _forward_only(replay)
     for index in each.launches:
         single.forward(start=single.position, stop=index)
         [(before, added, exact)] = _additions(replay.records[index], single, double, [each])
@@ -226,7 +233,7 @@ def _loss(replay: Replay, shadow: TapeReplay) -> float:
 def _loss_kept(replay: Replay, each: Sum) -> float:
     """Return the loss with the lost parts of a sum accumulated separately, and added once large enough."""
     launches, kept = set(each.launches), dict[int, Values]()
-    single, double = replay._shadow().forward(stop=0), replay.twin().forward(stop=0)
+    single, double = _forward_only(replay)
     numbers = {a: number for number, a in enumerate(replay.arrays)}
     for record in replay.records:
         if record.index not in launches:

@@ -89,6 +89,11 @@ class CallList:
         """Bytes of the table."""
         return self._table.nbytes
 
+    def prepare(self) -> None:
+        """Determine how the calls run, unless that is known; then a call for few threads is its entry."""
+        if not self._starts:
+            self._prepare()
+
     def _prepare(self) -> None:
         """Write the table, and divide the calls into parts: several compiled calls, or one of any kind."""
         calls = len(self._runs)

@@ -13,25 +13,34 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from tapedebug import contract
 from tapedebug._errors import TapeError
 from tapedebug.compiler.diagnostics import ASSERT
+from tapedebug.compiler.objects import Entry
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
-from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.parallel import parallel_memcpy
+from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, copied
 from tapedebug.runtime.replay.shadow_state import ShadowState
 from tapedebug.runtime.replay.shadow_state import Values as Values
 from tapedebug.runtime.replay.single_launch import one_launch
 from tapedebug.runtime.replay.tangents import Calls, forward_special, tangent_calls, why_lost
-from tapedebug.runtime.reverse.argument_table import ArgumentTable, Reversal
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Reversal, address_of
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker
 
 if TYPE_CHECKING:
     from tapedebug.contract import A, Consume, OnReplay
+    from tapedebug.runtime.launch.plan import LaunchPlan, Runner
 
 OnLaunch = Callable[[Record], Any]
+
+SAVED_ALONE = 1 << 16
+"""Bytes from which on the values that a launch overwrites are copied before it, by several threads."""
 
 
 class Shadow(ShadowState):
@@ -70,8 +79,11 @@ class Shadow(ShadowState):
         self.after_operation: OnReplay | None = None
         self.after_adjoint: OnReplay | None = None
         self._saves = self._plan_saves(tracker)
+        self._shared_saves: set[InplaceSave] = set()  # whose values are the copy of a needed value
         in_place = [r.index for r in self.records if r.inplace_saves]
         self._busy = [*sorted({*self._saves, *self._injections, *in_place}), len(self.records)]
+        self._replaceable = False  # calls of forward runs may have been replaced
+        self._injected = [*sorted(self._injections), len(self.records)]
         self._pushes: dict[tuple[bool, bool], tuple[Any, CallList]] = {}
         self._tables: dict[tuple[str, int, bool], Reversal] = {}
 
@@ -153,7 +165,11 @@ class Shadow(ShadowState):
             TapeError: `start` is neither 0 nor `position`, or it is 0 and values that were set since would be
                 lost.
         """
-        return self._run(self._forward[1], start, stop, on_operation, skip=skip)
+        observed = on_operation is not None or self.after_operation is not None or skip
+        if self.forward_only or observed or self._replaceable or stop == start:
+            return self._run(self._forward[1], start, stop, on_operation, skip=skip)
+        calls, busy = self._saving
+        return self._run(calls, start, stop, None, busy=busy)
 
     def assert_once(self) -> None:
         """Run a launch with its assertions, which other runs leave out: displaced inputs may violate them.
@@ -207,6 +223,7 @@ class Shadow(ShadowState):
         on_operation: OnLaunch | None,
         moving: bool = False,
         skip: Collection[int] = (),
+        busy: list[int] | None = None,
     ) -> Self:
         last = len(self.records) if stop is None else min(stop, len(self.records))
         if start == 0:
@@ -218,7 +235,8 @@ class Shadow(ShadowState):
             )
         if self.after_operation is not None:
             on_operation = self._hooked(self.after_operation, on_operation)
-        busy = self._busy
+        if busy is None:
+            busy = self._injected if self.forward_only else self._busy
         if start < last:
             self._unused = None
         while start < last:
@@ -340,6 +358,7 @@ class Shadow(ShadowState):
     def call_lists(self, *, tangents: bool) -> list[CallList]:
         """Return the calls that `forward` runs, or those of `push`; they may be replaced."""
         if not tangents:
+            self._replaceable = True
             return [self._forward[1]]
         self.push({}, stop=0)  # makes the list
         return [calls for _, calls in self._pushes.values()]
@@ -367,27 +386,91 @@ class Shadow(ShadowState):
         now = buffer.range(need.start, need.stop)
         kept = self.space.copies.get(need)
         if kept is None:
-            self.space.copies[need] = now.copy()
+            self.space.copies[need] = copied(now)
         else:
-            kept[:] = now
+            parallel_memcpy.copy(kept, now)
 
     def _keep_inplace_save(self, record: Record, save: InplaceSave) -> None:
-        buffer = self._buffers[record.args[save.params[0]].buffer]
-        self.space.inplace_save(record, save)[:] = buffer.range(save.start, save.stop)
+        if save in self._shared_saves:
+            return
+        buffer = self._buffers[self._whose(record, save)]
+        # A write outside the tape just before the launch is loaded between the two.
+        needs = () if record.index in self._injections else self._saves.get(record.index, ())
+        for need, own in needs:
+            if own is buffer and need.start == save.start and need.stop == save.stop:
+                self.space.inplace_values[save] = self.space.copies[need]
+                self._shared_saves.add(save)
+                return
+        parallel_memcpy.copy(self.space.inplace_save(record, save), buffer.range(save.start, save.stop))
 
     @cached_property
     def _forward(self) -> tuple[Any, CallList]:
         """The calls that run each record forward, and the table that must live as long."""
         table = ArgumentTable(self.records, self.space)
         calls: Calls = []
+        runners: dict[LaunchPlan, Runner] = {}
         for record in self.records:
             if record.kind == "kernel":
-                calls.append((record.plan.forward_run(self.is_float64), table.forward(record)))
+                run = runners.get(record.plan)
+                if run is None:
+                    run = runners[record.plan] = record.plan.forward_run(self.is_float64)
+                calls.append((run, table.forward(record)))
             else:
                 calls.append((forward_special(record, self.space), 0))
         return table, self._listed(table, calls)
 
-    def _listed(self, table: ArgumentTable, calls: Calls) -> CallList:
+    @cached_property
+    def _saving(self) -> tuple[CallList, list[int]]:
+        """The calls of a forward run that also copy the values which small launches overwrite.
+
+        With them come the records before which something is left to do, and at last the number of records.
+        Subclasses that keep more of a launch than its values do all of it before each.
+        """
+        table, plain = self._forward
+        if type(self)._keep is not Shadow._keep or len(self._busy) == len(self._injected):
+            return plain, self._busy
+        from tapedebug.compiler.driver import after_copies
+
+        plain.prepare()
+        busy, calls = set(self._injections), [(run, address) for run, _, address in plain]
+        for index in set(self._busy[:-1]) - busy:
+            record, (run, address) = self.records[index], calls[index]
+            saves, in_place = self._saves.get(index, ()), record.inplace_saves
+            nbytes = sum(need.stop - need.start for need, _ in saves)
+            nbytes += sum(save.stop - save.start for save in in_place)
+            if type(run) is not Entry or address is None or nbytes > SAVED_ALONE:
+                busy.add(index)
+                continue
+            for need, buffer in saves:  # make room; what an earlier run kept stays
+                if need not in self.space.copies:
+                    self._keep(need, buffer)
+            for save in in_place:
+                if save not in self.space.inplace_values:
+                    self._keep_inplace_save(record, save)
+            copies = [(self.space.copies[need], b.range(need.start, need.stop)) for need, b in saves]
+            copies += [
+                (
+                    self.space.inplace_save(record, save),
+                    self._buffers[self._whose(record, save)].range(save.start, save.stop),
+                )
+                for save in in_place
+                if save not in self._shared_saves
+            ]
+            words = [run.address, address, len(copies)]
+            for kept, now in copies:
+                words += [address_of(kept), address_of(now), kept.nbytes]
+            what = np.array(words, np.int64)
+            table.held.append(what)
+            calls[index] = after_copies(), what.ctypes.data
+        return self._listed(table, calls), [*sorted(busy), len(self.records)]
+
+    @staticmethod
+    def _whose(record: Record, save: InplaceSave) -> Buffer:
+        """Return the buffer that a launch reads and overwrites."""
+        found: Buffer = record.args[save.params[0]].buffer
+        return found
+
+    def _listed(self, table: ArgumentTable, calls: Sequence[tuple[Runner, int | None]]) -> CallList:
         runs, addresses = zip(*calls, strict=True) if calls else ((), ())
         threads, seconds = [r.threads for r in self.records], [r.elapsed for r in self.records]
         return CallList(runs, threads, addresses, seconds=seconds, held=table)

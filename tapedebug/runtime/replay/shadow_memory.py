@@ -9,7 +9,7 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.memory.block_allocator import MARGIN, memory
+from tapedebug.runtime.memory.block_allocator import LEAST, MARGIN, memory
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.memory.convert import contiguous_strides
 from tapedebug.runtime.parallel import parallel_memcpy
@@ -65,7 +65,7 @@ class ShadowBuffer:
         self.written = _written(ledger, tracker, last)
         self._starts_zero = bool(last) and not tracker.dry and not ledger.liveins
         changes = bool(last or self.injections) and not self._starts_zero
-        self._initial = _copied(self.data) if changes else None
+        self._initial = copied(self.data) if changes else None
         self._parameters = not last
         self._plain = self._initial
 
@@ -275,8 +275,10 @@ def is_double(dtype: Any) -> bool:
     return found is types.float64
 
 
-def _copied(content: Bytes) -> Bytes:
-    """Return a copy in memory that is reused."""
+def copied(content: Bytes) -> Bytes:
+    """Return a copy; a large one in memory that is reused."""
+    if content.size < LEAST:
+        return content.copy()
     made = memory(content.size)
     parallel_memcpy.copy(made, content)
     return made

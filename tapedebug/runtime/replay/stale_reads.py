@@ -13,6 +13,7 @@ from tapedebug.compiler.kernel_queries import native_calls
 from tapedebug.contract import StaleReads
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.shadow_memory import copied
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tape import Tape
@@ -66,6 +67,8 @@ def _see(shadow: Shadow, now: Pairs, left: Pairs) -> None:
         frozenset(after - unpreserved),
         memory,
     )
+    for key in [key for key in space.left if key not in space.after]:
+        del space.left[key]
     _keep_left(shadow, {index for index, need in space.after if (index, need) not in space.left})
     shadow._tables.clear()  # the values that each launch sees are fixed when the table is made
 
@@ -98,7 +101,7 @@ def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
             for p, need in zip(record.needed, record.needs, strict=True):
                 if (record.index, id(need)) in space.after:
                     buffer = space.buffers[record.args[p].region]
-                    space.left[record.index, id(need)] = buffer.range(need.start, need.stop).copy()
+                    space.left[record.index, id(need)] = copied(buffer.range(need.start, need.stop))
 
     shadow.forward(on_operation=keep)
 

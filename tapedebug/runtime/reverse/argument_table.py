@@ -161,6 +161,7 @@ class ArgumentTable:
         self.held: list[Any] = [self.memory]
         self.forget_arrays()
         self.copies: dict[int, int] = {}
+        self.replaying: dict[tuple[LaunchPlan, frozenset[int], frozenset[int], bool], Runner] = {}
         self.in_place = [r for r in chosen if r.inplace_saves]
         self.scratch: Bytes = np.empty(0, np.uint8)
         starts = accumulate([len(slots) // 8 for slots in packed], initial=0)
@@ -229,6 +230,7 @@ class ArgumentTable:
             groups: The same by plan, if known.
         """
         foreign = self.space.foreign
+        self.replaying.clear()  # the runners depend on settings
         usual: dict[LaunchPlan, Runner] = {}
         own: dict[int, tuple[Runner, int, int]] = {}
         for plan, members, columns in grouped(records) if groups is None else groups:
@@ -316,9 +318,11 @@ class ArgumentTable:
         these copies.
         """
         slots, memory = dict(record.plan.value_slots), self.space.in_memory(record)
-        entry = sized(
-            self._entry(record.plan, record.replay - memory, memory, shares_views(record)), record.threads
-        )
+        key = (record.plan, record.replay - memory, memory, shares_views(record))
+        found = self.replaying.get(key)
+        if found is None:
+            found = self.replaying[key] = self._entry(*key)
+        entry = sized(found, record.threads)
         again = [save for save in record.inplace_saves if not memory.issuperset(save.params)]
         address = self.start + 8 * base
         if not again:
