@@ -75,13 +75,10 @@ def measure(replay: Replay) -> AdjointProfile:
     passages = [LaunchNorms() for _ in replay.records]
     shadow = replay._shadow()
     known = _KnownNorms(replay)
-    if known.values:
-        for passage, record in zip(passages, replay.records, strict=True):
-            passage.read = {p: known.value(record, p, before=True) for p in _floats(record, "reads")}
-            passage.written = {p: known.value(record, p, before=False) for p in _floats(record, "writes")}
+    observed = not known.fill(passages, replay.records)
 
     def before(index: int) -> None:
-        if index < len(passages) and not known.values:
+        if index < len(passages) and observed:
             record = replay.records[index]
             passages[index].read = {p: _norm(shadow.values(record.args[p])) for p in _floats(record, "reads")}
 
@@ -94,7 +91,7 @@ def measure(replay: Replay) -> AdjointProfile:
     shadow.forward(stop=0)
     inputs = {leaf: _norm(shadow.values(replay.arrays[leaf])) for leaf in replay.leaves}
     before(0)
-    shadow.forward(on_operation=None if known.values else after)
+    shadow.forward(on_operation=after if observed else None)
     losses = {loss: _norm(shadow.values(replay.arrays[loss])) for loss in replay.losses}
     _reverse(replay, shadow, passages, known)
     gradients = {leaf: _norm(shadow.gradient(replay.arrays[leaf])) for leaf in replay.leaves}
@@ -104,9 +101,8 @@ def measure(replay: Replay) -> AdjointProfile:
 class _KnownNorms:
     """The norms that the summaries of the trace have, so that a replay need not compute them.
 
-    Attributes:
-        values: The values of all versions were summarised.
-        adjoints: So were the adjoints, of a reverse pass with the values of the forward pass.
+    Args:
+        replay: The tape. Without summaries, or if arrays overlap, no norms are known.
     """
 
     def __init__(self, replay: Replay) -> None:
@@ -115,25 +111,30 @@ class _KnownNorms:
         self._versions = {(item.array, item.version): item for item in trace.versions}
         as_recorded = replay.patch is None and not _overlap(replay.arrays)
         self._seeded = frozenset(replay.losses)
-        self.values = as_recorded and all(
-            item.value is not None for item in trace.versions if item.reads or item.written_by is not None
-        )
-        self.adjoints = as_recorded and replay.recorded.tape.preserves_values
+        self._values = as_recorded
+        self._adjoints = as_recorded and replay.recorded.tape.preserves_values
 
-    def value(self, record: Operation, param: int, *, before: bool) -> float:
-        """Return the norm of the values that a launch reads (`before`) or writes."""
-        found = self._version(record, param, before=before)
-        assert found is not None
-        return _summarised_norm(found.value)
+    def fill(self, passages: Sequence[LaunchNorms], records: Sequence[Operation]) -> bool:
+        """Set the norms of the values at each launch; return False if one of them is unknown."""
+        if not self._values:
+            return False
+        for passage, record in zip(passages, records, strict=True):
+            for what, norms in (("reads", passage.read), ("writes", passage.written)):
+                for param in _floats(record, what):
+                    found = self._version(record, param, before=what == "reads")
+                    if found is None or found.value is None:
+                        return False
+                    norms[param] = _summarised_norm(found.value)
+        return True
 
     def incoming(self, record: Operation, param: int) -> float | None:
         """Return the norm of the adjoint of an array before the adjoint of its writer; None if unknown."""
-        found = self._version(record, param, before=False) if self.adjoints else None
+        found = self._version(record, param, before=False) if self._adjoints else None
         return None if found is None or found.adjoint is None else _summarised_norm(found.adjoint)
 
     def gathered(self, record: Operation, param: int) -> float | None:
         """Return the norm of the adjoint of an array after that of its only reader; None if unknown."""
-        found = self._version(record, param, before=True) if self.adjoints else None
+        found = self._version(record, param, before=True) if self._adjoints else None
         if found is None or found.adjoint is None or found.reads != [record.index]:
             return None
         if found.array in self._seeded:
