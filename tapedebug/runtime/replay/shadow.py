@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from tapedebug import contract
 from tapedebug._errors import TapeError
 from tapedebug.compiler.diagnostics import ASSERT
@@ -429,8 +427,6 @@ class Shadow(ShadowState):
         table, plain = self._forward
         if type(self)._keep is not Shadow._keep or len(self._busy) == len(self._injected):
             return plain, self._busy
-        from tapedebug.compiler.driver import after_copies
-
         plain.prepare()
         busy, calls = set(self._injections), [(run, address) for run, _, address in plain]
         for index in set(self._busy[:-1]) - busy:
@@ -456,12 +452,8 @@ class Shadow(ShadowState):
                 for save in in_place
                 if save not in self._shared_saves
             ]
-            words = [run.address, address, len(copies)]
-            for kept, now in copies:
-                words += [address_of(kept), address_of(now), kept.nbytes]
-            what = np.array(words, np.int64)
-            table.held.append(what)
-            calls[index] = after_copies(), what.ctypes.data
+            places = [(address_of(kept), address_of(now), kept.nbytes) for kept, now in copies]
+            calls[index] = table.after_copies(run, address, places)
         return self._listed(table, calls), [*sorted(busy), len(self.records)]
 
     @staticmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -337,11 +337,7 @@ class ArgumentTable:
             copies += [(into, self._address_of_copy(source), source.nbytes)]
             into += _aligned(source.nbytes)
         if type(entry) is Entry:
-            from tapedebug.compiler.driver import after_copies
-
-            what = np.array([entry.address, address, len(copies), *chain(*copies)], np.int64)
-            self.held.append(what)
-            return after_copies(), what.ctypes.data
+            return self.after_copies(entry, address, copies)
 
         def run(lo: int, hi: int, where: int) -> None:
             for to, source, nbytes in copies:
@@ -349,6 +345,22 @@ class ArgumentTable:
             entry(lo, hi, where)
 
         return run, address
+
+    def after_copies(
+        self, entry: Entry, address: int, copies: Sequence[tuple[int, int, int]]
+    ) -> tuple[Runner, int]:
+        """Return a call that copies memory before it runs an entry, and the address of its arguments.
+
+        Args:
+            entry: The entry.
+            address: The address of its arguments.
+            copies: For each copy its target, its source and its size in bytes.
+        """
+        from tapedebug.compiler.driver import after_copies
+
+        what = np.array([entry.address, address, len(copies), *chain(*copies)], np.int64)
+        self.held.append(what)
+        return after_copies(), what.ctypes.data
 
     @cached_property
     def _scratch_address(self) -> int:
