@@ -12,6 +12,7 @@ import tapedebug as wp
 from tapedebug.autograd import end_to_end
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes import effort
+from tapedebug.autograd.tapes import end_to_end as check
 from tapedebug.autograd.tapes.directional import _largest
 from tapedebug.autograd.tapes.effort import Effort, plan_directions
 from tests.autograd import kernels as k
@@ -148,3 +149,31 @@ def test_the_largest_entries_are_the_first_of_equal_ones() -> None:
     for count in range(9):
         order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")[:count]
         assert sorted(_largest(gradient, count).tolist()) == sorted(order.tolist())
+
+
+def test_no_input_of_the_slowest_tapes_is_displaced_by_itself(
+    slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effort, "SLOWEST", 0.0)
+    arrays = inputs(10)
+    result = end_to_end(*squares(arrays), arrays)
+    assert result.verdict == "AGREE"
+    note = "of 10 inputs, 10 were displaced together in random directions, 0 one by one"
+    assert result.coverage.notes == (note,)
+    wrong = end_to_end(*squares(arrays, "ignore", overwritten=3), arrays)
+    assert [item.verdict for item in wrong.inputs].index("WRONG") == 3
+
+
+def test_the_coverage_says_how_often_the_effect_of_rounding_was_sampled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays = inputs(2)
+    assert end_to_end(*squares(arrays), arrays).coverage.notes == ()
+    monkeypatch.setattr(check, "SLOW", 0.0)
+    note = (
+        "the effect of float32 rounding on the gradient was sampled once, and multiplied by 2: each sample "
+        "takes a reverse pass"
+    )
+    assert end_to_end(*squares(arrays), arrays).coverage.notes == (note,)
+    monkeypatch.setattr(check, "SENSITIVE", 0.0)  # where rounding matters, nothing is saved
+    assert end_to_end(*squares(arrays), arrays).coverage.notes == ()

@@ -359,3 +359,49 @@ def test_values_that_were_set_are_never_lost_without_a_word():
     half.set(x, [1.0, 1.0])
     assert half.forward(2).values(loss).tolist() == [2]
     assert half.forward().values(loss).tolist() == loss.numpy().tolist()  # they were used, and are gone
+
+
+def in_place(steps: int):
+    x, loss = vector(0.3, 0.2), wp.zeros(1, requires_grad=True)
+    with wp.Tape() as tape:
+        for _ in range(steps):
+            wp.launch(cube_in_place, 2, inputs=[x])
+        wp.launch(total, 2, inputs=[x, loss])
+    return tape, x, loss
+
+
+def test_values_that_launches_overwrite_are_copied_in_the_compiled_pass_and_once():
+    tape, x, loss = in_place(12)
+    shadow, pulses = Shadow(tape.tracker), []
+    shadow.pulse = lambda: pulses.append(shadow.position)
+    shadow.forward()
+    assert len(pulses) < 4, "a pass over all launches, not one a launch"
+    saves = [(record, save) for record in tape.records for save in record.inplace_saves]
+    assert len(saves) == 12
+    kept = list(shadow.space.copies.values())
+    assert all(any(shadow.space.inplace_values[save] is copy for copy in kept) for _, save in saves)
+    shadow.backward({loss: [1.0]})
+    once = shadow.gradient(x)
+    tape.backward(loss)
+    np.testing.assert_array_equal(once, x.grad.numpy())
+    other = Shadow(tape.tracker)  # one launch at a time, as if every one was observed
+    other.forward(on_operation=lambda record: None).backward({loss: [1.0]})
+    np.testing.assert_array_equal(other.gradient(x), once)
+
+
+def test_a_pass_that_goes_on_in_the_middle_keeps_what_was_copied_before():
+    tape, x, loss = in_place(12)
+    shadow = Shadow(tape.tracker)
+    shadow.forward(stop=5, on_operation=lambda record: None).forward(start=5).backward({loss: [1.0]})
+    tape.backward(loss)
+    np.testing.assert_array_equal(shadow.gradient(x), x.grad.numpy())
+
+
+def test_a_replay_that_only_runs_forward_copies_nothing_and_runs_in_one_piece():
+    tape, _, loss = in_place(12)
+    shadow, pulses = Shadow(tape.tracker), []
+    shadow.forward_only = True
+    shadow.pulse = lambda: pulses.append(shadow.position)
+    shadow.forward()
+    assert len(pulses) < 4 and not shadow.space.copies and not shadow.space.inplace_values
+    np.testing.assert_array_equal(shadow.values(loss), loss.numpy())
