@@ -362,7 +362,7 @@ def test_values_that_were_set_are_never_lost_without_a_word():
 
 
 def in_place(steps: int):
-    x, loss = vector(0.3, 0.2), wp.zeros(1, requires_grad=True)
+    x, loss = vector(1.000001, 0.999999), wp.zeros(1, requires_grad=True)
     with wp.Tape() as tape:
         for _ in range(steps):
             wp.launch(cube_in_place, 2, inputs=[x])
