@@ -182,7 +182,9 @@ def test_processors_without_conversions_of_their_own_get_the_same_numbers(tmp_pa
     """All tests of this file again, with the conversions in integer arithmetic."""
     done = run_python(
         "import pytest, sys\n"
+        "from tapedebug.compiler import backend\n"
         "from tapedebug.compiler.llvm import library\n"
+        "backend.optimization = 0\n"
         "library.has_feature = lambda name: False\n"
         f"sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-k', 'not processors', {__file__!r}]))",
         cache=tmp_path,

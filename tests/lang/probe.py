@@ -52,6 +52,7 @@ def _fits(name: str, kinds: Sequence[Any]) -> bool:
     return True
 
 
+@functools.cache
 def families(name: str, scalar: type[t.Scalar]) -> set[str]:
     """The kinds of operands that an entry takes, a letter each; without sizes, and integers beside them."""
     if name not in COMPOSITES:
