@@ -96,6 +96,7 @@ OF_MEANING = {
     "runtime/test_shared_memory.py",
     "runtime/test_strong_zero.py",
     "runtime/test_structs.py",
+    "test_documentation.py",
 }
 """Other files with tests of what kernels mean, which random programs test with optimization."""
 

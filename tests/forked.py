@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from tapedebug.compiler import backend
 from tests.processes import ROOT
 
 AT_START = ("MALLOC_PERTURB_", "GLIBC_TUNABLES")
@@ -74,6 +75,7 @@ def run(
             "folder": os.fspath(folder or os.getcwd()),
             "environment": dict(environment),
             "outputs": outputs,
+            "optimization": backend.optimization,  # that of the test
         }
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
@@ -144,6 +146,7 @@ def _run(request: dict[str, Any]) -> NoReturn:
     added = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     place = {"-m": os.getcwd(), "-c": ""}.get(first, os.path.dirname(os.path.abspath(first)))
     sys.path[:] = [place, *added, *(path for path in sys.path[1:] if path not in added)]
+    backend.optimization = request["optimization"]
     main = ModuleType("__main__")
     vars(main)["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
