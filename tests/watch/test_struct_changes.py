@@ -22,8 +22,15 @@ from tapedebug.operations import (
     SnapshotBudget,
     caller_place,
 )
+from tapedebug.watch import hooks
 from tapedebug.watch.arguments import Leaf
 from tapedebug.watch.struct_changes import WarpStructChanges, present_structs
+
+
+@pytest.fixture(autouse=True)
+def no_structs_of_warp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands for the arrays of Warp here is no struct of Warp, which need not be installed."""
+    monkeypatch.setitem(hooks._known, "warp._src.types:is_struct", lambda value: False)
 
 
 def host(*values: float) -> HostArray:
