@@ -321,11 +321,6 @@ JUDGEMENTS: tuple[tuple[str, str, str], ...] = (
         "Subclasses of arrays with a constructor of their own are not supported; the module cannot be imported.",
     ),
     (
-        r"test_ref\..*(rejects_constant_local|address_of|augassign|shared_helper).*",
-        "language",
-        "wp.ref is not a type of this engine: the error is another one.",
-    ),
-    (
         r"test_codegen\..*external_constant_params.*",
         "cuda",
         "Tests kernels that another program launches on a CUDA device; the decorator refuses them here.",

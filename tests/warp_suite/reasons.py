@@ -43,6 +43,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (
         "internal",
         r"'(Module|Kernel|Function|FunctionSource|Variable|Builtin|Device)' object has no attribute|"
+        r"'Launch' object has no attribute 'bounds'|"
         r"'array' object has no attribute '_|(Module|Function)\.__init__\(\)|get_kernel_hooks|"
         r"module 'warp' has no attribute '__file__'|^KeyError: 'log_level'|has no name 'map_cache'",
     ),
