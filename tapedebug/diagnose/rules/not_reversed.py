@@ -32,7 +32,7 @@ from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
 MEASURED = 8
-"""Largest number of consecutive tapes over which the gradient is measured."""
+"""Largest number of tapes before a reversed one that are examined."""
 
 
 @dataclass(slots=True)
@@ -88,8 +88,8 @@ def _run(contexts: Sequence[RuleContext]) -> Run | None:
     if last_pass(last) is None or last.replay is None:
         return None
     run = Run([last], [])
-    for earlier in reversed(contexts[:-1]):
-        if last_pass(earlier) is not None or len(run.contexts) >= MEASURED:
+    for earlier in reversed(contexts[-1 - MEASURED : -1]):
+        if last_pass(earlier) is not None:
             break
         losses = seeded(run.contexts[0].rerun).keys() if run.contexts[0] is last else ()
         links = [link for link in carried(earlier, run.contexts[0]) if link.target not in losses]
