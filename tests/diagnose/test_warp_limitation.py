@@ -91,6 +91,28 @@ def add(v0: wp.array(dtype=float), drag: wp.array(dtype=float), height: wp.array
     height[i] += s
 
 
+@wp.func
+def fixed_point(a: float, b: float):
+    x = a
+    for _round in range(40):
+        x = a + b * wp.sin(x)
+    return x
+
+
+@wp.func_grad(fixed_point)
+def adj_fixed_point(a: float, b: float, adj_ret: float):
+    x = fixed_point(a, b)
+    slope = 1.0 / (1.0 - b * wp.cos(x))
+    wp.adjoint[a] += slope * adj_ret
+    wp.adjoint[b] += wp.sin(x) * slope * adj_ret
+
+
+@wp.kernel
+def solve(v0: wp.array(dtype=float), drag: wp.array(dtype=float), height: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    height[i] = wp.cos(fixed_point(v0[i], drag[0]))
+
+
 @wp.kernel
 def total(height: wp.array(dtype=float), loss: wp.array(dtype=float)):
     wp.atomic_add(loss, 0, height[wp.tid()])
@@ -223,6 +245,11 @@ def test_what_warp_reverses_rightly_is_nothing(kernel: Any) -> None:
     kernels = [add] if kernel is add else []
     found = diagnosed(*kernels, fall, n=1)  # a single iteration begins with what was before the loop
     assert not [item for item in found.findings if add.key in item.message and item.severity != "info"]
+
+
+def test_a_loop_in_a_function_whose_gradient_is_given_is_nothing() -> None:
+    found = diagnosed(solve)
+    assert (found.verdict, found.findings) == ("AGREE", [])
 
 
 @pytest.mark.parametrize("kernel", [fall, mean, settle, damp, tilt, both, add])

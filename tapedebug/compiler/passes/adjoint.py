@@ -216,6 +216,10 @@ class Transform(Loops):
                 case Custom():
                     custom.reverse(self, node, known, adj, record)
 
+    def root(self, value: Value) -> Value:
+        """Return the key of a value's adjoint: the value."""
+        return value
+
     def accumulate(self, adj: Values, primal: Value, contribution: Value) -> None:
         """Add to the adjoint of a primal value."""
         before = adj.get(primal)

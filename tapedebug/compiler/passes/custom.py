@@ -176,7 +176,7 @@ def _run(transform: Transform, block: Block, inside: Values) -> None:
 
 
 def _gradient(transform: Transform, node: Custom, gradient: Block, known: Values, adj: Values) -> None:
-    seeds = [adj.pop(r, None) for r in node.results]
+    seeds = [adj.pop(transform.root(r), None) for r in node.results]
     if all(s is None for s in seeds) and not transform.has_effect(node):
         return
 
@@ -187,7 +187,7 @@ def _gradient(transform: Transform, node: Custom, gradient: Block, known: Values
     inside.update((s, given(value, s)) for s, value in zip(node.seeds, seeds, strict=True))
     # A value that stands for several inputs brings its adjoint to the first, and takes it from all of them.
     for before, primal in zip(node.before, node.inputs, strict=True):
-        inside[before] = given(adj.pop(primal) if primal in adj else None, before)
+        inside[before] = given(adj.pop(transform.root(primal), None), before)
     _run(transform, gradient, inside)
     for primal, after in zip(node.inputs, gradient.yields, strict=True):
         if primal in transform.carrying:
