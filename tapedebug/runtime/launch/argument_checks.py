@@ -201,7 +201,7 @@ def _foreign_array(kernel: Any, param: Any, value: Any) -> Any:
 
     A tensor of PyTorch is taken as `from_torch` takes it, with its gradient.
     """
-    if isinstance(value, array) or value is None:
+    if isinstance(value, array | np.generic) or value is None:  # a number has an __array_interface__, too
         return value
     if isinstance(value, np.ndarray):
         return _wrapped(kernel, param, value)
