@@ -51,27 +51,49 @@ class Rebuilt(NamedTuple):
     held: WarpObject
 
 
+class SharedGrid:
+    """A hash grid that all launches on one memory share: each of its own would take some 16 MB.
+
+    Attributes:
+        made: The grid.
+        last: What has built it last.
+    """
+
+    def __init__(self, made: WarpObject) -> None:
+        self.made = made
+        self.last: Refresh | None = None
+
+
 class Refresh:
     """Adapts an object to the values of its arrays, unless these are the same as the last time.
 
     Args:
         arrays: The arrays.
         run: Does it.
+        shared: The object, if others adapt it, too.
     """
 
-    def __init__(self, arrays: Mapping[str, WarpArray], run: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, WarpArray],
+        run: Callable[[], object],
+        shared: SharedGrid | None = None,
+    ) -> None:
         self._arrays, self._run = [a for a in arrays.values() if a.size], run
+        self._shared = shared
         self._seen: list[bytes] | None = None
 
     def __call__(self) -> None:
-        """Adapt the object, if an array has changed; always if one is on a device."""
+        """Adapt the object, if an array or another user has changed it; always if one is on a device."""
         if not all(is_on_host(array.device) for array in self._arrays):
             self._run()
             return
         found = [array.numpy().tobytes() for array in self._arrays]
-        if found != self._seen:
+        if found != self._seen or (self._shared is not None and self._shared.last is not self):
             self._run()
             self._seen = found
+            if self._shared is not None:
+                self._shared.last = self
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +114,28 @@ class Handle:
     obstacle: str = ""
     options: Mapping[str, Any] | None = None
 
-    def rebuilt(self, arrays: Mapping[str, WarpArray]) -> Rebuilt:
-        """Return the same object made of other arrays."""
+    def rebuilt(self, arrays: Mapping[str, WarpArray], grids: dict[object, SharedGrid]) -> Rebuilt:
+        """Return the same object made of other arrays.
+
+        Args:
+            arrays: The arrays.
+            grids: The hash grids of this memory, by the grid of the program.
+        """
         with not_intercepted():
             if self.kind == "HashGrid":
-                return self._grid(arrays["points"])
+                return self._grid(arrays["points"], grids)
             made = look_up(f"warp:{self.kind}")(**arrays, **(self.options or {}))
         return Rebuilt(made.id, Refresh(arrays, made.refit), made)
 
-    def _grid(self, points: WarpArray) -> Rebuilt:
+    def _grid(self, points: WarpArray, grids: dict[object, SharedGrid]) -> Rebuilt:
         options = self.options or {}
-        made = look_up("warp:HashGrid")(*options["dims"], device=self.source.device)
+        shared = grids.get(self.source)
+        if shared is None:
+            made = look_up("warp:HashGrid")(*options["dims"], device=self.source.device)
+            shared = grids[self.source] = SharedGrid(made)
         build: Build = options["build"]
-        rebuild = partial(made.build, points, build.radius, *build.rest)
-        return Rebuilt(made.id, Refresh({"points": points}, rebuild), made)
+        rebuild = partial(shared.made.build, points, build.radius, *build.rest)
+        return Rebuilt(shared.made.id, Refresh({"points": points}, rebuild, shared), shared.made)
 
 
 class Handles:

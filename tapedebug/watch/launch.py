@@ -639,7 +639,8 @@ class _Binding:
         key = handle.source, build, self.adjoint, self.retains, *(leaf.array for leaf in leaves.values())
         found: Rebuilt | None = self.values.bound.get(key)
         if found is None or self.staged or not is_on_host(handle.source.device):
-            found = handle.rebuilt({name: self.array(leaf)[0] for name, leaf in leaves.items()})
+            grids = self.values.bound.setdefault("hash grids", {})
+            found = handle.rebuilt({name: self.array(leaf)[0] for name, leaf in leaves.items()}, grids)
             self.values.bound[key] = found
         return found
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from tapedebug.watch.handles import Refresh
+from tapedebug.watch.handles import Refresh, SharedGrid
 
 
 def counted(is_cpu: bool) -> tuple[Any, np.ndarray[Any, Any], list[int]]:
@@ -29,3 +30,12 @@ def test_an_object_on_a_device_is_always_adapted() -> None:
     refresh()
     refresh()
     assert len(runs) == 2
+
+
+def test_an_object_that_others_adapt_is_adapted_again_in_turn() -> None:
+    shared, log = SharedGrid(None), list[int]()
+    array = SimpleNamespace(size=3, device=SimpleNamespace(is_cpu=True), numpy=lambda: np.zeros(3))
+    one, other = (Refresh({"points": array}, partial(log.append, n), shared) for n in range(2))
+    for refresh in (one, one, other, one, one):
+        refresh()
+    assert log == [0, 1, 0]

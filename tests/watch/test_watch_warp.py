@@ -313,6 +313,26 @@ def test_a_mesh_that_was_made_before_watching_is_found():
     assert session.tapes[0].operations[0].accesses[0].name == "mesh.points"
 
 
+def test_a_replay_has_one_hash_grid_however_often_the_program_builds_it(monkeypatch):
+    points = [programs.array([[0.2 * k, 0.3, 1.0], [0.5, 0.1 * k, 1.0]], dtype=wp.vec3) for k in (1, 2, 3)]
+    loss = programs.zeros(1)
+    with td.watch_warp() as session:
+        grid = wp.HashGrid(4, 4, 4)
+        with wp.Tape():
+            for x in points:
+                y = programs.zeros(2)
+                grid.build(x, 1.0)
+                wp.launch(programs.density, 2, [grid.id, x, y])
+                wp.launch(programs.total, 2, [y], [loss])
+    session.tapes[0].verify()  # in memory of its own
+    made = []
+    original = wp.HashGrid.__init__
+    monkeypatch.setattr(wp.HashGrid, "__init__", lambda *args, **named: made.append(original(*args, **named)))
+    replay = session.tapes[0].new_replay().forward()
+    assert replay.values(session.tapes[0].array(loss)) == pytest.approx(loss.numpy())
+    assert len(made) == 1
+
+
 def test_a_hash_grid_that_was_built_before_watching_is_not_covered():
     x, y = programs.array([[0.2, 0.3, 1.0]], dtype=wp.vec3), programs.zeros(1)
     grid = wp.HashGrid(4, 4, 4)
