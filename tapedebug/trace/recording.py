@@ -106,11 +106,14 @@ class TraceBinding:
     arrays: list[Array]
     tape: RecordedTape
     outside: dict[int, list[Version]] = field(default_factory=dict)
+    _ids: dict[Hashable, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def id_of(self, array: Array) -> int | None:
         """Return the id of the memory range that an array covers; None if the tape never used it."""
-        wanted = memory_key(array)
-        return next((number for number, own in enumerate(self.arrays) if memory_key(own) == wanted), None)
+        if not self._ids:
+            for number, own in enumerate(self.arrays):
+                self._ids.setdefault(memory_key(own), number)
+        return self._ids.get(memory_key(array))
 
 
 @register
