@@ -22,7 +22,7 @@ FOLDER = "tapedebug-reports"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where reports go."""
+    """Add the option and the setting for the folder of reports."""
     words = f"folder for reports of gradient checks that fail (default: {FOLDER} in pytest's cache)"
     parser.getgroup("tapedebug").addoption("--tapedebug-reports", metavar="DIR", default=None, help=words)
     parser.addini("tapedebug_reports", words + "; relative to the ini-file", default="")
@@ -111,7 +111,7 @@ def _carried(error: BaseException, seen: set[int]) -> Iterator[Any]:
 
 
 def _asserted(error: AssertionError) -> Iterator[Any]:
-    """What a plain `assert result` found to be false: the results in variables where it stands."""
+    """Yield the false results that a plain `assert result` may mean: those in variables of its frame."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for value in list(frames[-1].f_locals.values()) if frames else ():
         kind = type(value)
@@ -155,7 +155,7 @@ def _clean(nodeid: str) -> str:
 
 
 def _folder(config: pytest.Config, *, made: bool = True) -> Path:
-    """Where reports go; the one in the cache is made where it is wanted."""
+    """Return the folder of reports; one in the cache is created if `made`."""
     given = config.getoption("--tapedebug-reports")
     if given:
         return Path(given)

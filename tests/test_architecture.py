@@ -1,12 +1,13 @@
 """The picture of the architecture is that of today's code, and each line of the map of files reads alone."""
 
+import ast
 import re
 from pathlib import Path
 
 from scripts import architecture
 
 # a reader of the map has only this line
-RIDDLE = re.compile(r"(?:What|Whether|Where|Who|Whom|How|Why|When|Which|If|Of|Is|Are|Do|Does)\b")
+RIDDLE = re.compile(r"(?:What|Whether|Where|Who|Whom|How|Why|When|Which|If|Of|Is|Are|Does)\b|Do (?!no)")
 
 
 def riddles(package: Path) -> list[str]:
@@ -17,6 +18,13 @@ def riddles(package: Path) -> list[str]:
         for path, line in first.items()
         if not line.endswith((".", "?")) or RIDDLE.match(line)
     ]
+
+
+def docstring_riddles(source: str) -> list[str]:
+    """First lines of docstrings, of constants and attributes too, that begin as no description does."""
+    strings = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr)]
+    texts = [value.value for value in strings if isinstance(value, ast.Constant)]
+    return [text for text in texts if isinstance(text, str) and RIDDLE.match(text)]
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -54,6 +62,16 @@ def test_imports_of_every_kind_are_seen(tmp_path: Path) -> None:
         ("report", "trace"): "types",
         ("report", "panel"): "load",
     }
+
+
+def test_every_docstring_begins_with_what_it_describes() -> None:
+    sources = sorted(architecture.PACKAGE.rglob("*.py"))
+    found = {path.name: docstring_riddles(path.read_text(encoding="utf-8")) for path in sources}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+    assert docstring_riddles('X = 1\n"""Of a sum."""\ndef f():\n    """Whether it holds."""') == [
+        "Of a sum.",
+        "Whether it holds.",
+    ]
 
 
 def test_every_line_of_the_map_reads_alone() -> None:

@@ -280,7 +280,7 @@ def _limited(plan: CheckPlan, pairs: Sequence[tuple[Any, Any]]) -> CheckPlan:
 
 
 def _impossible(record: Operation, wanted: Sequence[Key]) -> dict[Key, str]:
-    """Why pairs of a launch have no derivative to check."""
+    """Return the reasons for which pairs of a launch have no derivative to check."""
     names = [record.param_name(p) for p in range(len(record.args))]
     kernel = kernel_of(record)
     disabled = kernel is not None and not kernel.enable_backward

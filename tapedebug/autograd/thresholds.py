@@ -35,10 +35,10 @@ RUNS_DIVERGED = 1e-3
 """Losses in float32 and float64 that differ by more, relatively, are those of two different runs."""
 
 FLOAT32_RESOLUTION = 1e-7
-"""Of a pair's largest entry: an error bar below it is finer than float32 gradients can be."""
+"""An error bar below this part of a pair's largest entry is finer than float32 gradients can be."""
 
 DIRECTIONS_MARGIN = 3.0
-"""Times the error along random directions: what the gradient as a whole may be off."""
+"""The gradient as a whole may be off by this many times the error along random directions."""
 
 ENTRY_ROUNDING = 1e-5
 """An entry this small beside the largest is rounding in float32."""
@@ -51,14 +51,15 @@ REFERENCE_ROUNDINGS = 8.0
 rounded, too."""
 
 REFERENCE_DECIDED = 0.25
-"""Of what two gradients differ by along a direction: an error bar of differences that still decides which
-is right."""
+"""An error bar of at most this part of the difference of two gradients along a direction decides which is
+right."""
 
 HESSIAN_ASYMMETRY = 1e-9
 """A relative mismatch of ⟨u, H v⟩ and ⟨v, H u⟩ that float64 rounding explains."""
 
 HESSIAN_AGREES = 1e-5
-"""Of a difference of gradients, relative to the size of the product: within it, second derivatives agree."""
+"""Second derivatives agree if they differ from a difference of gradients by less than this part of their
+size."""
 
 CALL_GRADIENT_OFF = 1e-3
 """A custom gradient that is further from differences of its function, relatively, is WRONG."""
@@ -67,16 +68,16 @@ CALL_GRADIENT_OFF = 1e-3
 # ------------------------------------------------------------------ single launches
 
 ADJOINT_ROUNDING = 1e-12
-"""Of the largest entry of an adjoint in float64: less is rounding."""
+"""An entry below this part of the largest one of an adjoint in float64 is rounding."""
 
 LAUNCH_ROUNDING = 1e-10
-"""Of what a launch's outputs hold: a smaller change by 100 % of an argument is rounding."""
+"""A change of a launch's outputs below this part of them, if an argument changes by 100 %, is rounding."""
 
 BIAS_VISIBLE = 1e-5
-"""A relative difference from which on it is examined whether errors have one sign."""
+"""The relative difference from which on errors are examined for a common sign."""
 
 BIAS_ROUNDING = 1e-5
-"""Of the largest entry of a row: smaller differences are rounding of its terms."""
+"""A difference below this part of a row's largest entry is rounding of the row's terms."""
 
 BIAS_IS_FACTOR = 1e-5
 """The ratio of entries to their reference may scatter by this, relatively, and be one factor."""
@@ -88,47 +89,48 @@ FLOAT64_ADJOINT_OFF = 1e-7
 """A float64 adjoint that is off by more, relatively, is off by more than rounding."""
 
 PROJECTION_ROUNDING = 1e-11
-"""Of the sum of absolute values of its terms: what a float64 sum may be off."""
+"""The error of a float64 sum, as a part of the sum of its terms' absolute values."""
 
 PROJECTION_TOLERATED = 0.4
-"""Of `atol`: what an entry may be off, by a random projection, without being evaluated itself."""
+"""The part of `atol` by which a random projection may find an entry off that is not evaluated itself."""
 
 TANGENT_INCOMPLETE = 0.5
 """The share of outputs whose tangent differs from differences from which on the tangent leaves something
 out."""
 
 PATTERN_TOLERATED = 0.5
-"""Of `atol`: what an entry outside of the sparsity pattern may be without being evaluated itself."""
+"""The part of `atol` that an entry outside of the sparsity pattern may have if it is not evaluated itself."""
 
 SUM_ROUNDING_FLOAT64 = 1e-9
-"""Of what entries add up to: what float64 rounding may make of the sum."""
+"""The rounding of a float64 sum of entries, as a part of the sum."""
 
 SUM_ROUNDING_FLOAT32 = 1e-5
-"""Of what entries add up to: what float32 rounding may make of the sum."""
+"""The rounding of a float32 sum of entries, as a part of the sum."""
 
 ENTRY_REFUTED = 3.0
 """Error bars by which a difference must be off to show that an entry is WRONG."""
 
 ENTRY_PRECISION = 1e-7
-"""Of the size of a derivative: a smaller mismatch is not refuted by any difference."""
+"""A mismatch below this part of a derivative's size is not refuted by any difference."""
 
 ENTRY_REPORTED = 1e-5
-"""Of an entry: an error of it that is reported."""
+"""The relative error from which on an entry is reported."""
 
 ENTRY_REPEATED = 0.1
-"""Of the error: how far a second difference, with shorter steps, may be from the first."""
+"""A second difference, with shorter steps, confirms the first within this part of the error."""
 
 
 # ------------------------------------------------------------------ float32 rounding, or an error
 
 ROUNDING_MINOR = 1e-2
-"""What rounding may do, relatively, to a gradient that agrees: the default `rtol` of `gradcheck`."""
+"""The relative rounding of a gradient that still agrees: the default `rtol` of `gradcheck`."""
 
 ROUNDING_SPREAD = 10.0
-"""Times the largest scatter that was measured: what rounding may do."""
+"""Rounding may be this many times the largest scatter that was measured."""
 
 ROUNDING_MARGIN = 4.0
-"""Times the scatter of a few rounded runs: a gradient further off is off by more than rounding."""
+"""A gradient that is off by more than this many times the scatter of a few rounded runs is not off by
+rounding."""
 
 ROUNDED_PER_WRONG = 20
 """Entries that rounding explains, for each that it seems not to explain."""
@@ -137,31 +139,33 @@ FORWARD_DIGITS_LOST = 1e-3
 """The relative error of a float32 forward value above which rounding inside the kernel is assumed."""
 
 LOSS_ROUNDING_FLOAT32 = 1e-5
-"""Of the loss: an input cannot move it by less in float32, beside its rounding."""
+"""A change of a float32 loss below this part of it is hidden by its rounding."""
 
 LOSS_ROUNDING_FLOAT64 = 1e-11
-"""Of the loss: a smaller difference in float64 is rounding."""
+"""A change of a float64 loss below this part of it is rounding."""
 
 ROUNDING_SENSITIVE = 1e-2
-"""Of the gradient: one that a single float32 rounding of the inputs moves that far is sensitive to it."""
+"""A gradient that moves by more, relatively, if the inputs are rounded once in float32, is sensitive to
+rounding."""
 
 FLOAT32_BAR_VISIBLE = 1e-8
-"""Of a derivative: an error bar beside which that of float32 is seen."""
+"""The error bar, relative to a derivative, up to which an error bar of float32 matters beside it."""
 
 TAPE_AMPLIFIES = 1e3
-"""Times the largest values of a tape: a displacement of the inputs that grows beyond them is amplified."""
+"""A displacement of the inputs that grows beyond this many times the largest values of the tape is
+amplified."""
 
 GRADIENT_STEADY = 4.0
 """The factor by which a gradient's rate of change may grow from one distance to the next."""
 
 DERIVATIVE_REFUTED = 3.0
-"""Error bars of a difference: a float64 adjoint that is further off is not the derivative."""
+"""A float64 adjoint that is off by more than this many error bars of a difference is not the derivative."""
 
 DIRECTIONS_RESOLVED = 1 / 3
-"""Of the directions: the part that must be resolved if the others are not."""
+"""The share of directions that must be resolved if the others are not."""
 
 NEARLY_STATIONARY = 1e-4
-"""Of its change over the inputs' size: a gradient that differences may not resolve."""
+"""A gradient below this part of its change over the inputs' size may be too small for differences."""
 
 ASIDE_AGREES = 1e-3
 """The relative error to which the adjoint at displaced inputs agrees with differences."""
@@ -171,10 +175,11 @@ ADDITION_SMALL = 4.0
 """An addition below so many units in the last place of a sum may be lost."""
 
 ADDITION_LOST = 0.1
-"""Of what is added to an element: the part that must be lost, and by which the loss must move otherwise."""
+"""The part of the sum of additions to an element that must be lost, and by which the loss must move without
+the loss."""
 
 ADDITION_LOST_UNITS = 8.0
-"""Units in the last place by which an element must be short in the end: rounding to and fro is less."""
+"""Units in the last place that an element must lack in the end; rounding to and fro is less."""
 
 LOSS_MOVED = 1e-3
 """A loss that lost additions change by less, relatively, does not depend on them."""
@@ -183,28 +188,29 @@ LOSS_MOVED = 1e-3
 # ------------------------------------------------------------------ finite differences
 
 FUNCTION_ROUNDING = 1e-9
-"""Of a value: rounding within a function is less; chaos and jumps are more."""
+"""A relative deviation below this is rounding within a function; chaos and jumps are larger."""
 
 SLOPE_CONVERGED = 0.02
 """One-sided slopes (or jumps) that change by less, relatively, from step to step have converged."""
 
 SLOPE_CONVERGED_STEPS = 5
-"""Steps in a row for which they must; a chaotic map would show fewer by chance in a thousand outputs."""
+"""Steps in a row in which slopes must converge; a chaotic map would show fewer by chance in a thousand
+outputs."""
 
 TERMS_PRECISION = 1e-4
 """Differences that are worse, relative to the terms of the product, are of no use."""
 
 TERMS_DISAGREE = 100.0
-"""Times the error of the differences: a disagreement."""
+"""Differences disagree from this many times their error on."""
 
 DOT_PRODUCT_ROUNDING = 1e-14
 """A relative mismatch that float64 rounding explains without further runs."""
 
 DOT_PRODUCT_NOISE = 100.0
-"""Times the rounding that was measured: a larger mismatch is not rounding."""
+"""A mismatch above this many times the measured rounding is not rounding."""
 
 STAIRS_ROUNDING = 1e-5
-"""Of a function's change over a step of 1: coarser stairs are not float64 rounding."""
+"""Stairs above this part of a function's change over a step of 1 are too coarse for float64 rounding."""
 
 LINE_IS_STRAIGHT = 1e-6
 """Two slopes that differ by less, of the largest slope, are those of a straight line."""
@@ -219,7 +225,7 @@ NUMBERS_EQUAL = 1e-3
 """A relative difference up to which two wrong entries show the same error."""
 
 ENTRY_IS_ZERO = 1e-6
-"""Of the largest entry: float32 cannot tell less from zero."""
+"""Float32 cannot tell an entry below this part of the largest one from zero."""
 
 PATTERN_ROUNDING = 2e-6
 """A relative difference that float32 rounding in a kernel explains."""
@@ -234,16 +240,16 @@ PATTERN_INTEGERS = 20
 """Integers up to which a ratio is an integer factor without another reason."""
 
 FACTOR_EXPLAINS = 1e-3
-"""What a constant factor may leave of a gradient that it explains, relatively."""
+"""The relative remainder up to which a constant factor explains a wrong gradient."""
 
 FACTOR_CONFIRMED = 1e-2
-"""How far differences may be from the factor, relatively, to confirm it."""
+"""The relative distance from the factor up to which differences confirm it."""
 
 
 # ------------------------------------------------------------------ findings
 
 LOOP_GRADIENT_FADED = 1e-3
-"""Of the gradient that the loop began with: what rounding may do to one that has faded since."""
+"""The rounding of a gradient that has faded in a loop, as a part of the one with which the loop began."""
 
 SEED_IS_ADJOINT = 1e-3
 """A seed that differs by less, relatively, is the adjoint that another tape handed on."""
@@ -255,7 +261,7 @@ ROUNDTRIP_MULTIPLE = 1e-5
 """Values are a multiple of others, plus a constant, if they differ from that by less, relatively."""
 
 HOST_SUM_MULTIPLE = 1e-6
-"""How far a number may be from a multiple of the sum, relatively, to count as one."""
+"""The relative distance up to which a number counts as a multiple of the sum."""
 
 TIME_STEPPING = 0.5
 """The share of its own value in the next one below which a loop is no time stepping."""
@@ -280,7 +286,7 @@ ZERO_GRADIENT_NOISE = 1e-10
 """Changes of the loss below this, relative to it and to the largest change, are rounding."""
 
 ZERO_GRADIENT_CURVED = 30.0
-"""If a displacement 10 times as large changes the loss by more than this factor, there is no slope."""
+"""A loss that changes by more than this factor when the displacement is 10 times as large has no slope."""
 
 EXPLODING_REPORTED = 1e4
 """A loop that amplifies its adjoint by less is not reported."""
@@ -289,7 +295,7 @@ EXPLODING_WARNS = 1e6
 """Relative amplification beyond which a change of the last digit of a float32 decides about the loss."""
 
 EXPLODING_WARNS_FLOAT64 = 1e14
-"""The same of a float64."""
+"""Relative amplification beyond which a change of the last digit of a float64 decides about the loss."""
 
 EXPLODING_NOISE = 0.1
 """A relative difference of the float32 and the float64 gradient beyond which neither is of use."""
@@ -301,13 +307,13 @@ SLOPE_IS_JUMP = 1e9
 """A ratio of slopes beyond which there is no slope but a jump."""
 
 LOOP_MEMORY_REPORTED = 64_000_000
-"""Bytes that are reported on any machine."""
+"""Bytes of saved loop values that are reported on any machine."""
 
 LOOP_MEMORY_IGNORED = 8_000_000
 """Bytes below which loops are never reported, whatever the arrays: they fit into caches."""
 
 LOOP_MEMORY_RATIO = 4
-"""How many times the arrays of a launch are much for its loops."""
+"""Saved loop values are reported from this many times the bytes of a launch's arrays on."""
 
 UNCONVERGED_REPORTED = 0.01
 """A relative distance to the fixed point, or a relative change of loss or gradient, that matters."""
@@ -316,13 +322,13 @@ UNCONVERGED_FIXED = 1e-3
 """The relative distance to the fixed point that the proposed fix is to reach."""
 
 VANISHED_GRADIENT = 1e-8
-"""What is left, relative to the loss, of a gradient that a step in float32 does not feel."""
+"""The size of a gradient, relative to the loss, below which a step in float32 has no effect."""
 
 VANISHING_SLOPE = 0.05
 """The slope of an operation that has reached its flat part."""
 
 VANISHING_LOSS_FALLS = 1e-6
-"""A relative change of the loss that counts."""
+"""The relative change of the loss that counts as progress."""
 
 WARP_GRADIENT_ROUNDING = 1e-6
-"""So much of the largest gradient is rounding, where another gradient is 0."""
+"""The part of the largest gradient that is rounding where another gradient is 0."""

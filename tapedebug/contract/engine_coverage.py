@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class EngineCoverage(Protocol):
-    """How the operations of a tape are run again, for an engine that has more than one way."""
+    """The ways in which the operations of a tape are run again, for an engine that has more than one."""
 
     def counts(self) -> Mapping[str, int]:
         """Return the number of operations by way, such as `{"mirrored": 14, "native": 2}`, the best first."""

@@ -23,7 +23,7 @@ PLAIN = (float32, int32, truth)
 
 
 class Returned:
-    """What numbers outside kernels are returned as.
+    """The types of numbers that functions return outside kernels.
 
     Attributes:
         python: Numbers of every scalar type are Python numbers, as in Warp before 1.13.

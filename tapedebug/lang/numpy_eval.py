@@ -191,7 +191,7 @@ def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
 
 
 Expected = tuple[bool, tuple[Any, ...]]
-"""Whether an expectation holds, and the values to show."""
+"""True if an expectation holds, and the values to show."""
 
 
 def _expect_eq(a: Any, b: Any) -> Expected:

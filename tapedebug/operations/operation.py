@@ -65,13 +65,13 @@ class ExactAdjoint(Protocol):
 
 
 class ProgramReverse(Protocol):
-    """What the program's own reverse pass does for an operation, if that is not its `vjp`.
+    """The program's own reverse of an operation, if that differs from its `vjp`.
 
     Replays that read the values at the end of the program (`consume="current"`) run it.
     """
 
     def program_vjp(self, step: Step, values: Memory, adjoint: Memory) -> None:
-        """Do to the adjoints what the program's reverse pass does to the gradients.
+        """Change the adjoints as the program's reverse pass changes the gradients.
 
         Args:
             step: The step that this replay runs for the operation.

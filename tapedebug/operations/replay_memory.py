@@ -23,7 +23,7 @@ Range = tuple[Hashable, int, int]
 
 
 class Plan:
-    """What a replay needs to know of an operation, in the form in which it uses it.
+    """The facts of an operation in the form in which a replay uses them.
 
     Args:
         operation: The operation.

@@ -79,7 +79,7 @@ class CopyOperation(HostOperation):
             dest[...] = 0
 
     def program_vjp(self, step: Step, values: Memory, adjoint: Memory) -> None:
-        """Do what the program's reverse pass did."""
+        """Reverse the operation as the program did."""
         if not self.taped:
             return
         if self.accumulates:

@@ -141,7 +141,7 @@ class _Function:
     ) -> None:
         self.definition, self.library, self.depth = definition, library, depth
         self.followed = followed
-        """What calls returned, by function and arrays, with the function, whose id is in the key."""
+        """Results of calls by function and arrays, each with the function, whose id is in the key."""
         self.names = {name: set(references) for name, references in names.items()}
         self.found, self.ndims = found, ndims
         self.returned: set[Reference] = set()

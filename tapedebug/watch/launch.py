@@ -57,7 +57,7 @@ LaunchOptions = tuple[WarpObject, int, int | None]
 
 
 class LaunchForm:
-    """What launches of one kernel have in common whose arguments are of the same kinds.
+    """The facts that all launches of one kernel with arguments of the same kinds share.
 
     Args:
         leaves: The arguments with structs split into fields.
@@ -115,7 +115,7 @@ class LaunchForm:
 
 
 class LaunchTemplate:
-    """What launches of one kernel on the same arrays have in common.
+    """The facts that all launches of one kernel on the same arrays share.
 
     Args:
         kernel: The kernel.
@@ -408,7 +408,7 @@ class WarpLaunch(AccessSets):
             self.native.vjp(before, after, adjoint)
 
     def program_vjp(self, step: Step, values: Memory, adjoint: Memory) -> None:
-        """Do what the program's reverse pass did, in which some arrays may keep their gradients."""
+        """Reverse the launch as the program did, with the arrays that kept their gradients."""
         if not self.taped:
             return
         launch = self

@@ -88,7 +88,7 @@ MOVED_ON = (
 )
 
 SUM_ROUNDING = 1e-6
-"""Of what a pass adds to a gradient: a unit in the last place of the sum that may hide it by rounding."""
+"""The rounding of a gradient, as a part of a pass's addition to it, up to which that can be compared."""
 
 REPLAYED = (ElementTracking, LocalReplays, Tangents, ThreadScheduling)
 """The capabilities of tapes whose launches this engine runs."""

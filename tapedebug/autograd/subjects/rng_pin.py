@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Source = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""How the state of one source of random numbers is read, and set."""
+"""The two functions that read and set the state of one source of random numbers."""
 
 
 class RngPin:

@@ -305,7 +305,7 @@ def _seeds(tape: RecordedTape, loss: Loss | None, names: Names) -> dict[Port, Fl
 
 
 def not_an_input(tape: RecordedTape, name: str, array: Array) -> str | None:
-    """Why an array is no input of the tape: it is overwritten before it is read; None where it is one."""
+    """Return the reason for which an array is no input of the tape (it is overwritten before it is read), or None."""
     for operation in tape.operations:
         meets = [access for access in operation.accesses if arrays_overlap(access.array, array)]
         if any(access.reads for access in meets):
@@ -365,7 +365,7 @@ class _Written:
 
 
 def uncovered(tape: RecordedTape) -> list[str]:
-    """Why parts of a tape are not replayed, or have no adjoint; empty where all can be checked."""
+    """Return the reasons for which parts of a tape are not replayed, or have no adjoint."""
     notes = []
     for operation in tape.operations:
         unknown = operation.capability(Irreplayable)

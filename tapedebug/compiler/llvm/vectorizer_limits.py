@@ -20,8 +20,8 @@ UNROLLED = 2000
 out. It does so up to some 300 instructions; this is well above."""
 
 Paths = int | None
-"""How many steps the search from a value takes: none from one that is the same outside the loop; None of a
-value that differs between iterations."""
+"""The steps of the search from a value: 0 if the value is the same outside the loop, None if it differs
+between iterations."""
 
 
 def is_searchable(tree: ast.Module) -> bool:

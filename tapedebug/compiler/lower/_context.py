@@ -79,11 +79,11 @@ class Context:
     references: dict[str, Any] = field(default_factory=dict)
     """The parameters by reference of the current function, with their types."""
     inputs: dict[str, Item] | None = None
-    """In a gradient of the user's: what its function was called with, which is what has adjoints."""
+    """The arguments of the function whose custom gradient is being lowered: they have adjoints."""
     in_custom: bool = False
-    """Whether a custom replay or gradient is being lowered, which is not differentiated."""
+    """True while a custom replay or gradient is being lowered, which is not differentiated."""
     in_gradient: bool = False
-    """Whether a function that `grad` differentiates is being lowered."""
+    """True while a function that `grad` differentiates is being lowered."""
     optional: set[int] = field(default_factory=set)
     """The array parameters that are asked whether they are there: None may be passed for them."""
     called_at: Span | None = None

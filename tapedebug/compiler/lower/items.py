@@ -45,7 +45,7 @@ class ArrayView:
     indices: tuple[Value | Slice | None, ...] = ()
     """The choice on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
     adjoint: bool = False
-    """Whether it is a view of the array's adjoint."""
+    """True for a view of the array's adjoint."""
     label: str = ""
     """Its name in messages, if that is not the parameter."""
 
@@ -228,9 +228,9 @@ class Undefined:
     reason: str
     hint: str | None = None
     early: tuple[Any, Any] | None = None
-    """Of what a loop or one branch assigns first: its key in `Context.early`, and the item after it."""
+    """Key in `Context.early` and item after it, for a variable that a loop or one branch assigns first."""
     branch: Span | None = None
-    """Of a variable that one branch assigns: the `if`."""
+    """The `if`, for a variable that one branch assigns."""
 
 
 @dataclass(frozen=True, slots=True)

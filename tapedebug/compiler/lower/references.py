@@ -26,7 +26,7 @@ from tapedebug.lang.rules import COMPOSITES, Quantity
 
 @dataclass(frozen=True, slots=True)
 class Referred:
-    """What one argument by reference stands for.
+    """An argument that is passed by reference.
 
     Attributes:
         name: The parameter.
@@ -145,7 +145,7 @@ def _function(ctx: Context, node: ast.expr) -> Any:
 
 
 def _referred(ctx: Context, call: ast.Call, function: Function, name: str, node: Any) -> Referred:
-    """What an argument stands for: it must be a variable, an element of an array, or a part of one."""
+    """Return an argument by reference: a variable, an element of an array, or a part of one."""
     if not isinstance(node, ast.expr):
         ctx.type_error(call, f"`{name}` of {function.name}() is passed by reference", "pass a variable")
     root = node

@@ -89,7 +89,7 @@ class Transform(Loops):
         self.active = active
         self.replay = replay
         self.after = False
-        """Whether arrays are read as the launch left them: in replays and gradients of the user's."""
+        """True while arrays are read as the launch left them: in custom replays and gradients."""
         self.strong_zero = False
 
     # Forward sweep

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
 
 RUNS_DIFFER = 0.1
-"""Of the difference: how far two replays of the pass may be apart, for it not to be chance."""
+"""The part of the difference by which two replays of the pass may differ; beyond it, it may be chance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class GatheredIndices(Reductions):
         self.left = ""
         """The label where blocks that are left continue; empty if none is left yet."""
         self.changed = False
-        """Whether the block has stored, added or run a loop: it must not be left and run again."""
+        """True once the block has stored, added or run a loop: it must not be left and run again then."""
 
     @property
     def plain(self) -> str:

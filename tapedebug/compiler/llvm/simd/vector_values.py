@@ -256,7 +256,7 @@ class VectorValues(Translator):
         return super()._expression(node)
 
     _inside = False
-    """Whether the loop over threads is being written."""
+    """True while the loop over threads is being written."""
 
     def _is_slot(self, node: ast.Subscript) -> bool:
         """True if a subscript reads a launch argument."""
