@@ -305,7 +305,7 @@ def _seeds(tape: RecordedTape, loss: Loss | None, names: Names) -> dict[Port, Fl
 
 
 def not_an_input(tape: RecordedTape, name: str, array: Array) -> str | None:
-    """Return the reason for which an array is no input of the tape (it is overwritten before it is read), or None."""
+    """Return the reason for which an array is no input of the tape: an overwrite before any read; or None."""
     for operation in tape.operations:
         meets = [access for access in operation.accesses if arrays_overlap(access.array, array)]
         if any(access.reads for access in meets):
