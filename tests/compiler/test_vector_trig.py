@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._syntax import parsed
+from tapedebug.compiler import backend
 from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.llvm.simd.vector_calls import Vectors
+from tapedebug.compiler.variant import Variant
 from tapedebug.lang.rules._vector_functions import LARGEST, sine
 from tests.compiler.harness import run
 from tests.compiler.simd_comparison import scalar_functions
@@ -91,3 +94,17 @@ def test_other_functions_and_precisions_are_left_to_the_c_library() -> None:
     assert sine(Vectors(16, 512, fast=False), ("f32",)) is None
     assert sine(Vectors(8, 512, fast=True), ("f64",)) is None
     assert sine(Vectors(4, 128, fast=True), ("f32",)) is None
+
+
+@pytest.mark.parametrize(("kernel", "true"), BOTH)
+def test_twins_in_float64_call_vector_functions(bits: int, kernel: Any, true: Callable[..., Any]) -> None:
+    """They err by up to four units of float64, a billionth of what differences resolve."""
+    x = np.concatenate([np.linspace(-20.0, 20.0, 4001), np.geomspace(1.0, 1e6, 1000)])
+    y = np.zeros_like(x)
+    run(kernel, x.size, [x, y], f64=True, lanes=True)
+    assert (np.abs(y - true(x)) / np.spacing(np.abs(true(x)))).max() <= 5
+    name = kernel.key[:3]
+    call = Vectors(bits // 32, bits, fast=True).library(name, ("f64",))
+    if call is not None:
+        text = kernel._text(Variant("forward", f64=True, lanes=True, math=True))
+        assert f"_{name}(" in (backend._in_lanes(parsed(text.code), "entry", text.lanes) or "")
