@@ -330,6 +330,10 @@ class ReversePass(Protocol):
         """The arrays whose gradients still held results of another tape's pass."""
 
     @property
+    def off_tape(self) -> Sequence[Array]:
+        """The arrays that the program gave a seed and that no operation uses; they are not in `seeds`."""
+
+    @property
     def operation_count(self) -> int:
         """The number of operations on the tape at that time."""
 

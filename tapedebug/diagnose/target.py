@@ -42,7 +42,10 @@ def find_target(recorded: TraceBinding, loss: Loss) -> tuple[Loss, list[str]]:
         and math.prod(info.shape) == 1
         and info.dtype.startswith("float")
     ]
-    why = "backward ran without a seed" if ran else "backward was not called"
+    why = "backward was not called"
+    if ran:
+        apart = passes[-1].off_tape
+        why = f"backward {'started from an array that is not on the tape' if apart else 'ran without a seed'}"
     if len(results) == 1:
         label = results[0].label
         return recorded.arrays[results[0].id], [f"{why}: {label}, the only scalar result, is the loss"]

@@ -119,6 +119,7 @@ class ReversePass:
     operation_count: int
     loss: Array | None
     seconds: float = 0.0
+    off_tape: Sequence[Array] = ()
     _objective: Array | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -395,6 +396,7 @@ class OperationTape:
         """Note a reverse pass, which the program runs inside the block.
 
         Gradients of arrays that the tape writes are part of its seeds if they are not zero when it begins.
+        Seeds of arrays that no operation uses have no effect: the pass lists them as `off_tape`.
 
         Args:
             seeds: The gradients that the program is about to set.
@@ -410,10 +412,17 @@ class OperationTape:
         self._reversed_in_block = self.is_recording
         self.look()
         preset = self._preset(seeds)
-        found = {**preset, **{a: np.array(values, a.scalar_dtype) for a, values in seeds.items()}}
+        given = {a: np.array(values, a.scalar_dtype) for a, values in seeds.items() if self.uses(a)}
+        off_tape = [a for a in seeds if a not in given]
         self._before_pass(inputs := self._inputs())
         began = self.history.begin(inputs)
-        noted = ReversePass(found, list(preset), len(self.operations), loss)
+        noted = ReversePass(
+            {**preset, **given},
+            list(preset),
+            len(self.operations),
+            loss if loss is None or self.uses(loss) else None,
+            off_tape=off_tape,
+        )
         started = perf_counter()
         yield
         noted.seconds = perf_counter() - started

@@ -45,6 +45,26 @@ def test_a_clean_tape_is_clean_and_the_coverage_says_what_the_engine_lacks():
     )
 
 
+def test_a_loss_that_is_not_on_the_tape_is_found():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+    loss.values[0] = y.values.sum()
+    tape.backward(loss)
+    found = diagnose(tape)
+    assert (found.verdict, told(found)) == ("WRONG", [("error", "seed")])
+    assert "no loss is known: backward started from an array that is not on the tape (scalar" in str(found)
+    message = found.findings[0].message
+    assert message.endswith(
+        "from an array of shape (1,), which no launch of the tape uses. So it added 0 to every gradient."
+    )
+    with tape.reverse_pass({y: np.ones(2), loss: np.ones(1)}):
+        pass
+    found = diagnose(tape)
+    assert found.findings[0].message.endswith("Its seed has no effect: the gradients are those of y alone.")
+    assert told(found) == [("error", "seed")]
+
+
 def test_an_overwrite_is_found_with_its_effect_on_the_gradients():
     tape, x, w, loss = layers(overwrite=True)
     tape.backward(loss)

@@ -56,7 +56,7 @@ def test_a_loss_that_was_named_is_compared_with_what_backward_began_from() -> No
     )
     assert (finding.severity, finding.fix) == ("error", "call backward(mean)")
     assert finding.launches == [2]
-    assert finding.evidence["find_pattern"] == "factor"
+    assert finding.evidence["pattern"] == "factor"
     assert finding.evidence["ratio"] == pytest.approx(8.0)
     assert wp.diagnose(sums.tape, loss=sums.mean).verdict == "WRONG"
     assert found(sums.tape, "seed", loss=sums.total) == []
@@ -145,7 +145,7 @@ def test_one_term_of_what_was_seeded_may_be_looked_at() -> None:
     tape.backward(one)
     assert alarms(tape, loss=other) == []
     (finding,) = found(tape, "seed", loss=other)
-    assert finding.evidence["find_pattern"] == "other"
+    assert finding.evidence["pattern"] == "other"
 
 
 def test_signatures() -> None:

@@ -45,8 +45,9 @@ class Seed(TapeRule):
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding if the objective is known and backward started from something else."""
-        if context.experiment.leaves and not context.experiment.losses:
-            return _unseeded(context)
+        apart = _off_the_tape(context)
+        if apart or (context.experiment.leaves and not context.experiment.losses):
+            return apart or _unseeded(context)
         if context.experiment.blocked or not context.experiment.leaves:
             return []
         seeds = seeds_of.consumed_seeds(context.rerun)
@@ -69,6 +70,33 @@ def _same(seeds: Mapping[int, Values], context: RuleContext) -> bool:
     return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(context.rerun)
 
 
+def _off_the_tape(context: RuleContext) -> list[Finding]:
+    """Return a finding if the pass was given a seed for an array that no operation of the tape uses."""
+    calls = context.rerun.recorded.tape.reverse_passes
+    apart = calls[-1].off_tape if calls else ()
+    if not apart or context.named_loss:
+        return []
+    event, seeded = _last_pass(context), calls[-1].seeds
+    listed = words.listed(f"an array of shape {array.shape}" for array in apart)
+    began = words.listed(context.trace.arrays[number].label for number in context.experiment.losses)
+    effect = (
+        f"Its seed has no effect: the gradients are those of {began} alone"
+        if seeded
+        else "So it added 0 to every gradient"
+    )
+    return [
+        Finding(
+            rule=Seed.code,
+            severity="error",
+            message=f"Backward ran{at(event)} from {listed}, which no launch of the tape uses. {effect}.",
+            call_site=None if event is None else event.call_site,
+            evidence={"pattern": "off tape", "seeded": [], "objective": []},
+            fix="compute it in launches inside `with tape:`, from arrays that are on the tape (library "
+            "functions, such as those of wp.utils, and NumPy are not recorded)",
+        )
+    ]
+
+
 def _unseeded(context: RuleContext) -> list[Finding]:
     """Return a finding if the pass had no seed, so that it added 0 to every gradient."""
     calls = context.rerun.recorded.tape.reverse_passes
@@ -89,7 +117,7 @@ def _unseeded(context: RuleContext) -> list[Finding]:
             ),
             arrays=[info.label for info in results],
             call_site=None if event is None else event.call_site,
-            evidence={"find_pattern": "zero", "seeded": [], "objective": []},
+            evidence={"pattern": "zero", "seeded": [], "objective": []},
             fix=f"call backward(loss) or backward(grads={{{name}: seed}}), or set {name}.grad before it",
         )
     ]
@@ -142,7 +170,7 @@ def _stale(context: RuleContext, seeds: Mapping[int, Values]) -> list[Finding]:
             arrays=[info.label for info in [*stale_arrays, *changed]],
             call_site=None if event is None else event.call_site,
             evidence={
-                "find_pattern": "stale",
+                "pattern": "stale",
                 "seeded": [context.trace.arrays[number].label for number in seeds],
                 "objective": [context.trace.arrays[number].label for number in meant],
                 "relative_change": {info.label: off[info.id] for info in changed},
@@ -227,7 +255,7 @@ def _finding(
         arrays=list(dict.fromkeys(info.label for info in [*began, *reported])),
         call_site=place,
         evidence={
-            "find_pattern": found.name,
+            "pattern": found.name,
             "ratio": found.ratio,
             "spread": found.spread,
             "seeded": [info.label for info in began],
@@ -391,7 +419,7 @@ def _off_tape_finding(
         arrays=list(dict.fromkeys([*began, label])),
         call_site=item.number.place if event is None else event.call_site,
         evidence={
-            "signature": item.found.name,
+            "pattern": item.found.name,
             "ratio": item.found.ratio,
             "spread": item.found.spread,
             "seeded": began,

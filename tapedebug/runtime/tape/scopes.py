@@ -51,6 +51,11 @@ class BackwardCall:
     _objective: array | None = field(default=None, repr=False)
 
     @property
+    def off_tape(self) -> Sequence[array]:
+        """Empty: `Tape.backward` refuses arrays that no record uses."""
+        return ()
+
+    @property
     def operation_count(self) -> int:
         """The number of records that the tape had."""
         return self.records
