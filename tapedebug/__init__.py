@@ -44,6 +44,7 @@ from tapedebug.lang.builtins import static as static
 from tapedebug.lang.structs import struct as struct
 from tapedebug.lang.types import Float as Float
 from tapedebug.lang.types import Int as Int
+from tapedebug.lang.types import bfloat16 as bfloat16
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float16 as float16
 from tapedebug.lang.types import float32 as float32

@@ -35,7 +35,6 @@ ELSEWHERE = {
     "float": "Python's float is wp.float32 in kernels and as dtype",
     "int": "Python's int is wp.int32 in kernels and as dtype",
     "address_of": "variables have no address; annotate the parameter of the @func as wp.ref[float]",
-    "bfloat16": "NumPy has no such type; use float16 or float32",
     "spatial_jacobian": "write the loop over the joints in a @func, with spatial_vector values",
     "spatial_mass": "write the loop over the joints in a @func, with spatial_matrix values",
 }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug._float_types import is_float
 from tapedebug.lang import types as t
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.factory import empty
@@ -226,7 +227,7 @@ def _bits(keys: np.ndarray[Any, Any], begin_bit: int, end_bit: int | None) -> np
     plain = keys.view(np.dtype(f"u{keys.dtype.itemsize}"))
     if keys.dtype.kind == "i":
         plain = plain ^ np.array(1 << (width - 1), plain.dtype)
-    elif keys.dtype.kind == "f":
+    elif is_float(keys.dtype):
         negative = plain >> np.array(width - 1, plain.dtype) == 1
         plain = np.where(negative, ~plain, plain ^ np.array(1 << (width - 1), plain.dtype))
     mask = (1 << ((end_bit or width) - begin_bit)) - 1

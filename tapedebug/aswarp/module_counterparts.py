@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from tapedebug._errors import KernelError
 from tapedebug.aswarp import (
     array_utilities,
@@ -82,7 +84,7 @@ _TOP: dict[str, Any] = {
     "Function": Function,
     "Module": Module,
     "__version__": VERSION,
-    "bfloat16": type_queries.bfloat16,
+    "bfloat16": t.bfloat16,
     "div_approx": BUILTINS["div"],
     "float": float,
     "handle": t.uint64,
@@ -91,16 +93,17 @@ _TOP: dict[str, Any] = {
     "Reference": t.Reference,
     "ref": t.Reference,
 }
+_OF_NUMPY = [scalar for scalar in t.SCALARS if scalar is not t.bfloat16]
 _TYPES = {
     **type_queries.NAMES,
     "float_types": t.FLOATS,
     "int_types": t.INTEGERS,
     "np_dtype_to_warp_type": {
-        key: scalar for scalar in t.SCALARS for key in (scalar.numpy.type, scalar.numpy)
+        key: scalar for scalar in _OF_NUMPY for key in (scalar.numpy.type, scalar.numpy)
     },
     "scalar_and_bool_types": t.SCALARS,
     "scalar_types": (*t.INTEGERS, *t.FLOATS),
-    "warp_type_to_np_dtype": {scalar: scalar.numpy.type for scalar in t.SCALARS},
+    "warp_type_to_np_dtype": {scalar: scalar.numpy.type for scalar in _OF_NUMPY} | {t.bfloat16: np.uint16},
 }
 _LOGGER = {name: value for name, value in vars(logger).items() if name.startswith(("Log", "log_", "_warn"))}
 EXTRA: dict[str, dict[str, Any]] = {

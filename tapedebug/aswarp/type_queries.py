@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._unsupported import run_on_warp
 from tapedebug.lang import types as t
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.indexed import indexedarray
@@ -25,17 +24,11 @@ CTYPES: dict[Any, Any] = {
     t.int64: ctypes.c_int64,
     t.uint64: ctypes.c_uint64,
     t.float16: ctypes.c_uint16,
+    t.bfloat16: ctypes.c_uint16,
     t.float32: ctypes.c_float,
     t.float64: ctypes.c_double,
 }
-"""The C types of scalars; float16 has none, and is two bytes."""
-
-
-class bfloat16:
-    """A type that programs name in lists of types; there are no such numbers here: their use is an error."""
-
-    def __init__(self, value: object = 0) -> None:
-        raise TypeError(f"bfloat16 is not a type of this engine: use float16 or float32; {run_on_warp()}")
+"""The C types of scalars; floats of 16 bits have none, and are two bytes."""
 
 
 def canonical_or_same(dtype: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tapedebug._source import Span
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import SHORT_FLOATS
 
 MOST = 128
 """Values that one diagnostic may have."""
@@ -78,7 +79,7 @@ class Diagnostic:
 
         def number(kind: type[t.Scalar]) -> Any:
             k = next(left)
-            stored = t.float32 if kind is t.float16 else kind  # generated code holds a half as a float32
+            stored = t.float32 if kind in SHORT_FLOATS else kind
             return kind.numpy.type(words[k : k + 1].view(stored.numpy)[0])
 
         found = []

@@ -32,6 +32,7 @@ from tapedebug.compiler.ir import (
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.passes.uniformity import Uniformity, clash, indices_of_additions, invariant, moves_of
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import SHORT_FLOATS
 from tapedebug.lang.rules import RULES
 
 GRID = 1.3
@@ -310,7 +311,7 @@ class _Emitter(NativeWriter, TraceWriter):
     def _rule(self, op: Op) -> None:
         assert op.result is not None
         kind = op.kind
-        if kind in ("to_f16", "to_f32") and self.f64:
+        if kind in ("to_f16", "to_bf16", "to_f32") and self.f64:
             # An argument was rounded where the kernel ran; the twin computes with that value.
             of_argument = op.args[0].op is not None and op.args[0].op.kind == "argument"
             text = (
@@ -327,8 +328,9 @@ class _Emitter(NativeWriter, TraceWriter):
         rule = RULES[kind]
         if rule.is_operator:
             text = self._wrapped(text, op.result.type)
-        if self._is_half(op.result.type) and not rule.exact:
-            text = f"to_f16({text})"
+        short = self._short(op.result.type)
+        if short is not None and not rule.exact:
+            text = f"{short.round}({text})"
         if self.rounded and op.result.type is t.float32 and not rule.exact:
             text = f"f64(to_f32(({text}) * f64({GRID}))) * f64({1 / GRID})"
         self._line(f"{self._name(op.result)} = {text}")
@@ -336,10 +338,10 @@ class _Emitter(NativeWriter, TraceWriter):
     def _of_bits(self, value: Value, target: type[t.Scalar]) -> str:
         """The number of another type that has the bits of a value: those that it has in memory."""
         text = self._text(value)
-        if value.type is t.float16:
-            text = f"half_bits({text})"
+        if value.type in SHORT_FLOATS:
+            text = f"{SHORT_FLOATS[value.type].bits}({text})"
         elif value.type is t.float32 and self.f64:
             text = f"to_f32({text})"
-        is_half = target is t.float16
-        text = f"half_value(u16_of_bits({text}))" if is_half else f"{target.code}_of_bits({text})"
-        return f"f64({text})" if self.f64 and target in (t.float16, t.float32) else text
+        short = SHORT_FLOATS.get(target)
+        text = f"{target.code}_of_bits({text})" if short is None else f"{short.value}(u16_of_bits({text}))"
+        return f"f64({text})" if self.f64 and (short is not None or target is t.float32) else text

@@ -66,28 +66,31 @@ class MemoryWriter(Writer):
                 self._line(f"{self._name_of(op)} = {self._read(target, op.result.type)}")
             case "store":
                 self._line(f"{target} = {self._bits(self._text(op.args[1]), op.args[1].type)}")
-            case "add" if self._is_half(op.args[1].type):
-                total = f"half_value({target}) + {self._text(op.args[1])}"
-                self._line(f"{target} = half_bits({total})")
+            case "add" if self._short(op.args[1].type) is not None:
+                kind = op.args[1].type
+                total = f"{self._read(target, kind)} + {self._text(op.args[1])}"
+                self._line(f"{target} = {self._bits(total, kind)}")
             case "add":
                 self._line(f"{target} += {self._text(op.args[1])}")
             case "atomic":
                 self._atomic(op, target)
 
     def _read(self, target: str, kind: type[t.Scalar]) -> str:
-        """The value of what memory holds: a truth value is a byte there, a half its bits."""
+        """The value of what memory holds: a truth value is a byte there, a float of 16 bits an integer."""
         if kind is t.bool:
             return f"to_b1({target})"
-        return f"half_value({target})" if self._is_half(kind) else target
+        short = self._short(kind)
+        return target if short is None else f"{short.value}({target})"
 
     def _bits(self, text: str, kind: type[t.Scalar]) -> str:
         """Return the text of a value as memory stores it."""
-        return f"half_bits({text})" if self._is_half(kind) else text
+        short = self._short(kind)
+        return text if short is None else f"{short.bits}({text})"
 
     def _atomic(self, op: Op, target: str) -> None:
         """Threads of one entry run in order, so that a plain addition is atomic."""
         value, kind = self._text(op.args[1]), op.args[1].type
-        if op.result not in self.used and not self._is_half(kind):
+        if op.result not in self.used and self._short(kind) is None:
             self._line(f"{target} += {value}")
             return
         before = self._read(target, kind)

@@ -75,7 +75,7 @@ class NativeWriter(MemoryWriter):
                 self._line(f"put_{self._code(word.scalar)}(frame, {place}, {self._text(value)})")
                 continue
             scalar = t.scalar_of(self.function.params[call.params[word.name]].type)
-            size = 8 if self._code(scalar) == "f64" else scalar.numpy.itemsize
+            size = 8 if self._code(scalar) == "f64" else t.bits_of(scalar) // 8
             offset = self._text(value)
             moved = "" if offset == "0" else f" + {offset} * {size}"
             self._line(f"put_i64(frame, {place}, {self._address(call, word)}{moved})")

@@ -19,6 +19,7 @@ from tapedebug.compiler.generated_source import Line
 from tapedebug.compiler.ir import Function, Op, Value
 from tapedebug.compiler.layout import Layout
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import SHORT_FLOATS, ShortFloat
 
 
 @dataclass
@@ -59,18 +60,18 @@ class Writer:
         self.indent -= indent
 
     def _code(self, kind: type[t.Scalar]) -> str:
-        """The type of a value; a half is held as the float32 of the same value."""
-        if kind is t.float16 or kind is t.float32:
+        """The type of a value; one of 16 bits is held as the float32 of the same value."""
+        if kind in SHORT_FLOATS or kind is t.float32:
             return "f64" if self.f64 else "f32"
         return kind.code
 
-    def _is_half(self, kind: type[t.Scalar]) -> bool:
-        """True if values of a type are rounded to half precision, which the float64 twin does not do."""
-        return kind is t.float16 and not self.f64
+    def _short(self, kind: type[t.Scalar]) -> ShortFloat | None:
+        """The functions of a type whose values are rounded to 16 bits, which the float64 twin does not do."""
+        return None if self.f64 else SHORT_FLOATS.get(kind)
 
     def _stored(self, kind: type[t.Scalar]) -> str:
-        """The type of what memory holds: of a half, its bits."""
-        return "u16" if self._is_half(kind) else self._code(kind)
+        """The type of what memory holds: of a float of 16 bits, these bits."""
+        return self._code(kind) if self._short(kind) is None else "u16"
 
     def _line(self, text: str) -> None:
         self.lines.append(Line("    " * self.indent + text, self.span))
@@ -118,9 +119,9 @@ class Writer:
             return str(bool(number))
         if kind is t.int64:
             return str(number)
-        if isinstance(number, float) and self._is_half(kind):
+        if isinstance(number, float) and self._short(kind) is not None:
             with np.errstate(over="ignore"):
-                number = float(np.float16(number))
+                number = float(kind(number))
         if isinstance(number, float) and not math.isfinite(number):
             shown = "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
         else:

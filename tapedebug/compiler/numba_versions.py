@@ -31,7 +31,7 @@ from tapedebug.compiler.native.function import CALLED, Called
 from tapedebug.compiler.native.unit import ADJOINT, FORWARD, Signature, Snippets, Word
 from tapedebug.compiler.numba_functions import version
 from tapedebug.lang import types as t
-from tapedebug.lang.lowering import llvm_type
+from tapedebug.lang.lowering import SHORT_FLOATS, llvm_type
 
 SUFFIX = ".njit"
 """The suffix of files with the code of a version."""
@@ -40,7 +40,7 @@ SYMBOL = re.compile(r"\bnjit0?_\w+")
 RAISES = re.compile(r"@\.const\.picklebuf|@PyErr_")
 """A symbol that optimized code refers to if it can raise an exception."""
 Parameters = tuple[tuple[str, type[t.Scalar]], ...]
-BY_CODE: dict[str, type[t.Scalar]] = {s.code: s for s in t.SCALARS if s is not t.float16}
+BY_CODE: dict[str, type[t.Scalar]] = {s.code: s for s in t.SCALARS if s not in SHORT_FLOATS}
 
 
 def version_of(function: Function, parameters: Parameters) -> NumbaVersion:

@@ -64,6 +64,7 @@ from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.traced import traced_of, without_stores
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import SHORT_FLOATS
 
 
 def lowered(
@@ -366,7 +367,7 @@ def text(
     """
     function = values_alone(function)
     reports = checked or tagging is not None or tracing is not None
-    lockstep = lanes and not reports and in_lanes(function) and not (_adds_halves(function) and not f64)
+    lockstep = lanes and not reports and in_lanes(function) and not (_adds_short_floats(function) and not f64)
     text = emit(
         function,
         layout,
@@ -385,7 +386,7 @@ def text(
     return replace(text, lanes=SimdLoop(loop, vector_bits(), math, text.facts))
 
 
-def _adds_halves(function: Function) -> bool:
-    """True if halves in memory are added to: each sum is rounded, so that their order matters."""
+def _adds_short_floats(function: Function) -> bool:
+    """True if floats of 16 bits in memory are added to: each sum is rounded, so that their order matters."""
     kinds = ("add_adjoint", "add_dot", "add_adjoint_dot", "atomic_add")
-    return any(op.kind in kinds and op.args[1].type is t.float16 for op in function.ops())
+    return any(op.kind in kinds and op.args[1].type in SHORT_FLOATS for op in function.ops())

@@ -7,13 +7,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tapedebug._float_types import bfloat16_dtype, is_bfloat16
+
 
 class ScalarMeta(type):
     """The class of scalar types: NumPy scalars are instances of the type that makes them."""
 
     def __instancecheck__(cls, value: object) -> builtins.bool:
         own = cls.__dict__.get("numpy")
+        if own is None and cls.__dict__.get("code") == "bf16":
+            return isinstance(value, np.generic) and is_bfloat16(value.dtype)
         return super().__instancecheck__(value) or (own is not None and type(value) is own.type)
+
+    def __getattr__(cls, name: str) -> Any:
+        """The NumPy dtype of bfloat16, for which a package is imported."""
+        if name not in ("numpy", "__numpy_dtype__") or cls.__dict__.get("code") != "bf16":
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        dtype = bfloat16_dtype()
+        setattr(cls, name, dtype)
+        return dtype
 
 
 class Scalar(metaclass=ScalarMeta):
@@ -44,6 +56,15 @@ class float16(Scalar):
 
     code = "f16"
     numpy = np.dtype(np.float16)
+
+
+class bfloat16(Scalar):
+    """Float32 without its last 16 bits: every operation is rounded to 8 significant bits.
+
+    NumPy takes the type from the package `ml_dtypes`.
+    """
+
+    code = "bf16"
 
 
 class float32(Scalar):
@@ -126,7 +147,7 @@ class bool(Scalar):
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 INTEGERS: tuple[type[Scalar], ...] = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
-FLOATS = (float16, float32, float64)
+FLOATS: tuple[type[Scalar], ...] = (float16, bfloat16, float32, float64)
 SCALARS: tuple[type[Scalar], ...] = (bool, *INTEGERS, *FLOATS)
 """From narrow to wide."""
 
@@ -148,6 +169,7 @@ def compared_as(one: type[Scalar], two: type[Scalar]) -> type[Scalar]:
 SUFFIXES: dict[type[Scalar], str] = {
     float32: "",
     float16: "h",
+    bfloat16: "bf",
     float64: "d",
     int8: "b",
     uint8: "ub",

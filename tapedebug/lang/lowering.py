@@ -19,14 +19,34 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tapedebug.lang import types as t
 
-STORED_TYPES = frozenset(s for s in t.SCALARS if s is not t.float16)
-"""Types of values in generated code: a half is held as the float32 of the same value (`rules._halves`)."""
+
+class ShortFloat(NamedTuple):
+    """The functions of generated text for a type whose values are held as the float32 of the same value.
+
+    Attributes:
+        round: Rounds a number to one of the type.
+        bits: The bits that memory holds, of a value.
+        value: The value, of these bits.
+    """
+
+    round: str
+    bits: str
+    value: str
+
+
+SHORT_FLOATS: dict[type[t.Scalar], ShortFloat] = {
+    t.float16: ShortFloat("to_f16", "half_bits", "half_value"),
+    t.bfloat16: ShortFloat("to_bf16", "bfloat16_bits", "bfloat16_value"),
+}
+"""Types of 16 bits (`rules._halves`, `rules._bfloat16`)."""
+STORED_TYPES = frozenset(s for s in t.SCALARS if s not in SHORT_FLOATS)
+"""Types of values in generated code."""
 FLOATS = frozenset(s.code for s in t.FLOATS if s in STORED_TYPES)
 INTEGERS = frozenset(s.code for s in t.INTEGERS)
 SCALARS = tuple(s.code for s in t.SCALARS if s in STORED_TYPES)

@@ -296,7 +296,7 @@ def _scalar(what: str, kind: Any, value: Any) -> Any:
         if fits and not limits.min <= made <= limits.max:
             raise ValueError(f"{what}; {made} is outside {limits.min} … {limits.max}")
     else:
-        fits = isinstance(value, int | float | np.floating | np.integer | np.bool_)
+        fits = isinstance(value, int | float | np.floating | np.integer | np.bool_ | types.bfloat16)
         made = float(value) if fits else None
     if not fits:
         raise TypeError(f"{what}; got {_described(value)}")

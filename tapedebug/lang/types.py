@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._float_types import is_bfloat16
 from tapedebug.lang import _generic
 from tapedebug.lang._arrays import MAX_DIMENSIONS as MAX_DIMENSIONS
 from tapedebug.lang._arrays import ArrayType as ArrayType
@@ -33,6 +34,7 @@ from tapedebug.lang._scalars import SIGNED as SIGNED
 from tapedebug.lang._scalars import SUFFIXES as SUFFIXES
 from tapedebug.lang._scalars import UNSIGNED as UNSIGNED
 from tapedebug.lang._scalars import Scalar as Scalar
+from tapedebug.lang._scalars import bfloat16 as bfloat16
 from tapedebug.lang._scalars import bool as bool
 from tapedebug.lang._scalars import compared_as as compared_as
 from tapedebug.lang._scalars import float16 as float16
@@ -268,7 +270,14 @@ def element_type(dtype: Any) -> Any:
 
 def from_numpy(dtype: np.dtype[Any]) -> type[Scalar] | None:
     """The scalar type with this NumPy dtype, or None."""
-    return next((s for s in SCALARS if s.numpy == dtype), None)
+    if is_bfloat16(dtype):
+        return bfloat16
+    return next((s for s in SCALARS if s is not bfloat16 and s.numpy == dtype), None)
+
+
+def bits_of(scalar: type[Scalar]) -> int:
+    """Return the size of a scalar type in bits."""
+    return 16 if scalar is bfloat16 else 8 * scalar.numpy.itemsize
 
 
 def is_scalar(t: Any) -> builtins.bool:
@@ -365,7 +374,9 @@ def expression(t: Any, package: str = "wp") -> str:
     scalar = f"{package}.{t.scalar.__name__}"
     if is_vector(t):
         return f"{package}.types.vector({t.length}, {scalar})"
-    return f"{package}.types.matrix({t.shape}, {scalar})"
+    if is_matrix(t):
+        return f"{package}.types.matrix({t.shape}, {scalar})"
+    return f"{package}.types.{'quaternion' if is_quaternion(t) else 'transformation'}({scalar})"
 
 
 vec2 = vec2f = vector(2, float32)
@@ -386,7 +397,7 @@ spatial_vectord = vector(6, float64)
 spatial_matrix = spatial_matrixf = matrix((6, 6), float32)
 spatial_matrixd = matrix((6, 6), float64)
 
-_FLOAT_SUFFIXES = [(float32, "f"), *((scalar, SUFFIXES[scalar]) for scalar in FLOATS)]
+_FLOAT_SUFFIXES = [(float32, "f"), (float16, "h"), (float32, ""), (float64, "d")]
 _FLOAT_TYPES: dict[str, Callable[[Any], type]] = {
     "mat22": functools.partial(matrix, (2, 2)),
     "mat33": functools.partial(matrix, (3, 3)),
@@ -402,7 +413,7 @@ NAMED: dict[str, type] = {
         f"vec{length}{suffix}": vector(length, scalar)
         for length in (2, 3, 4)
         for scalar, suffix in [*SUFFIXES.items(), (float32, "f")]
-        if scalar is not bool
+        if scalar not in (bool, bfloat16)
     },
     **{
         f"{name}{suffix}": make(scalar)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tapedebug._float32_slope import slope
+from tapedebug._float_types import float_info, is_float
 from tapedebug.contract import Array, Values
 from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
@@ -84,10 +85,10 @@ class _Probe:
             for memory in (self.before, self.after):
                 memory.bytes[region][:] = found.bytes[region]
         step.forward(self.after)
-        accesses = [x for x in operation.accesses if x.array.scalar_dtype.kind == "f" and x.array.size]
+        accesses = [x for x in operation.accesses if is_float(x.array.scalar_dtype) and x.array.size]
         self.arrays = _apart([x.array for x in accesses])
         self.active = {x.array for x in accesses if x.active}
-        self.precision = max(float(np.finfo(self.before.view(a).dtype).eps) for a in self.arrays or ())
+        self.precision = max(float(float_info(self.before.view(a).dtype).eps) for a in self.arrays or ())
 
     def decide(self, rng: np.random.Generator) -> When | None:
         """Return the values that make the vjp right; None if both are equivalent at this point."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import Values
 from tapedebug.operations.memory import Memory, Region
 
@@ -55,7 +56,7 @@ class HostArray:
     @property
     def is_float(self) -> bool:
         """True if the values have derivatives."""
-        return self.scalar_dtype.kind == "f"
+        return is_float(self.scalar_dtype)
 
     @property
     def gradient(self) -> Values | None:

@@ -12,9 +12,7 @@ from tapedebug.contract import Array, Values, view_of
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-SHORT_FLOATS = (np.dtype(np.float16), np.dtype(np.float32))
-"""The types of values that a float64 replay holds as float64."""
-NARROW: Mapping[Hashable, int] = MappingProxyType({})
+NARROW: Mapping[Hashable, np.dtype[Any]] = MappingProxyType({})
 """No region is wide: values have the types of the program."""
 ALIGNMENT = 64
 """Alignment of the regions of replays, in bytes, as required by vector instructions."""
@@ -83,7 +81,7 @@ class Memory:
 
     Args:
         regions: The bytes of each region.
-        wide: The regions that hold float32 or float16 values as float64, and how many times larger they are.
+        wide: The regions that hold shorter floats as float64, with the dtype that they have in the program.
 
     Attributes:
         bytes: The bytes by region.
@@ -91,7 +89,9 @@ class Memory:
         bound: Objects that engines create for this memory and that live as long as it.
     """
 
-    def __init__(self, regions: Mapping[Hashable, Bytes], wide: Mapping[Hashable, int] = NARROW) -> None:
+    def __init__(
+        self, regions: Mapping[Hashable, Bytes], wide: Mapping[Hashable, np.dtype[Any]] = NARROW
+    ) -> None:
         self.bytes = dict(regions)
         self.block: Bytes | None = None
         self.wide = wide
@@ -99,14 +99,14 @@ class Memory:
         self._views: dict[Array, Values] = {}
 
     @classmethod
-    def zeros(cls, sizes: Mapping[Any, int], wide: Mapping[Hashable, int] = NARROW) -> Memory:
+    def zeros(cls, sizes: Mapping[Any, int], wide: Mapping[Hashable, np.dtype[Any]] = NARROW) -> Memory:
         """Return new zeroed memory for regions of these sizes in bytes; wide ones are larger.
 
         The regions lie in one block, in the order of `sizes`.
         """
         starts, end = {}, 0
         for region, size in sizes.items():
-            nbytes = size * wide.get(region, 1)
+            nbytes = size * (8 // wide[region].itemsize if region in wide else 1)
             starts[region] = end, end + nbytes
             end += -(-nbytes // ALIGNMENT) * ALIGNMENT
         block = _aligned(end)
@@ -125,7 +125,14 @@ class Memory:
 
     def scale(self, region: Hashable) -> int:
         """Return how many times larger a region is here than in the program: 1, 2, or 4."""
-        return self.wide.get(region, 1)
+        dtype = self.wide.get(region)
+        return 1 if dtype is None else 8 // dtype.itemsize
+
+    def load(self, region: Hashable, content: Bytes, start: int = 0) -> None:
+        """Write bytes of the program to a region, from its byte `start` there."""
+        there = self.range(region, start, start + content.size)
+        dtype = self.wide.get(region)
+        there[:] = content if dtype is None else widened(content, dtype)
 
     def range(self, region: Hashable, start: int, stop: int) -> Bytes:
         """Return the bytes that correspond to `start … stop` of a region of the program."""
@@ -139,10 +146,10 @@ def bytes_of(values: np.ndarray[Any, Any]) -> Bytes:
     return found
 
 
-def widened(content: Bytes, scale: int) -> Bytes:
-    """Return the bytes of float32 (`scale` 2) or float16 (4) values as bytes of float64 values."""
+def widened(content: Bytes, dtype: np.dtype[Any]) -> Bytes:
+    """Return the bytes of floats of this dtype as bytes of float64 values."""
     with np.errstate(invalid="ignore"):  # memory that was never written may hold any bits
-        found: Bytes = content.view(f"f{8 // scale}").astype(np.float64).view(np.uint8)
+        found: Bytes = content.view(dtype).astype(np.float64).view(np.uint8)
     return found
 
 

@@ -104,12 +104,10 @@ def _range(wide: Memory, narrow: Memory, access: Access) -> _Range:
     array = access.array
     content = wide.range(array.region, array.start, array.stop)
     target = narrow.range(array.region, array.start, array.stop)
-    scale = wide.scale(array.region)
-    if scale > 1:
-        size = 8 // scale
-        return _Range(
-            content.view(np.float64), target.view(f"f{size}"), target.view(f"u{size}"), access.writes
-        )
+    dtype = wide.wide.get(array.region)
+    if dtype is not None:
+        bits = target.view(f"u{dtype.itemsize}")
+        return _Range(content.view(np.float64), target.view(dtype), bits, access.writes)
     return _Range(content, target, target, access.writes)
 
 

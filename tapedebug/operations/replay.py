@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug._float_types import is_float
 from tapedebug.contract import A, Array, Consume, OnReplay, Values
 from tapedebug.operations.adjoint_values import given_values
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
@@ -173,7 +174,7 @@ class OperationReplay:
         for array, index in last.items():
             late = any(write.at > index and write.array.region == array.region for write in outside)
             if not late and not np.array_equal(
-                self.values(array), array.current(), equal_nan=array.scalar_dtype.kind == "f"
+                self.values(array), array.current(), equal_nan=is_float(array.scalar_dtype)
             ):
                 return False
         return True
@@ -265,7 +266,7 @@ class OperationReplay:
             return False
         arrays = self.tape.regions.get(cast("Region", write.region), ())
         kinds = {array.scalar_dtype for array in arrays}
-        if len(kinds) != 1 or next(iter(kinds)).kind != "f":
+        if len(kinds) != 1 or not is_float(next(iter(kinds))):
             return False
         if self._written is None:
             self._written = {
@@ -279,8 +280,7 @@ class OperationReplay:
         found = self._found.get(region)
         if found is None:
             content = self.tape.live_in(region)
-            scale = self.memory.scale(region)
-            found = content.copy() if scale == 1 else widened(content, scale)
+            found = widened(content, self.wide[region]) if region in self.wide else content.copy()
             self._found[region] = found
         scalar = next(iter(self.tape.regions[region])).scalar_dtype
         kind = np.dtype(np.float64) if region in self.wide else scalar

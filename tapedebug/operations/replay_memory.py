@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tapedebug.contract import Array, Irreplayable
 from tapedebug.operations.adjoint_values import may_need_after
-from tapedebug.operations.memory import NARROW, Bytes, Memory, widened
+from tapedebug.operations.memory import NARROW, Bytes, Memory
 from tapedebug.operations.narrowed import NarrowedStep, NarrowMemory
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
 
@@ -86,9 +86,7 @@ class ReplayMemory:
             self.values.block[:] = self._found
             return
         for region in self.sizes:
-            content = tape.live_in(region)
-            scale = self.values.scale(region)
-            self.values.bytes[region][:] = content if scale == 1 else widened(content, scale)
+            self.values.load(region, tape.live_in(region))
         self._found = self.values.block.copy()
 
     def clear_adjoint(self) -> None:

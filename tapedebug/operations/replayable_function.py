@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import Access, Array, KernelSource, LibraryAdjoint, Parameter, Place, Values
 from tapedebug.operations.function_source import FunctionSource
 from tapedebug.operations.memory import Memory
@@ -138,12 +139,12 @@ class FunctionOperation(HostOperation):
 
     def _try_float64(self) -> bool:
         given = [a.current() for a in self.sources]
-        wide = [v.astype("float64") if v.dtype.kind == "f" else v for v in given]
+        wide = [v.astype("float64") if is_float(v.dtype) else v for v in given]
         try:
             found = self.function.forward(*wide)
         except Exception:  # whatever it raises: it then runs in the types of the program
             return False
-        return all(v.dtype.kind != "f" or v.dtype.itemsize == 8 for v in found)
+        return all(not is_float(v.dtype) or v.dtype.itemsize == 8 for v in found)
 
     def arrays_changed(self, changed: Callable[[Any], Any]) -> None:
         """Use other arrays of the contract in place of those of the program."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import A, Array, Values
 from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import ExecutableOperation, PushesTangents, Step
@@ -100,7 +101,7 @@ class OperationTangentReplay(OperationReplay):
     def _float_regions(self) -> Iterator[tuple[Hashable, np.dtype[Any]]]:
         """Yield the regions that have tangents, with the type of the scalars in this replay's memory."""
         for region, arrays in self.tape.regions.items():
-            kinds = {array.scalar_dtype for array in arrays if array.scalar_dtype.kind == "f"}
+            kinds = {array.scalar_dtype for array in arrays if is_float(array.scalar_dtype)}
             for kind in kinds if self.tangents.scale(region) == 1 else {np.dtype(np.float64)}:
                 yield region, kind
 

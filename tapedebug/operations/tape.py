@@ -14,6 +14,7 @@ import numpy as np
 from tapedebug._clock import clock, tape_ids
 from tapedebug._display import renderer
 from tapedebug._errors import TapeError
+from tapedebug._float_types import is_short_float
 from tapedebug._names import find_names
 from tapedebug._tape_observers import enrol, notify
 from tapedebug.contract import (
@@ -30,7 +31,7 @@ from tapedebug.contract import (
     Values,
     memory_key,
 )
-from tapedebug.operations.memory import SHORT_FLOATS, Bytes, Memory, Region, widened
+from tapedebug.operations.memory import Bytes, Memory, Region, widened
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
 from tapedebug.operations.pass_history import PassHistory
 from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget, Touched
@@ -85,10 +86,10 @@ class Injection:
     def load(self, memory: Memory) -> None:
         """Write the changed bytes into the memory of a replay."""
         there = memory.range(self.region, self.start, self.start + self.content.size)
-        scale = memory.scale(self.region)
-        if scale > 1:
-            where = self.changed.reshape(-1, 8 // scale).any(1)
-            there.view(np.float64)[where] = widened(self.content, scale).view(np.float64)[where]
+        dtype = memory.wide.get(self.region)
+        if dtype is not None:
+            where = self.changed.reshape(-1, dtype.itemsize).any(1)
+            there.view(np.float64)[where] = widened(self.content, dtype).view(np.float64)[where]
         else:
             there[self.changed] = self.content[self.changed]
 
@@ -609,13 +610,13 @@ class OperationTape:
             return cast("T", self.history)
         return cast("T | None", self.capabilities.get(kind))
 
-    def wide_regions(self) -> Mapping[Hashable, int]:
-        """Return the regions that a float64 replay widens, and how many times larger they are in it."""
+    def wide_regions(self) -> Mapping[Hashable, np.dtype[Any]]:
+        """Return the regions that a float64 replay widens, with the dtype that they have in the program."""
         return {
-            region: 8 // array.scalar_dtype.itemsize
+            region: array.scalar_dtype
             for region, arrays in self.regions.items()
             for array in arrays
-            if array.scalar_dtype in SHORT_FLOATS
+            if is_short_float(array.scalar_dtype)
         }
 
     def float64_obstacle(self) -> str:
@@ -635,7 +636,7 @@ class OperationTape:
         """Return why memory cannot hold shorter floats as float64; empty if it can."""
         for region, arrays in self.regions.items():
             kinds = {a.scalar_dtype for a in arrays}
-            for kind in kinds.intersection(SHORT_FLOATS):
+            for kind in filter(is_short_float, kinds):
                 if len(kinds) > 1 or region.nbytes % GRAIN % kind.itemsize:
                     return "arrays of several types share memory"
         return ""

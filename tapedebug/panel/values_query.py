@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug._float_types import is_bfloat16, is_float
 from tapedebug.panel.values_overview import overview_of
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.recording import record_with_arrays
@@ -133,7 +134,9 @@ def _whole(value: object, default: int) -> int:
 
 
 def _sent(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of the buffers: float32 for half precision and bytes for booleans, for browsers."""
+    """Return the dtype of the buffers: float32 for floats of 16 bits, bytes for booleans, for browsers."""
+    if is_bfloat16(dtype):
+        return np.dtype("<f4")
     other = {"f2": "<f4", "b1": "|u1"}.get(dtype.str[1:])
     return dtype.newbyteorder("<") if other is None else np.dtype(other)
 
@@ -146,7 +149,7 @@ def _packed(values: Values, info: ArrayInfo, window: tuple[int, int]) -> bytes:
 
 def _first(test: Callable[[Values], Values], values: Values) -> list[int] | None:
     """Return the index of the first value that passes a test, including its component."""
-    if values.dtype.kind != "f" or not values.size:
+    if not is_float(values.dtype) or not values.size:
         return None
     found = test(values)
     return [int(i) for i in np.unravel_index(int(found.argmax()), values.shape)] if found.any() else None
@@ -154,7 +157,7 @@ def _first(test: Callable[[Values], Values], values: Values) -> list[int] | None
 
 def _change(before: Values, after: Values, info: ArrayInfo, version: int) -> dict[str, Any]:
     differs = before != after
-    if after.dtype.kind == "f":
+    if is_float(after.dtype):
         differs &= ~(np.isnan(before) & np.isnan(after))
     elements = differs.reshape(math.prod(info.shape), -1).any(axis=1)
     largest, at = _largest(before, after, differs)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import LibraryAdjoint
 from tapedebug.lang import types
 from tapedebug.runtime import array, zeros
@@ -109,7 +110,7 @@ class OwnArrays:
 
     def new(self, values: Values, requires_grad: bool) -> array:
         """Return a new array with the shape and type of values."""
-        wanted = requires_grad and values.dtype.kind == "f"
+        wanted = requires_grad and is_float(values.dtype)
         return zeros(values.shape, dtype=types.from_numpy(values.dtype), requires_grad=wanted)
 
     def record(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug._source import Site, site_span
 from tapedebug.contract import GradientStop
 
@@ -45,7 +46,7 @@ def find_stops(call: TorchCall, values: Sequence[Values]) -> list[GradientStop]:
         call: The call of the function.
         values: Values of its arguments and states.
     """
-    wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in values]
+    wide = [v.astype(np.float64) if is_float(v.dtype) else v for v in values]
     try:
         plain, calls = _run(call, wide)
     except Exception:  # it cannot run in float64
@@ -144,7 +145,7 @@ def _displaced(torch: ModuleType, found: object) -> object:
         with torch.no_grad():
             return found + DISPLACEMENT * (1 + found.abs())
     if isinstance(found, np.ndarray | np.floating):
-        return found + DISPLACEMENT * (1 + np.abs(found)) if found.dtype.kind == "f" else found
+        return found + DISPLACEMENT * (1 + np.abs(found)) if is_float(found.dtype) else found
     if isinstance(found, float):
         return found + DISPLACEMENT * (1 + abs(found))
     if isinstance(found, list | tuple):

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import LibraryAdjoint
 from tapedebug.operations import ReplayableFunction
 from tapedebug.torch.call import TorchCall, Values
@@ -115,7 +116,7 @@ class WarpArrays:
         return self._warp.zeros(
             values.shape,
             dtype=self._warp.dtype_from_numpy(values.dtype),
-            requires_grad=requires_grad and values.dtype.kind == "f",
+            requires_grad=requires_grad and is_float(values.dtype),
             device="cpu",
         )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._float_types import is_bfloat16
 from tapedebug.contract import Consume, Operation, Replay, Seeds, Values
 from tapedebug.trace.model import Content, ContentKind, Version
 from tapedebug.trace.summaries import summarise
@@ -149,6 +150,8 @@ class _Watcher:
             self.left_out.append(values.nbytes)
             return
         self.room -= values.nbytes
+        if is_bfloat16(values.dtype):
+            values = values.astype(np.float32)  # the file's readers need no package for it
         values = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
         values.flags.writeable = False
         suffix = "" if kind == "value" else f"-{kind}"

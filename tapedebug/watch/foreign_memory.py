@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Hashable, Iterable
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
+
+from tapedebug._float_types import is_short_float
 from tapedebug.contract import Access, Array, Values
 from tapedebug.operations import Memory, Region, SnapshotBudget
-from tapedebug.operations.memory import NARROW, SHORT_FLOATS, Copied, fetched, widened
+from tapedebug.operations.memory import NARROW, Copied, fetched
 
 
 class ForeignMemory:
@@ -51,10 +54,7 @@ class ForeignMemory:
         found, added = self._extended(memory)
         for array, content in self._values:
             if array.region in added:
-                values = fetched(content)
-                scale = found.scale(array.region)
-                there = found.range(array.region, array.start, array.stop)
-                there[:] = values if scale == 1 else widened(values, scale)
+                found.load(array.region, fetched(content), array.start)
         return found
 
     def adjoints_beside(self, memory: Memory) -> Memory:
@@ -76,12 +76,12 @@ class ForeignMemory:
                 for array, _ in self._values
                 if array.region not in memory.bytes
             }
-            scales: dict[Hashable, int] = {
-                region: 8 // array.scalar_dtype.itemsize
+            short: dict[Hashable, np.dtype[Any]] = {
+                region: array.scalar_dtype
                 for region, array in arrays.items()
-                if array.scalar_dtype in SHORT_FLOATS and not region.nbytes % array.scalar_dtype.itemsize
+                if is_short_float(array.scalar_dtype) and not region.nbytes % array.scalar_dtype.itemsize
             }
-            wide = {**memory.wide, **scales} if memory.wide else NARROW
+            wide = {**memory.wide, **short} if memory.wide else NARROW
             extra = Memory.zeros({region: region.nbytes for region in arrays}, wide)
             both = Memory({**memory.bytes, **extra.bytes}, wide) if arrays else memory
             found = memory.bound[self] = both, frozenset[Region](arrays)

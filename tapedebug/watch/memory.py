@@ -8,6 +8,7 @@ lie in the allocation of what they were made of. Allocations are kept alive whil
 from __future__ import annotations
 
 import bisect
+import contextlib
 import ctypes
 import importlib
 import weakref
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug._float_types import MissingFloatTypeError, bfloat16_dtype, is_float
 from tapedebug._interception import not_intercepted
 from tapedebug.contract import Values, view_of
 from tapedebug.operations import Region
@@ -147,7 +149,7 @@ class ElementType:
     @property
     def is_float(self) -> bool:
         """True if elements have derivatives."""
-        return self.scalar.kind == "f"
+        return is_float(self.scalar)
 
 
 class WatchedArray:
@@ -479,7 +481,11 @@ def _element_type(dtype: WarpObject) -> ElementType:
     if hasattr(dtype, "_wp_scalar_type_"):
         scalar, shape = dtype._wp_scalar_type_, tuple(dtype._shape_)
     kind = None if isinstance(dtype, look_up("warp._src.codegen:Struct")) else scalars.get(scalar)
-    if kind is None or getattr(scalar, "__name__", "") == "bfloat16":  # a struct, or what NumPy lacks: bytes
+    if getattr(scalar, "__name__", "") == "bfloat16":
+        with contextlib.suppress(MissingFloatTypeError):
+            return ElementType(bfloat16_dtype(), shape, nbytes, _name_of(dtype))
+        kind = None
+    if kind is None:  # a struct, or what NumPy lacks: bytes
         return ElementType(np.dtype(np.uint8), (nbytes,), nbytes, _name_of(dtype))
     return ElementType(np.dtype(kind), shape, nbytes, _name_of(dtype))
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from tapedebug._float_types import float_info, is_float
 from tapedebug.contract import (
     Array,
     ArrayMemory,
@@ -244,9 +245,9 @@ class WatchedTape(OperationTape):
             return
         for array, before in self._gradients.items():
             gradient = array.current_gradient()
-            if gradient is not None and before is not None and gradient.dtype.kind == "f":
+            if gradient is not None and before is not None and is_float(gradient.dtype):
                 added = gradient - before
-                rounding = np.finfo(added.dtype).eps * np.linalg.norm(before.astype(np.float64))
+                rounding = float_info(added.dtype).eps * np.linalg.norm(before.astype(np.float64))
                 if np.isfinite(rounding) and not rounding > SUM_ROUNDING * np.linalg.norm(added):
                     self.consumed[memory_key(array)] = added
 

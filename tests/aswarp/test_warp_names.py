@@ -210,13 +210,10 @@ def test_internal_modules_have_public_names_only(wp: Any) -> None:
         importlib.import_module("warp._src.build")
 
 
-def test_a_type_that_this_engine_does_not_have_is_refused_where_it_is_used(wp: Any) -> None:
-    assert wp.bfloat16 not in wp.types.scalar_types
-    with pytest.raises(TypeError, match="bfloat16 is not a type of this engine: use float16 or float32"):
-        wp.bfloat16(1.0)
+def test_bfloat16_is_a_float_type(wp: Any) -> None:
+    assert wp.bfloat16 is td.bfloat16 and wp.bfloat16 in wp.types.float_types
+    assert wp.types.warp_type_to_np_dtype[wp.bfloat16] is np.uint16
     assert repr(wp.ref[wp.float32]) == "wp.ref[float32]"
-    with pytest.raises(td.ArrayError, match="bfloat16"):
-        wp.zeros(1, dtype=wp.bfloat16)
 
 
 @td.kernel

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.lang import types as t
 from tests.runtime.guards import Guarded
@@ -162,9 +163,9 @@ def run(
 
 
 def twin(args: list[Any]) -> list[Any]:
-    """Arguments for the float64 twin: float32 and float16 arrays widened, the others copied."""
+    """Arguments for the float64 twin: arrays of shorter floats widened, the others copied."""
     return [
-        (a.astype(np.float64) if a.dtype.kind == "f" else a.copy()) if isinstance(a, np.ndarray) else a
+        (a.astype(np.float64) if is_float(a.dtype) else a.copy()) if isinstance(a, np.ndarray) else a
         for a in args
     ]
 

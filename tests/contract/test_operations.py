@@ -223,7 +223,7 @@ def test_views_are_settled_by_their_bytes():
 
 def test_memory_of_replays_is_aligned_and_stays_where_it_is():
     region = Region(np.zeros(3, np.float32))
-    memory = Memory.zeros({region: region.nbytes}, wide={region: 2})
+    memory = Memory.zeros({region: region.nbytes}, wide={region: np.dtype(np.float32)})
     a = array([1.0, 2.0, 3.0], region=None)
     assert memory.bytes[region].ctypes.data % 64 == 0
     assert memory.bytes[region].nbytes == 24

@@ -68,7 +68,7 @@ class Group:
 
 def scalars_of(table: str) -> list[type[t.Scalar]]:
     """The float types that the operations of a table take."""
-    return [scalar for scalar in t.FLOATS if table != "noise" or scalar is not t.float16]
+    return [scalar for scalar in t.FLOATS if table != "noise" or t.bits_of(scalar) > 16]
 
 
 GROUPS = [
@@ -78,9 +78,9 @@ GROUPS = [
     Group(t.float64, 4, "matrices"),
     *(Group(scalar, length, "noise") for scalar, length in ((t.float32, 2), (t.float64, 2), (t.float32, 4))),
 ]
-VALUES = {t.float16: 4e-3, t.float32: 2e-6, t.float64: 1e-13}
+VALUES = {t.float16: 4e-3, t.bfloat16: 3e-2, t.float32: 2e-6, t.float64: 1e-13}
 """How far values may be off, relatively; halves are rounded after every operation."""
-ADJOINTS = {t.float16: 2e-2, t.float32: 2e-5, t.float64: 0.0}
+ADJOINTS = {t.float16: 2e-2, t.bfloat16: 0.15, t.float32: 2e-5, t.float64: 0.0}
 ALL = [
     pytest.param(g, row, id=f"{g}-{c.name}-{c.kinds or 's'}") for g in GROUPS for row, c in enumerate(g.cases)
 ]
@@ -94,7 +94,7 @@ def optimized() -> set[Group]:
     """
     chosen = set()
     for table in cases.TABLES:
-        groups = [g for g in GROUPS if g.table == table and g.scalar is not t.float16]
+        groups = [g for g in GROUPS if g.table == table and t.bits_of(g.scalar) > 16]
         least = min(g.length for g in groups)
         groups = [g for g in groups if g.length == least]
         chosen.add(groups[zlib.crc32(table.encode()) % len(groups)])
@@ -161,7 +161,7 @@ def operands(group: Group) -> dict[str, np.ndarray]:
         if flat(case):
             for array in found.values():
                 array[row, :, 0] = array[row, 0, 0]  # a tie, which comparisons must tell from its neighbours
-    narrow = np.float16 if group.scalar is t.float16 else np.float32
+    narrow = group.scalar.numpy if t.bits_of(group.scalar) == 16 else np.float32
     return {kind: array.astype(narrow).astype(float) for kind, array in found.items()}
 
 

@@ -110,7 +110,7 @@ def with_tiles(x: wp.array(dtype=float)):
 
 
 @stand_in.kernel
-def with_bfloat16(x: wp.array(dtype=wp.bfloat16)):
+def with_texture(x: wp.array(dtype=wp.Texture3D)):
     x[0] = x[0]
 
 
@@ -122,7 +122,9 @@ def host(values: Any, element_ndim: int = 0, region: Region | None = None) -> Ho
 def memory_of(*arrays: HostArray, wide: bool = False) -> Memory:
     regions = {array.region: array.region.values.copy() for array in arrays}
     if wide:
-        return Memory({r: widened(content, 2) for r, content in regions.items()}, dict.fromkeys(regions, 2))
+        single = np.dtype(np.float32)
+        wide_regions = {r: widened(content, single) for r, content in regions.items()}
+        return Memory(wide_regions, dict.fromkeys(regions, single))
     return Memory(regions)
 
 
@@ -170,6 +172,7 @@ def test_an_adjoint_starts_from_the_values_before_an_in_place_launch() -> None:
 
 
 def test_an_array_that_is_none_is_one_without_elements() -> None:
+    single = np.dtype(np.float32)
     x, y = host([1, 2, 3]), host([0, 0, 0])
     nobody = np.full(3, -1, np.int32)
     body = HostArray(nobody, Region(nobody), False)
@@ -181,7 +184,8 @@ def test_an_array_that_is_none_is_one_without_elements() -> None:
     for each in launch, step:
         sizes = {array.region: array.region.nbytes for array in arrays.values()}
         values, adjoint = (
-            Memory.zeros(sizes, {x.region: 2, y.region: 2} if each is step else {}) for _ in range(2)
+            Memory.zeros(sizes, dict.fromkeys((x.region, y.region), single) if each is step else {})
+            for _ in range(2)
         )
         values.view(x)[...], values.view(body)[...] = [1, 2, 3], -1
         each.forward(values)
@@ -278,7 +282,7 @@ def test_a_kernel_is_mirrored_once() -> None:
     [
         (with_native, "`native` is a native snippet", "x[0] = native(x[0])"),
         (with_tiles, "`wp.tile_load` is not in the kernel language of this engine", "wp.tile_load(x, 4)"),
-        (with_bfloat16, "the type `bfloat16` of Warp has no counterpart (`x` of `with_bfloat16`)", ""),
+        (with_texture, "the type `Texture3D` of Warp has no counterpart (`x` of `with_texture`)", ""),
     ],
 )
 def test_what_cannot_be_mirrored_says_why(kernel: Any, reason: str, line: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tapedebug._float_types import is_short_float
 from tapedebug.operations import Memory
-from tapedebug.operations.memory import SHORT_FLOATS, widened
+from tapedebug.operations.memory import widened
 
 pytestmark = pytest.mark.peer
 
@@ -88,9 +89,9 @@ def test_the_float64_form_agrees(name: str) -> None:
         assert name == "arrays_of_structs"
         return
     wide = {
-        access.array.region: 8 // access.array.scalar_dtype.itemsize
+        access.array.region: access.array.scalar_dtype
         for access in both.mirror.accesses
-        if access.array.scalar_dtype in SHORT_FLOATS
+        if is_short_float(access.array.scalar_dtype)
     }
 
     def twin(memory: Memory) -> Memory:

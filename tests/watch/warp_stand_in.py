@@ -17,7 +17,7 @@ def _of_warp(name: str, *bases: type, **content: Any) -> Any:
     return type(name, bases or (object,), {"__module__": "warp._src.types", **content})
 
 
-SCALARS = {name: _of_warp(name) for name in ("float16", "float32", "float64", "int32", "bfloat16")}
+SCALARS = {name: _of_warp(name) for name in ("float16", "float32", "float64", "int32", "Texture3D")}
 float32, int32 = SCALARS["float32"], SCALARS["int32"]
 
 

@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
+from tapedebug._float_types import float_info
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.results.wrong_entries import Side, WrongEntries
@@ -61,9 +62,9 @@ def not_finite(evidence: WrongEntries) -> ErrorPattern | None:
     """AD is NaN or infinite where FD is a number."""
     if np.isfinite(evidence.ad).any() or not np.isfinite(evidence.fd).all():
         return None
-    numbers = np.finfo(numpy_dtype(evidence.input_type))
-    if (np.abs(evidence.fd) > numbers.max).all():
-        return ErrorPattern("not finite", f"it is too large for {numbers.dtype}")
+    dtype = numpy_dtype(evidence.input_type)
+    if (np.abs(evidence.fd) > float_info(dtype).max).all():
+        return ErrorPattern("not finite", f"it is too large for {dtype}")
     return ErrorPattern(
         "not finite", "a division by zero, or the slope of a root or a length at zero, gives such numbers"
     )

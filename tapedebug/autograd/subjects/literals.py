@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.autograd.array_types import Values, ValueType
 from tapedebug.lang.types import Compound, canonical, numpy_dtype
 from tapedebug.lang.types import expression as written
@@ -40,7 +41,7 @@ class Packed:
         flat = np.ascontiguousarray(values, dtype=numpy_dtype(dtype))
         if flat.size <= INLINE and np.isfinite(flat.astype(np.float64)).all():
             # str() gives the shortest number that is this float32.
-            short = [float(str(v)) if flat.dtype.kind == "f" else v.item() for v in flat.ravel()]
+            short = [float(str(v)) if is_float(flat.dtype) else v.item() for v in flat.ravel()]
             return repr(np.array(short, dtype=object).reshape(flat.shape).tolist())
         key = name.replace(".", "_")
         while key in self.arrays:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
+from tapedebug._float_types import float_info
 from tapedebug.autograd.array_types import Floats, Indices
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Port:
     @property
     def rounding(self) -> float:
         """The relative spacing of its floating-point numbers."""
-        return float(np.finfo(self.array.scalar_dtype).eps)
+        return float(float_info(self.array.scalar_dtype).eps)
 
     @property
     def size(self) -> int:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tapedebug._float32_slope import fitted_slope
+from tapedebug._float_types import is_float
 from tapedebug.autograd.array_types import Floats, Values
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import RATIO, slope
@@ -329,7 +330,7 @@ def _amplifies(program: WholeTape) -> bool:
         for param in sorted(record.touched):
             array = record.args[param]
             values, others = plain.values(array), moved.values(array)
-            if values.dtype.kind != "f" or not values.size or id(array.region) in outputs:
+            if not is_float(values.dtype) or not values.size or id(array.region) in outputs:
                 continue
             largest = max(largest, _typical(values))
             change = max(change, _typical(others.astype(np.float64) - values))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
+from tapedebug._float_types import float_info
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.effects import AccessRecord
@@ -239,9 +240,7 @@ class Context:
             fits = limits.min <= value <= limits.max
         else:
             fits = (
-                kind not in t.FLOATS
-                or not math.isfinite(value)
-                or abs(value) <= float(np.finfo(kind.numpy).max)
+                kind not in t.FLOATS or not math.isfinite(value) or abs(value) <= float_info(kind.numpy).max
             )
         if not fits:
             wide = {t.int32: "wp.int64", t.float32: "wp.float64"}.get(kind)

@@ -42,12 +42,8 @@ def convert(ctx: Context, q: Quantity, kind: Any) -> Quantity:
 def _scalar(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
     number = expressions.literal(ctx, node.args[0]) if len(node.args) == 1 else None
     if number is not None and kind is not t.bool:
-        if (
-            kind in t.UNSIGNED
-            and isinstance(number, int)
-            and -(2 ** (8 * kind.numpy.itemsize - 1)) <= number < 0
-        ):
-            number += 2 ** (8 * kind.numpy.itemsize)  # as in C: uint32(-1) has every bit
+        if kind in t.UNSIGNED and isinstance(number, int) and -(2 ** (t.bits_of(kind) - 1)) <= number < 0:
+            number += 2 ** (t.bits_of(kind))  # as in C: uint32(-1) has every bit
         return ctx.constant(node.args[0], number, kind)
     values = [expressions.argument(ctx, a) for a in node.args]
     ctx.at(node)

@@ -15,6 +15,7 @@ from tapedebug.compiler.native.unit import ADJOINT, FORWARD
 from tapedebug.compiler.numba_functions import function_of, is_numba_function
 from tapedebug.compiler.numba_versions import NumbaVersion, version_of
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import SHORT_FLOATS
 from tapedebug.lang.rules import Quantity
 
 
@@ -92,9 +93,9 @@ def _number(ctx: Context, node: ast.expr, function: Function, parameter: str, it
     if t.is_compound(q.type):
         hint = f"pass its components: {ast.unparse(node)}[0], …"
         ctx.type_error(node, f"{what}; got {t.type_name(q.type)}", hint)
-    if q.type is t.float16:
+    if q.type in SHORT_FLOATS:
         hint = f"convert it: wp.float32({ast.unparse(node)})"
-        ctx.type_error(node, f"{what} that Numba has on processors; got float16", hint)
+        ctx.type_error(node, f"{what} that Numba has on processors; got {t.type_name(q.type)}", hint)
     return q
 
 

@@ -22,7 +22,7 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
 LENGTH = "norm_of_square"
-CONVERSIONS = frozenset({"to_f16", "to_f32", "to_f64"})
+CONVERSIONS = frozenset({"to_f16", "to_bf16", "to_f32", "to_f64"})
 DEPTH = 24
 """The number of operations to follow back, one behind the other."""
 

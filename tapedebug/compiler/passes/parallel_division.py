@@ -27,6 +27,7 @@ from tapedebug.compiler.passes.memory_regions import (
 )
 from tapedebug.compiler.passes.ranges import Ranges, combined
 from tapedebug.lang import types as t
+from tapedebug.lang.lowering import SHORT_FLOATS
 
 
 def divided(function: Function) -> Division:
@@ -91,8 +92,8 @@ def _share(region: MemoryRegion, ranges: Ranges, function: Function) -> Share | 
             near = tuple(found[:2] for found in reach if found is not None)
             wraps = any(found[2] for found in reach if found is not None)
             return Share(side, param, NEAR, rows, added, near, axis, wraps)
-    if t.scalar_of(kind) is t.float16:
-        return None  # private copies of halves would be rounded twice
+    if t.scalar_of(kind) in SHORT_FLOATS:
+        return None  # private copies would be rounded twice
     return Share(side, param, SUM, rows, added, window=_window(region.accesses, ranges, param))
 
 

@@ -21,7 +21,7 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
 JOINED = "differentiated_as"
-CONVERSIONS = frozenset({"to_f16", "to_f32", "to_f64"})
+CONVERSIONS = frozenset({"to_f16", "to_bf16", "to_f32", "to_f64"})
 
 
 def values_alone(function: Function) -> Function:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import Array, Operation
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.trace import Summary, Version
@@ -202,7 +203,7 @@ def _summarised_norm(summary: Summary | None) -> float:
 
 
 def _floats(record: Operation, what: str) -> list[int]:
-    return [p for p in sorted(getattr(record, what)) if record.args[p].scalar_dtype.kind == "f"]
+    return [p for p in sorted(getattr(record, what)) if is_float(record.args[p].scalar_dtype)]
 
 
 def _norm(values: np.ndarray[Any, Any]) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.autograd.thresholds import TIME_STEPPING
 from tapedebug.contract import Operation, TangentReplay
 from tapedebug.diagnose.trace_analysis.loops import Loop
@@ -141,7 +142,7 @@ def _pushed(
     for item in rounds.carried:
         a = replay.records[last + item.reader].args[item.read]
         values = shadow.values(a)
-        if values.dtype.kind == "f":
+        if is_float(values.dtype):
             given[a] = rng.choice([-1.0, 1.0], size=values.shape)
     shadow.push(given, start=last, stop=last + rounds.length)
     shares, tangents = [], [np.zeros(0)]

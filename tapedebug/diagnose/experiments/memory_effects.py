@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import Array, RunThreads, ThreadScheduling
 from tapedebug.diagnose.experiments.effect import Effect, Values, beyond_rounding, loss_of, relative
 
@@ -44,7 +45,7 @@ def _with_contents(replay: Replay, arrays: Sequence[Array], number: int) -> tupl
         values = shadow.values(a)
         # Integers may be used as indices and must stay small: 0 or 1.
         content: Values = np.full(values.shape, number > 0)
-        if values.dtype.kind == "f":
+        if is_float(values.dtype):
             content = np.asarray(rng.uniform(0.5, 1.5, content.shape))
         shadow.set(a, content.astype(values.dtype))
     shadow.forward()

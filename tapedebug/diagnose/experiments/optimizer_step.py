@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._float_types import float_info, is_float
 from tapedebug.autograd.thresholds import STEP_ALONG_GRADIENT, STEP_BEYOND_CHANCE, STEP_IS_MULTIPLE
 from tapedebug.contract import Array, Values, ValueSamples
 from tapedebug.diagnose.rule_context import RuleContext
@@ -83,11 +84,11 @@ def optimizer_step(
         if again is not None:
             after = _found_by(samples, following, a, later)
     glance = samples.at_event(a, "gradient", read.clock)
-    if glance is None or before is None or after is None or before.dtype.kind != "f":
+    if glance is None or before is None or after is None or not is_float(before.dtype):
         return None
     if not before.shape == after.shape == glance.shape:
         return None
-    rounding = 4 * float(np.finfo(before.dtype).eps) * float(np.abs(before).max(initial=0.0))
+    rounding = 4 * float(float_info(before.dtype).eps) * float(np.abs(before).max(initial=0.0))
     return OptimizerStep(after.astype(np.float64) - before, glance.astype(np.float64), rounding)
 
 

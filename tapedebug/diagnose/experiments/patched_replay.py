@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.contract import Array, Operation, Replay, Values
 
 
@@ -50,7 +51,7 @@ class _PatchedRun:
         """Replace the non-finite values that an operation wrote."""
         for p in operation.written if self.patch.finite else ():
             values = replay.values(operation.args[p])
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if is_float(values.dtype) and not np.isfinite(values).all():
                 values[~np.isfinite(values)] = 0
                 replay.set(operation.args[p], values)
 

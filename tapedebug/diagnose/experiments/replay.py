@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError, TapeError
+from tapedebug._float_types import is_float
 from tapedebug.contract import (
     ArrayOrigins,
     CannotFollow,
@@ -518,4 +519,4 @@ def _distance(before: Sequence[Values], after: Sequence[Values]) -> float:
 
 
 def _finite(values: Values) -> bool:
-    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+    return not is_float(values.dtype) or bool(np.isfinite(values).all())

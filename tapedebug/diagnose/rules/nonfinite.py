@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug.autograd.thresholds import OVERFLOW_EXPLAINED
 from tapedebug.contract import CannotFollow, FollowedThread, NonfiniteOperation
 from tapedebug.diagnose import wording as words
@@ -197,7 +198,7 @@ def _origin_in_launch(
 
 
 def _bad_places(values: Mapping[int, Values]) -> dict[int, Values]:
-    found = {p: np.flatnonzero(~np.isfinite(v)) for p, v in values.items() if v.dtype.kind == "f"}
+    found = {p: np.flatnonzero(~np.isfinite(v)) for p, v in values.items() if is_float(v.dtype)}
     return {p: places for p, places in found.items() if places.size}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug._float_types import is_float
 from tapedebug.autograd.thresholds import (
     ADDITION_LOST,
     ADDITION_LOST_UNITS,
@@ -128,7 +129,7 @@ def _sums(context: RuleContext, replay: Replay) -> Iterator[Sum]:
 def _before(context: RuleContext, record: Operation, param: int) -> list[int]:
     """Return the parameters that hold the values to which a launch may add."""
     written = record.args[param]
-    if np.dtype(written.scalar_dtype).kind != "f" or np.dtype(written.scalar_dtype).itemsize == 8:
+    if not is_float(np.dtype(written.scalar_dtype)) or np.dtype(written.scalar_dtype).itemsize == 8:
         return []
     if param in record.reads or _is_atomic(context, record.index, param):
         return [param]

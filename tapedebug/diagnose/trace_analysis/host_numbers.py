@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._float_types import is_float
 from tapedebug._source import display_file
 from tapedebug.contract import Array, FrameValues, Length
 from tapedebug.trace import Location
@@ -332,5 +333,5 @@ def _values_of(found: Any) -> Any:
     if isinstance(found, Length):
         raise UnknownExpression
     values = found.current() if isinstance(found, Array) else found
-    real = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    real = isinstance(values, np.ndarray) and is_float(values.dtype)
     return values.astype(np.float64) if real else values

@@ -77,7 +77,7 @@ for _name, _doc in (
 def bit_count(x: Quantity) -> Quantity:
     if x.type not in t.INTEGERS:
         raise RuleError(f"takes an integer; got {t.type_name(x.type)}", "convert it with int(…)")
-    bits, n = 8 * x.type.numpy.itemsize, x.scalar
+    bits, n = t.bits_of(x.type), x.scalar
 
     def mask(byte: int) -> Expr:
         return n.lift(int.from_bytes(bytes([byte]) * (bits // 8), "big"))
@@ -102,6 +102,6 @@ def copysign(x: Quantity, y: Quantity) -> Quantity:
         raise RuleError(f"takes two floats of one type; got {name_list(kinds)}", "convert them with float(…)")
 
     def negative(value: Expr) -> Expr:
-        return value.apply(f"i{8 * x.type.numpy.itemsize}_of_bits") < 0
+        return value.apply(f"i{t.bits_of(x.type)}_of_bits") < 0
 
     return scalar(negative(x.scalar).apply("ne", negative(y.scalar)).select(-x.scalar, x.scalar))

@@ -10,6 +10,7 @@ import numpy as np
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import (
     BITS,
+    SHORT_FLOATS,
     Function,
     Instructions,
     cast,
@@ -18,6 +19,7 @@ from tapedebug.lang.lowering import (
     function,
     llvm_type,
 )
+from tapedebug.lang.rules._bfloat16 import to_bfloat16
 from tapedebug.lang.rules._halves import to_half
 from tapedebug.lang.rules.table import NOT_DIFFERENTIABLE, RuleError, numpy_fold, rule
 
@@ -26,6 +28,8 @@ def _conversion(target: type[t.Scalar]) -> Function:
     code = target.code
     if target is t.float16:
         return to_half
+    if target is t.bfloat16:
+        return to_bfloat16
     return function(f"to_{code}", converted(code), lambda source: cast(source, code))
 
 
@@ -37,8 +41,8 @@ def _convert(target: type[t.Scalar]) -> None:
         lowering=_conversion(target),
         # Conversions between float types are differentiable; the compiler skips operands that are not floats.
         partials=(lambda x, r: 1.0,) if target in t.FLOATS else NOT_DIFFERENTIABLE,
-        fold=numpy_fold(target.numpy.type),
-        exact=target is t.float16,
+        fold=numpy_fold(target),
+        exact=target in SHORT_FLOATS,
         natural=target in (t.int32, t.int64),
     )
 
@@ -53,8 +57,8 @@ for _target in t.SCALARS:
 def _same_size(target: type[t.Scalar]) -> Any:
     def result(operands: Sequence[Any]) -> Any:
         (source,) = operands
-        if source is t.bool or source.numpy.itemsize != target.numpy.itemsize:
-            bits = 8 * target.numpy.itemsize
+        bits = t.bits_of(target)
+        if source is t.bool or t.bits_of(source) != bits:
             raise RuleError(
                 f"takes a type of {bits} bits for {t.type_name(target)}; got {t.type_name(source)}",
                 f"convert the value first, or use {t.conversion(target)} for its nearest number",
@@ -82,10 +86,10 @@ def _bits_in_llvm(target: str) -> Callable[..., Instructions]:
 
 
 def _of_bits(target: type[t.Scalar]) -> Function | str:
-    """The function; of a half, which generated code holds as a float32, the value of its bits."""
+    """The function; of a type that generated code holds as a float32, the value of its bits."""
     code = target.code
-    if target is t.float16:
-        return "half_value(u16_of_bits({0}))"
+    if target in SHORT_FLOATS:
+        return f"{SHORT_FLOATS[target].value}(u16_of_bits({{0}}))"
     return function(f"{code}_of_bits", _bits_in_python(target), _bits_in_llvm(code))
 
 
@@ -97,5 +101,5 @@ for _target in _TARGETS:
         result=_same_size(_target),
         lowering=_of_bits(_target),
         partials=NOT_DIFFERENTIABLE,
-        exact=_target is t.float16,
+        exact=_target in SHORT_FLOATS,
     )

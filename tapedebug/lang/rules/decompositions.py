@@ -136,7 +136,7 @@ def _scaled(a: Quantity, *, wide: bool = False) -> tuple[Rows, Expr]:
 def _working(a: Quantity) -> type[t.Scalar]:
     """The scalar type to compute with."""
     scalar: type[t.Scalar] = a.type.scalar
-    return scalar if np.finfo(scalar.numpy).bits >= 32 else t.float32
+    return scalar if t.bits_of(scalar) >= 32 else t.float32
 
 
 def _result(a: Quantity, values: Sequence[Quantity], smooth: Smooth) -> tuple[Quantity, ...]:

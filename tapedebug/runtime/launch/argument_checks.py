@@ -6,12 +6,13 @@ import ctypes
 import operator
 import sys
 from struct import Struct
-from typing import Any
+from typing import Any, SupportsFloat, cast
 
 import numpy as np
 
 from tapedebug._errors import ArrayError, DeviceError, LaunchError
 from tapedebug.lang import types
+from tapedebug.lang.lowering import SHORT_FLOATS
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.launch.argument_packing import Packer, Remembering
 from tapedebug.runtime.memory.array import array, new
@@ -295,12 +296,14 @@ def packer(kernel: Any, param: Any) -> Packer | None:
 
 def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
     if scalar in types.FLOATS:
+        if isinstance(value, types.bfloat16):
+            value = float(cast("SupportsFloat", value))
         if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
             raise misfit(kernel, param, f"got {value_and_type(value)}", "pass a number")
         # Rounded here, so that the float64 twin of a kernel gets the same number as the kernel.
-        if scalar is types.float16:
+        if scalar in SHORT_FLOATS:
             with np.errstate(over="ignore"):
-                return float(np.float16(value))
+                return float(scalar(value))
         return ctypes.c_float(float(value)).value if scalar is types.float32 else float(value)
     if scalar is types.bool:
         if not isinstance(value, bool | np.bool_ | int | np.integer):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import LaunchError
+from tapedebug._float_types import is_float, is_short_float
 from tapedebug.lang import types
 from tapedebug.runtime.launch.plan import LaunchPlan, Runner, has_gradient
 from tapedebug.runtime.memory.array import array
@@ -121,7 +122,7 @@ class PythonOperation:
         results = self.fitting(self._listed(found, len(self.targets), "forward", "writes"))
         for p, values, kind in zip(self.targets, results, kinds, strict=True):
             if kind != self.args[p].scalar_dtype and not self.narrow:
-                short = values.dtype.kind == "f" and values.dtype.itemsize < kind.itemsize
+                short = is_float(values.dtype) and values.dtype.itemsize < kind.itemsize
                 self.narrow = f"forward returns {values.dtype}, given float64" if short else ""
         return results
 
@@ -250,11 +251,11 @@ def not_recording() -> Iterator[None]:
 
 def _float64_type(kind: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype that a float64 replay uses for a dtype of the program."""
-    return np.dtype(np.float64) if kind in (np.dtype(np.float16), np.dtype(np.float32)) else kind
+    return np.dtype(np.float64) if is_short_float(kind) else kind
 
 
 def _same(one: Values, other: Values) -> bool:
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    return bool(np.array_equal(one, other, equal_nan=is_float(one.dtype)))
 
 
 def _names(function: Callable[..., Any], count: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import ArrayError
+from tapedebug._float_types import is_bfloat16
 from tapedebug.lang import types
 from tapedebug.lang.compound_types import from_words, in_words
 from tapedebug.runtime.memory import convert
@@ -43,8 +44,8 @@ class ArrayProtocols:
     @property
     def __array_interface__(self: Any) -> dict[str, Any]:
         look = self._numpy_view()
-        if look.dtype.names is not None:  # an interface cannot describe these: NumPy calls `__array__` then
-            raise AttributeError("arrays of structs have no __array_interface__")
+        if look.dtype.kind == "V":  # an interface cannot describe these: NumPy calls `__array__` then
+            raise AttributeError(f"arrays of {types.type_name(self.dtype)} have no __array_interface__")
         note_read(self, "numpy")
         whole = {
             "data": (self.buffer.address, False),
@@ -63,7 +64,7 @@ class ArrayProtocols:
         }
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Values:
-        """Return the values for NumPy if the elements are structs."""
+        """Return the values for NumPy if the elements are structs or bfloat16."""
         values: Values = self.numpy()
         return np.array(values, dtype=dtype) if copy or dtype not in (None, values.dtype) else values
 
@@ -88,7 +89,7 @@ class ArrayProtocols:
             "version": 3,
         }
         values = np.asarray(Window(self.buffer, interface, self.start, self.stop))
-        return values if look.dtype.names is None else values.view(look.dtype)
+        return values.view(look.dtype) if look.dtype.kind == "V" else values
 
     def list(self: Any) -> list[Any]:
         """Return all elements in a flat list: Python numbers, vectors, matrices, quaternions or structs."""
@@ -97,7 +98,7 @@ class ArrayProtocols:
         if types.is_struct(self.dtype):
             return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
         if not types.value_shape(self.dtype):
-            return list(look.reshape(-1).tolist())
+            return list((look.astype(np.float32) if is_bfloat16(look.dtype) else look).reshape(-1).tolist())
         return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
 
     def __iter__(self: Any) -> Iterator[Any]:
@@ -117,6 +118,11 @@ class ArrayProtocols:
                 f"an array of {types.type_name(self.dtype)} cannot be shared through DLPack, which has no "
                 "structs",
                 hint="share the arrays of its fields",
+            )
+        if types.scalar_of(self.dtype) is types.bfloat16:
+            raise ArrayError(
+                "an array of bfloat16 cannot be shared through DLPack: NumPy has no such type",
+                hint="share the bits: wp.from_numpy(a.numpy().view(np.uint16)), which the other side views",
             )
         if any(s < 0 for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
             raise ArrayError(

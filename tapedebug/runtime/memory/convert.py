@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import ArrayError
+from tapedebug._float_types import is_bfloat16
 from tapedebug.lang import types
 
 Values = np.ndarray[Any, Any]
@@ -113,6 +114,8 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
             if np.isscalar(data)
             else "pass a list or an ndarray",
         )
+    if isinstance(data, np.ndarray) and data.dtype == np.uint16 and types.scalar_of(dtype) is types.bfloat16:
+        data = data.view(types.numpy_dtype(dtype))  # its bits, as other libraries pass them
     values = _as_numpy(_in_parts(data, dtype), types.numpy_dtype(dtype))
     inner = types.value_shape(dtype)
     if shape is not None:
@@ -216,7 +219,7 @@ def element_bytes(value: Any, dtype: Any, what: Callable[[], str]) -> bytes:
         return np.array(types.Struct.numpy_value(one), scalar).tobytes()
     try:
         found = np.asarray(value)
-        if found.dtype.kind not in "biuf":
+        if found.dtype.kind not in "biuf" and not is_bfloat16(found.dtype):
             raise ValueError("not a number")
         values = found.astype(scalar)
         if scalar.kind in "iu" and not np.array_equal(values, found):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tapedebug._float_types import is_float, is_short_float
 from tapedebug.compiler.rule_evaluation import evaluate
 from tapedebug.contract import CannotFollow, CheckedCall, PartialDerivative
 from tapedebug.lang.rules import RULES
@@ -55,7 +56,7 @@ class _Double(ThreadInterpreter):
 
     def _rule(self, op: Op, args: tuple[Number, ...]) -> Number:
         assert op.result is not None
-        if op.kind in ("to_f16", "to_f32", "to_f64"):
+        if op.kind in ("to_f16", "to_bf16", "to_f32", "to_f64"):
             return Number(np.float64(args[0].value), op.result.type)
         value = evaluate(RULES[op.kind].text, [arg.value for arg in args])
         return Number(_widened(value), op.result.type)
@@ -78,7 +79,7 @@ class _Double(ThreadInterpreter):
             return
         if self.memory.get(param) is None:
             self.memory[param] = np.array(self.arrays[param]).reshape(-1)
-        if self.memory[param].dtype in (np.float32, np.float16):
+        if is_short_float(self.memory[param].dtype):
             self.memory[param] = self.memory[param].astype(np.float64)
         ThreadInterpreter._access(self, op, args, step)
 
@@ -96,7 +97,7 @@ class _Double(ThreadInterpreter):
 
 def _widened(value: T) -> T | np.float64:
     """Return a float as float64; other values unchanged."""
-    return np.float64(value) if isinstance(value, np.floating) else value
+    return np.float64(value) if isinstance(value, np.generic) and is_float(value.dtype) else value
 
 
 def _double(thread: ThreadInterpreter, changes: dict[Value, float]) -> _Double:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug._float_types import is_short_float
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.block_allocator import LEAST, MARGIN, memory
@@ -17,7 +18,6 @@ from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput
 from tapedebug.runtime.tape.tracker import Tracker
 
 Values = np.ndarray[Any, Any]
-NARROW = (np.dtype(np.float16), np.dtype(np.float32))
 """The types that float64 twins hold as float64."""
 
 
@@ -72,8 +72,9 @@ class ShadowBuffer:
     def _allocate(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self.buffer = buffer
         scalars = {types.numpy_dtype(a.dtype) for a in used}
-        narrow = min((s.itemsize for s in scalars if f64 and s in NARROW), default=8)
+        narrow = min((s.itemsize for s in scalars if f64 and is_short_float(s)), default=8)
         self.scale = 8 // narrow
+        self._short = next((s for s in scalars if is_short_float(s) and s.itemsize == narrow), None)
         self.mixed = self.scale > 1 and len(scalars) > 1
         if self.mixed and not _are_fields(used, self.scale):
             names = ", ".join(sorted(str(s) for s in scalars))
@@ -238,9 +239,9 @@ class ShadowBuffer:
         )
 
     def _expanded(self, content: Bytes) -> Bytes:
-        if self.scale == 1:
+        if self._short is None or self.scale == 1:
             return content
-        narrow = np.dtype(f"f{8 // self.scale}")
+        narrow = self._short
         whole = content[: content.size // narrow.itemsize * narrow.itemsize].copy()
         with np.errstate(invalid="ignore"):  # values that were never written may be any bit pattern
             wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
@@ -295,7 +296,7 @@ def _widened(dtype: np.dtype[Any], scale: int) -> np.dtype[Any]:
         base, shape = dtype.subdtype
         return np.dtype((_widened(base, scale), shape))
     if dtype.fields is None:
-        return np.dtype(np.float64) if dtype in NARROW else dtype
+        return np.dtype(np.float64) if is_short_float(dtype) else dtype
     names = list(dtype.fields)
     parts = [dtype.fields[name] for name in names]
     return np.dtype(
@@ -314,7 +315,7 @@ def _are_fields(used: list[array], scale: int) -> bool:
     Each array has its own strides (or one element), which determine the places of its elements in wider
     memory.
     """
-    alike = {s for s in (types.float16, types.float32) if s.numpy.itemsize * scale == 8}
+    alike = {s for s in types.FLOATS if scale > 1 and types.bits_of(s) * scale == 64}
     apart = [a for a in used if types.scalar_of(a.dtype) not in alike]
     if any(a.is_contiguous and a.size > 1 for a in apart):
         return False

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._config import config
+from tapedebug._float_types import is_float
 from tapedebug.compiler.rule_evaluation import evaluate
 from tapedebug.contract import CannotFollow, NonfiniteOperation
 from tapedebug.lang import numpy_eval
+from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Expr, Select
 
 if TYPE_CHECKING:
@@ -349,7 +351,8 @@ def _add(adjoints: dict[int, Any], to: Number, share: Any) -> None:
 
 
 def _finite(value: Any) -> bool:
-    return not isinstance(value, (float, np.floating)) or bool(np.isfinite(value))
+    is_number = isinstance(value, float) or (isinstance(value, np.generic) and is_float(value.dtype))
+    return not is_number or bool(np.isfinite(value))
 
 
 def _floats(numbers: Sequence[Number]) -> list[float]:
@@ -357,4 +360,4 @@ def _floats(numbers: Sequence[Number]) -> list[float]:
 
 
 def _is_float(kind: Any) -> bool:
-    return bool(np.issubdtype(kind.numpy, np.floating))
+    return kind in t.FLOATS

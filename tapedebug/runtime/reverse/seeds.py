@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug._float_types import is_float
 from tapedebug.lang import types
 from tapedebug.runtime.launch.plan import has_gradient
 from tapedebug.runtime.memory.array import array
@@ -90,7 +91,7 @@ def _memory(a: array, shape: tuple[int, ...], spare: SeedMap) -> Values:
 def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> Values | BorrowedSeed:
     wanted = a.shape + types.value_shape(a.dtype)
     values = gradient._numpy_view() if isinstance(gradient, array) else np.asarray(gradient)
-    if values.shape != wanted or values.dtype.kind not in "fiu":
+    if values.shape != wanted or not (values.dtype.kind in "iu" or is_float(values.dtype)):
         raise TapeError(
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
             hint=f"pass values of shape {wanted}, such as ones_like(array)",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tapedebug._clock import clock
+from tapedebug._float_types import is_float
 from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.frame_values import frame_values
 from tapedebug.runtime.tape.record import Site, Stack, call_site, call_stack, site_of
@@ -173,7 +174,7 @@ def norm_of(a: array) -> float:
 def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
     if buffer.fill is not None and not any(buffer.fill):
         return 0.0
-    if values.dtype.kind != "f":
+    if not is_float(values.dtype):
         return math.nan
     looked_at = sample_of(values)
     norm = _norm(looked_at)
@@ -206,7 +207,7 @@ def same_bits(values: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> boo
 
 
 def _norm(values: np.ndarray[Any, Any]) -> float:
-    square = float(np.vdot(values, values)) if values.dtype != np.float16 else math.inf
+    square = float(np.vdot(values, values)) if values.dtype.itemsize > 2 else math.inf
     if 1e-30 < square < 1e30:
         return math.sqrt(square)
     if square == 0 and not values.any():

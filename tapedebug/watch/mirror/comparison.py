@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._float_types import float_info, is_short_float
 from tapedebug.contract import Access, Array, Values
 from tapedebug.operations.memory import Memory
 
 ROUNDING = 1e-4
 """Largest difference, relative to the largest value of the array, that rounding in float32 explains."""
-ROUNDING_FLOAT16 = 1e-2
-"""The same of operations that use arrays of float16: ten times the distance of neighbouring numbers."""
+NEIGHBOURS = 10
+"""The same of operations that use arrays of shorter floats, in distances of neighbouring numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ def differences_between(accesses: Sequence[Access], one: Memory, other: Memory) 
     """
     seen: set[Array] = set()
     found = []
-    is_half = any(access.array.scalar_dtype == np.float16 for access in accesses)
-    rounding = ROUNDING_FLOAT16 if is_half else ROUNDING
+    short = {access.array.scalar_dtype for access in accesses if is_short_float(access.array.scalar_dtype)}
+    rounding = max([ROUNDING, *(NEIGHBOURS * float_info(dtype).eps for dtype in short)])
     for access in accesses:
         if access.array in seen or not access.array.size:
             continue

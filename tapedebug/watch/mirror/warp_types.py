@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tapedebug._float_types import MissingFloatTypeError, bfloat16_dtype
 from tapedebug.lang import types as t
 from tapedebug.lang.structs import struct
 from tapedebug.watch.mirror.errors import MirrorError
@@ -78,6 +79,11 @@ def type_of(kind: object) -> Any:
     stem = str(getattr(kind, "_wp_generic_type_str_", ""))
     if stem in MAKERS:
         return _compound(stem, wanted)
+    if wanted.__name__ == "bfloat16":
+        try:
+            bfloat16_dtype()
+        except MissingFloatTypeError as error:
+            raise MirrorError(f"the type `bfloat16` of Warp: {error.args[0]}") from None
     if wanted.__name__ in SCALARS:
         return SCALARS[wanted.__name__]
     raise MirrorError(f"the type `{name_of(kind)}` of Warp has no counterpart")

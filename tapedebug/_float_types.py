@@ -1,0 +1,73 @@
+"""Floating-point dtypes of NumPy arrays, with bfloat16, which NumPy takes from the package ml_dtypes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+
+
+class FloatInfo(NamedTuple):
+    """Numbers that describe a floating-point type.
+
+    Attributes:
+        bits: The size in bits.
+        eps: The distance from 1 to the next larger number.
+        max: The largest finite number.
+        tiny: The smallest positive normal number.
+    """
+
+    bits: int
+    eps: float
+    max: float
+    tiny: float
+
+
+BFLOAT16 = FloatInfo(16, 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126)
+
+
+class MissingFloatTypeError(TapedebugError, ImportError):
+    """The package with the NumPy dtype of bfloat16 is not installed."""
+
+
+def bfloat16_dtype() -> np.dtype[Any]:
+    """Return the NumPy dtype of bfloat16.
+
+    Raises:
+        MissingFloatTypeError: The package `ml_dtypes` is not installed.
+    """
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise MissingFloatTypeError(
+            "NumPy has no bfloat16 of its own, and the package `ml_dtypes`, which has it, is not installed",
+            hint="pip install 'tapedebug[bfloat16]'; or use float16 or float32",
+        ) from None
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """True if a dtype is that of bfloat16."""
+    return dtype.kind == "V" and dtype.type.__name__ == "bfloat16"
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """True if a dtype is floating-point."""
+    return dtype.kind == "f" or is_bfloat16(dtype)
+
+
+def is_short_float(dtype: np.dtype[Any]) -> bool:
+    """True if a dtype is floating-point and shorter than float64."""
+    return is_float(dtype) and dtype.itemsize < 8
+
+
+def float_info(dtype: Any) -> FloatInfo:
+    """Return the numbers that describe a floating-point dtype."""
+    dtype = np.dtype(dtype)
+    if is_bfloat16(dtype):
+        return BFLOAT16
+    found = np.finfo(dtype)
+    return FloatInfo(found.bits, float(found.eps), float(found.max), float(found.tiny))
