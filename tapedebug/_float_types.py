@@ -43,7 +43,7 @@ def bfloat16_dtype() -> np.dtype[Any]:
     except ImportError:
         raise MissingFloatTypeError(
             "NumPy has no bfloat16 of its own, and the package `ml_dtypes`, which has it, is not installed",
-            hint="pip install 'tapedebug[bfloat16]'; or use float16 or float32",
+            hint="pip install ml_dtypes; or use float16 or float32",
         ) from None
     found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
     return found
@@ -64,9 +64,8 @@ def is_short_float(dtype: np.dtype[Any]) -> bool:
     return is_float(dtype) and dtype.itemsize < 8
 
 
-def float_info(dtype: Any) -> FloatInfo:
+def float_info(dtype: np.dtype[Any]) -> FloatInfo:
     """Return the numbers that describe a floating-point dtype."""
-    dtype = np.dtype(dtype)
     if is_bfloat16(dtype):
         return BFLOAT16
     found = np.finfo(dtype)

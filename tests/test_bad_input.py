@@ -373,7 +373,7 @@ def test_an_annotation_is_missing(tmp_path: Path) -> None:
 
 TYPES = (
     "is not a type of the kernel language (bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, "
-    "float16, float32, float64, vec2 … vec4, mat22 … mat44, quat, transform, …)"
+    "float16, bfloat16, float32, float64, vec2 … vec4, mat22 … mat44, quat, transform, …)"
 )
 
 

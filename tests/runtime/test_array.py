@@ -282,7 +282,7 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
             lambda: wp.array(["a"]),
             wp.ArrayError,
             "array: data of NumPy dtype <U1 has no type in the kernel language (bool, int8, uint8, "
-            "int16, uint16, int32, uint32, int64, uint64, float16, float32, float64)\n"
+            "int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64)\n"
             "  = hint: pass dtype=, or convert the data first",
         ),
         (

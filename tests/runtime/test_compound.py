@@ -209,7 +209,7 @@ def test_values_outside_kernels():
         ),
         (
             lambda: wp.types.quaternion(int),
-            "a quaternion's components are floats (float16, float32, float64); got int32",
+            "a quaternion's components are floats (float16, bfloat16, float32, float64); got int32",
         ),
         (lambda: wp.types.matrix(3, float), "a matrix's shape is (rows, columns); got 3"),
         (lambda: wp.types.matrix((0, 3), float), "a matrix's shape is two positive integers; got (0, 3)"),

@@ -347,8 +347,6 @@ JUDGEMENTS: tuple[tuple[str, str, str], ...] = (
     (r"test_render_opengl\..*", "absent", "Draws with OpenGL."),
     (r"test_fixedarray\..*", "absent", "Tests fixed-size arrays on the stack of a kernel."),
     (r"test_dense\..*", "absent", "Uses tiles and the dense solvers of Warp."),
-    (r"test_bf16\..*", "language", "bfloat16 is not a type of this engine."),
-    (r".*(bfloat16|bf16).*", "language", "bfloat16 is not a type of this engine."),
     (
         r"test_grad_debug\..*plot.*",
         "wording",
