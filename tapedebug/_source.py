@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import os
 import stat
@@ -127,6 +128,14 @@ class Origin:
         if tree is None:
             raise OSError("it is not a function definition")
         return tree
+
+    def rewritten(self, transformers: Iterable[ast.NodeTransformer]) -> Origin:
+        """Return the same source with its syntax tree as these leave it."""
+        tree: Any = copy.deepcopy(self.tree)
+        for transformer in transformers:
+            tree = transformer.visit(tree)
+        ast.fix_missing_locations(tree)
+        return replace(self, script=tuple(ast.unparse(tree).splitlines())).with_tree(tree)
 
     @cached_property
     def header(self) -> ast.FunctionDef:

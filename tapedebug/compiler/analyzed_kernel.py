@@ -83,6 +83,7 @@ class AnalyzedKernel(Definition):
                 cache.captured,
                 max_unroll=cache.max_unroll,
                 in_place=in_place,
+                axes=self.least_axes,
             )
         except TapedebugError as error:
             if self.version:

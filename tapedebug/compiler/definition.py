@@ -27,7 +27,12 @@ class Definition:
         module: What it was defined in.
         options: Its own settings.
         types: Of a version of a generic kernel, the types of its parameters.
+        least_axes: The number of axes of its threads, where `tid()` gives fewer.
+        code_transformers: What rewrites the syntax tree before it is compiled, in this order.
     """
+
+    least_axes = 1
+    code_transformers: tuple[ast.NodeTransformer, ...] = ()
 
     def __init__(
         self,
@@ -79,7 +84,8 @@ class Definition:
     @cached_property
     def origin(self) -> Origin:
         """The kernel's source."""
-        return origin_of(self.python, "kernel")
+        found = origin_of(self.python, "kernel")
+        return found.rewritten(self.code_transformers) if self.code_transformers else found
 
     @cached_property
     def signature(self) -> tuple[Param, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from time import perf_counter
@@ -46,6 +48,8 @@ class Kernel(AnalyzedKernel):
         module: The module whose settings it takes and with which it is loaded (or a Python module, or the
             name of one); by default that in which the function stands.
         options: Settings of its own, as `set_module_options` takes them.
+        code_transformers: Objects that rewrite a copy of the syntax tree before it is compiled, one after the
+            other. Messages show the line of the source that each part comes from.
 
     Raises:
         AttributeError: There is no such option.
@@ -65,6 +69,7 @@ class Kernel(AnalyzedKernel):
         key: str | None = None,
         module: modules.Module | ModuleType | str | None = None,
         options: dict[str, Any] | None = None,
+        code_transformers: Sequence[ast.NodeTransformer] | None = None,
         *,
         generic: Kernel | None = None,
         types: tuple[Any, ...] = (),
@@ -72,11 +77,14 @@ class Kernel(AnalyzedKernel):
         if not is_remembered(func):
             read_annotations(func, sys._getframe(1))
         super().__init__(func, key, module, types, options or {})
+        if code_transformers:
+            self.code_transformers = tuple(code_transformers)
         self.generic = generic
         self.instances: dict[tuple[Any, ...], Kernel] = {}
         self.plans: dict[Any, Any] = {}
         self.latest: Any = None
         self.checked_plans: dict[Any, Any] = {}
+        self._repeating: dict[int, Kernel] = {}
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._entries: dict[Variant, Entry] = {}
         self._plain: dict[Variant, Interpreted] = {}
@@ -160,8 +168,37 @@ class Kernel(AnalyzedKernel):
                         hint="use one type that fits, or change the annotation",
                     )
             found = self.instances[types] = Kernel(
-                self.python, self.key, self.module, self.options, generic=self, types=types
+                self.python,
+                self.key,
+                self.module,
+                self.options,
+                self.code_transformers,
+                generic=self,
+                types=types,
             )
+        return found
+
+    def for_launch(self, sizes: tuple[int, ...]) -> Kernel:
+        """The kernel whose threads have the axes of a launch.
+
+        Where `tid()` gives fewer indices than the launch has axes, it gives those of the first axes: threads
+        that differ on the others get the same ones, as in Warp.
+        """
+        if self.axes >= len(sizes) or math.prod(sizes[self.axes :]) <= 1:
+            return self
+        found = self._repeating.get(len(sizes))
+        if found is None:
+            found = Kernel(
+                self.python,
+                self.key,
+                self.module,
+                self.options,
+                self.code_transformers,
+                generic=self.generic,
+                types=self.types,
+            )
+            found.least_axes, found.is_user_written = len(sizes), self.is_user_written
+            self._repeating[len(sizes)] = found
         return found
 
     def _forget_plans(self) -> None:

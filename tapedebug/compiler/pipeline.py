@@ -76,9 +76,15 @@ def lowered(
     *,
     max_unroll: int = 16,
     in_place: bool = False,
+    axes: int = 1,
 ) -> Lowered:
-    """A kernel in IR, from its parameters as declared; with `in_place` as `warp_adjoint` takes it."""
-    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place)
+    """A kernel in IR, from its parameters as declared; with `in_place` as `warp_adjoint` takes it.
+
+    Its threads have at least `axes` axes.
+    """
+    result = lower_kernel(
+        name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place, axes=axes
+    )
     if in_place:
         return result
     with_diagnostics = verify(result.custom) if diagnostics_of(result.custom.body) else result.custom

@@ -214,9 +214,9 @@ OUTSIDE: dict[str, tuple[Any, Any, Any]] = {
     "while": (walks, 1, lambda: [ints(1, 2, 3), zeros()]),
     "columns": (columns, (2, 4), lambda: [fenced(np.zeros((2, N), np.float32), float)]),
     "many columns": (columns, (2, MANY), lambda: [fenced(np.zeros((2, N), np.float32), float)]),
-    "one index of a grid": (store, (2, 2), lambda: [zeros()]),
-    "one index of a large grid": (store, (2, MANY), lambda: [zeros()]),
-    "two indices of a cube": (columns, (2, 2, 3), lambda: [fenced(np.zeros((2, N), np.float32), float)]),
+    "one index of a grid": (store, (N + 1, 2), lambda: [zeros()]),
+    "one index of a large grid": (store, (MANY, 2), lambda: [zeros()]),
+    "two indices of a cube": (columns, (2, N + 1, 3), lambda: [fenced(np.zeros((2, N), np.float32), float)]),
     "rows": (columns, (N, 2), lambda: [fenced(np.zeros((2, 2), np.float32), float)]),
     "component": (component, 1, lambda: [3, fenced(np.zeros((1, 3), np.float32), wp.vec3)]),
     "struct": (of_struct, MANY, lambda: [pair(N)]),
@@ -290,8 +290,8 @@ INSIDE: dict[str, tuple[Any, Any, Any]] = {
     "indexed": (of_indexed, 2, lambda: [zeros()[ints(0, 2)]]),
     "view": (store, 2, lambda: [zeros()[1:3]]),
     "slice in the kernel": (part, 1, lambda: [zeros(), 1]),
-    "one index of a grid": (store, (1, N), lambda: [zeros()]),
-    "two indices of a cube": (columns, (2, N, 1), lambda: [fenced(np.zeros((2, N), np.float32), float)]),
+    "one index of a grid": (store, (N, 2), lambda: [zeros()]),
+    "two indices of a cube": (columns, (2, N, 2), lambda: [fenced(np.zeros((2, N), np.float32), float)]),
     "none": (store, 0, lambda: [floats()]),
 }
 

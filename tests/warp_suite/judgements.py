@@ -300,11 +300,6 @@ JUDGEMENTS: tuple[tuple[str, str, str], ...] = (
         "A gradient in float16 differs by one unit in the last place, as -2q / s² is rounded elsewhere.",
     ),
     (
-        r"test_template_launch_bounds\..*test_(dim_matrix|launch_set_dim)_cpu",
-        "fault",
-        "With more dimensions than tid() gives, Warp 1.19 repeats the first coordinates; here threads are counted on.",
-    ),
-    (
         r"test_array_subclass\..*(family|families|fixedarray|fem|apic|external_interfaces).*",
         "absent",
         "Tests subclasses of fabric or fixed arrays, or of both kinds.",

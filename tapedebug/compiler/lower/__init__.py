@@ -59,11 +59,13 @@ def lower_kernel(
     *,
     max_unroll: int = 16,
     in_place: bool = False,
+    axes: int = 1,
 ) -> Lowered:
     """Lower a kernel's Python function, given its parameters as they are declared.
 
     Loops over at most `max_unroll` known iterations are written out; `fixed` is what names mean in it, and in
-    functions that it calls. With `in_place`, the result includes which values are one variable of the user's.
+    functions that it calls. Its threads have at least `axes` axes. With `in_place`, the result includes which
+    values are one variable of the user's.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
@@ -72,7 +74,7 @@ def lower_kernel(
     one_sided: dict[tuple[str, Span], None] = {}
     while True:
         try:
-            found = _lowered(name, origin, signature, python, fixed or {}, early, max_unroll, in_place)
+            found = _lowered(name, origin, signature, python, fixed or {}, early, max_unroll, in_place, axes)
             return replace(found, one_sided=tuple(one_sided))
         except Early as missing:
             early[missing.key] = missing.item
@@ -89,6 +91,7 @@ def _lowered(
     early: dict[Any, Item],
     max_unroll: int,
     in_place: bool,
+    axes: int,
 ) -> Lowered:
     builder = Builder()
     ctx = Context(builder, name, origin, python, fixed, early, max_unroll=max_unroll)
@@ -109,7 +112,7 @@ def _lowered(
         raise KernelSyntaxError(
             f"kernel `{name}`: {message}", span=builder.span, hint="split it into several statements"
         ) from None
-    function = ir.Function(name, params, builder.root, max(1, ctx.axes))
+    function = ir.Function(name, params, builder.root, max(1, axes, ctx.axes))
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
     captured, result = tuple(ctx.captured), ctx.uses_atomic_result
     optional = frozenset(ctx.optional)

@@ -41,7 +41,6 @@ from tapedebug.compiler.lower._context import (
     StructValue,
     Undefined,
     View,
-    counted,
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BOTH, BUILTINS, Builtin, static
@@ -215,13 +214,7 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
         ctx.type_error(
             node, f"a launch has one to four axes; {axes} are asked for", "take at most four indices"
         )
-    if ctx.axes not in (0, axes):
-        ctx.type_error(
-            node,
-            f"tid() gives {counted(ctx.axes, 'index', 'indices')} elsewhere in this kernel and {axes} here",
-            "ask for the same number of indices everywhere",
-        )
-    ctx.axes = axes
+    ctx.axes = max(ctx.axes, axes)
     indices = []
     for axis in range(axes):
         index = expressions.wrap(ctx, ctx.builder.apply("to_i32", ctx.builder.thread(axis)))

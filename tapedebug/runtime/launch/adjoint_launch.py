@@ -12,7 +12,7 @@ from tapedebug.lang import types
 from tapedebug.runtime.launch import argument_flattening
 from tapedebug.runtime.launch.argument_packing import known_dims
 from tapedebug.runtime.launch.checked_launch import Memory
-from tapedebug.runtime.launch.launch import launch_dims, resolve
+from tapedebug.runtime.launch.launch import kernel_for, launch_dims, resolve
 from tapedebug.runtime.launch.plan import NOTHING, KernelPlan, Runner
 from tapedebug.runtime.memory.array import Values, array, make, new
 from tapedebug.runtime.memory.buffer import Bytes
@@ -71,6 +71,7 @@ def run(
             no adjoint.
     """
     try:
+        kernel = kernel_for(kernel, dim, (*inputs, *outputs))
         plan, args = resolve(kernel, (*inputs, *outputs))
         kernel = plan.kernel
         given = _given(plan, args, _flat(kernel, adjoints))

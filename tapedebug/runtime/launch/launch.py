@@ -85,9 +85,13 @@ def launch(
             return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
         except TapedebugError as error:  # the message shows the user's line; frames of tapedebug are dropped
             raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
-    known = KNOWN.get(dim) if dim.__class__ is int else known_dims(dim)
     packed = None
     try:
+        if dim.__class__ is int:
+            known = KNOWN.get(dim)
+        else:
+            known = known_dims(dim)
+            kernel = kernel_for(kernel, dim, args)
         plan = kernel.latest
         if plan is not None and known is not None and not waiting.blocks:
             packed = plan.fitted(known[2], *args)
@@ -211,6 +215,17 @@ def _adjoint_launch() -> Callable[..., None]:
     from tapedebug.runtime.launch import adjoint_launch
 
     return adjoint_launch.run
+
+
+def kernel_for(kernel: Any, dim: Any, args: tuple[Any, ...]) -> Any:
+    """Return the kernel, or its version for a launch with more axes than `tid()` gives indices."""
+    try:
+        sizes = (known_dims(dim) or launch_dims(kernel, dim))[0]
+    except TapedebugError:  # the launch says so, after it has checked the arguments
+        return kernel
+    if len(sizes) < 2 or not hasattr(kernel, "for_launch"):
+        return kernel
+    return concrete(kernel, args).for_launch(sizes)
 
 
 def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:

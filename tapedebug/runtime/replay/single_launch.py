@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapedebug.runtime.launch.adjoint_launch import plan_for
-from tapedebug.runtime.launch.launch import launch_dims, resolve
+from tapedebug.runtime.launch.launch import kernel_for, launch_dims, resolve
 from tapedebug.runtime.launch.python_operation import PythonOperation, PythonPlan
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.tape.buffer_versions import BufferVersions, ExternalInput, RangeState, SavedValue
@@ -46,6 +46,8 @@ def one_launch(
     Raises:
         LaunchError: The arguments do not fit the kernel.
     """
+    if not flat:
+        kernel = kernel_for(kernel, dim, tuple(args))
     plan, checked = resolve(kernel, tuple(args), flat=flat)
     if active is not None:
         plan = plan_for(plan.kernel, checked, plan, active)

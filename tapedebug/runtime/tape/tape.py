@@ -12,7 +12,7 @@ from tapedebug._clock import clock, tape_ids
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._source import Span, site_span
 from tapedebug.runtime.config import MODES, TRACKS, config
-from tapedebug.runtime.launch.launch import launch_dims, resolve
+from tapedebug.runtime.launch.launch import kernel_for, launch_dims, resolve
 from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.reverse import backward_pass, late_grad
 from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, same_seed
@@ -180,6 +180,7 @@ class Tape(TapeQueries):
 
         Values that the launch overwrites are kept only if this is called before they are overwritten.
         """
+        kernel = kernel_for(kernel, dim, (*inputs, *outputs))
         plan, args = resolve(kernel, (*inputs, *outputs))
         sizes, threads, slots = launch_dims(kernel, dim)
         packed = plan.packed(slots, *args)

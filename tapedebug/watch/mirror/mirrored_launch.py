@@ -18,7 +18,7 @@ from tapedebug.operations.memory import Memory
 from tapedebug.operations.operation import ExactAdjoint, PushesTangents, RunsInFloat64
 from tapedebug.runtime.capabilities import operation_capability
 from tapedebug.runtime.launch.adjoint_launch import plan_for
-from tapedebug.runtime.launch.launch import launch_dims, resolve
+from tapedebug.runtime.launch.launch import kernel_for, launch_dims, resolve
 from tapedebug.runtime.launch.plan import CHECKED, Runner
 from tapedebug.runtime.memory.array import array, make, new
 from tapedebug.runtime.memory.buffer import Buffer
@@ -232,6 +232,7 @@ class MirroredLaunch(MirroredStep):
             self._argument(param.type, value, (number, ""), arrays)
             for number, (param, value) in enumerate(zip(kernel.signature, args, strict=True))
         ]
+        kernel = kernel_for(kernel, dim, tuple(given))
         plan, flat = resolve(kernel, tuple(given))
         places = [place_of(kernel, p) for p in range(len(kernel.params))]
         active = frozenset(p for p in plan.floats if places[p] in arrays and arrays[places[p]].requires_grad)
