@@ -101,7 +101,7 @@ describe("findings", () => {
       "elements changed": "256",
       "largest change": "0.1451",
       "gradient off by": "throw: 38.1 %",
-      "reader → clobberer": "0 → 4, 1 → 4, 2 → 4, 3 → 4, 4 → 4, 5 → 4 and 3 more",
+      "reader → overwriter": "0 → 4, 1 → 4, 2 → 4, 3 → 4, 4 → 4, 5 → 4 and 3 more",
       reader: "launch 1 (spring), x at net.py:62",
       operands: "-1, nan",
       deep: "a: b: c: …",
