@@ -30,7 +30,7 @@ class HistoryEvent:
         tape: The id of the tape that ran backward, or that recorded meanwhile; 0 for none.
         at: The number of operations that this tape had.
         again: The pass began from the same seeds as the one before on that tape.
-        numbers: `pass`, `norm`, `norm_before`, `norm_after`, `viewed`: see `tapedebug.trace.Event`.
+        numbers: `pass`, `norm`, `norm_before`, `norm_after`, `viewed`, `gap`: see `tapedebug.trace.Event`.
     """
 
     kind: EventKind

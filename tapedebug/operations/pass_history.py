@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapedebug._clock import clock
-from tapedebug.contract import Array, HistoryEvent, Place
+from tapedebug.contract import Array, HistoryEvent, Place, Values
 
 Norms = list[tuple[Array, float]]
 """Inputs with the norms of their gradients."""
@@ -111,5 +111,13 @@ def _norms(arrays: Sequence[Array]) -> Norms:
     for array in arrays:
         gradient = array.current_gradient()
         if gradient is not None:
-            found.append((array, float(np.linalg.norm(gradient.astype(np.float64)))))
+            found.append((array, norm_of(gradient)))
     return found
+
+
+def norm_of(values: Values) -> float:
+    """Return the norm of numbers, which is added up in float64 only if their own type is too narrow."""
+    if not values.any():
+        return 0.0
+    norm = float(np.linalg.norm(values)) if values.dtype.kind == "f" and values.itemsize > 2 else 0.0
+    return norm if 0 < norm < np.inf else float(np.linalg.norm(values.astype(np.float64)))

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from tapedebug.operations.adjoint_values import When
 
 T = TypeVar("T")
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+REPLACED = 1000
+"""Number of outside writes after the last pass that are listed at least; up to twice as many are."""
 
 
 @dataclass(slots=True)
@@ -71,17 +75,29 @@ class Injection:
         clock: The time.
         call_site: The place in the program, if it is known.
         how: The way it was written.
+        passes: The number of reverse passes by then.
     """
 
     at: int
     region: Hashable
     start: int
-    changed: np.ndarray[Any, np.dtype[np.bool_]]
+    changed: Mask
     content: Bytes
     settled: bool
     clock: int
     call_site: Place | None = None
     how: str = "unseen"
+    passes: int = 0
+
+    def with_later(self, start: int, changed: Mask) -> tuple[int, Mask]:
+        """Return the range and the mask of this write and a later one; the mask of this one may change."""
+        low, high = min(start, self.start), max(start + changed.size, self.start + self.changed.size)
+        both = self.changed
+        if (low, high) != (self.start, self.start + self.changed.size):
+            both = np.zeros(high - low, np.bool_)
+            both[self.start - low :][: self.changed.size] = self.changed
+        both[start - low :][: changed.size] |= changed
+        return low, both
 
     def load(self, memory: Memory) -> None:
         """Write the changed bytes into the memory of a replay."""
@@ -195,6 +211,7 @@ class OperationTape:
         self._budget = SnapshotBudget() if budget is None else budget
         self._seen: dict[Region, RecordedRegion] = {}
         self._injections: list[Injection] = []
+        self._replaced: list[OutsideWrite] = []  # settled writes whose content later ones have replaced
         self._injected: dict[int, list[Injection]] = {}
         self._scope: int | None = None
         self._set_aside: _SetAside | None = None
@@ -496,26 +513,48 @@ class OperationTape:
         self,
         seen: RecordedRegion,
         first: int,
-        changed: np.ndarray[Any, np.dtype[np.bool_]],
+        changed: Mask,
         how: str = "unseen",
         call_site: Place | None = None,
         at: int | None = None,
     ) -> None:
         """Store the bytes of a write outside the tape that was found by comparison."""
-        region = seen.region
+        region, settled = seen.region, self._is_settled()
+        there = self._injected.setdefault(len(self.operations), [])
+        earlier = self._replaceable(there, region) if settled else None
+        if earlier is not None:
+            self._replaced += self._as_outside_writes(earlier)
+            if len(self._replaced) >= 2 * REPLACED:
+                del self._replaced[REPLACED // 2 : REPLACED]
+            there.remove(earlier)
+            self._injections.remove(earlier)
+            first, changed = earlier.with_later(first, changed)
         write = Injection(
             len(self.operations),
             region,
             first,
             changed,
             region.values[first : first + changed.size].copy(),
-            self._is_settled(),
+            settled,
             clock.tick() if at is None else at,
             call_site,
             how,
+            len(self.reverse_passes),
         )
         self._injections.append(write)
-        self._injected.setdefault(write.at, []).append(write)
+        there.append(write)
+
+    def _replaceable(self, writes: Sequence[Injection], region: Region) -> Injection | None:
+        """Return the last write of a region, if no operation or pass can tell it from one that follows.
+
+        Training loops write their parameters after each pass: without this, tapes that are kept would store
+        the parameters of each step.
+        """
+        if self._set_aside is not None:
+            return None
+        found = (write for write in reversed(writes) if write.region is region)
+        last = next(found, None)
+        return last if last is not None and last.settled and last.passes == len(self.reverse_passes) else None
 
     def _is_settled(self) -> bool:
         """True if a reverse pass has run over all operations recorded so far."""
@@ -544,10 +583,13 @@ class OperationTape:
 
     @property
     def outside_writes(self) -> list[OutsideWrite]:
-        """The writes to arrays of the tape that are not on it, in the order in which they were found."""
+        """The writes to arrays of the tape that are not on it, in order; of many late ones, not all."""
+        found = [each for write in self._injections for each in self._as_outside_writes(write)]
+        return sorted([*self._replaced, *found], key=lambda write: write.clock) if self._replaced else found
+
+    def _as_outside_writes(self, write: Injection) -> list[OutsideWrite]:
         return [
             OutsideWrite(write.at, array, write.settled, write.clock, write.call_site, write.how)
-            for write in self._injections
             for array in self._arrays_of(write)
         ]
 
@@ -555,9 +597,11 @@ class OperationTape:
         """Return the smallest array with all changed bytes; else the largest ones with some of them."""
         known = {(a.start, a.stop): a for a in self.regions.get(cast("Region", write.region), ())}
         touched = sorted((a for a in known.values() if write.touches(a)), key=lambda a: a.stop - a.start)
-        where = np.flatnonzero(write.changed) + write.start
+        first, stop = write.start + int(write.changed.argmax()), write.start + write.changed.size
+        if not write.changed[-1]:  # of a large region all bytes count, and to search them takes a millisecond
+            stop -= int(write.changed[::-1].argmax())
         for array in touched:
-            if array.start <= where[0] and where[-1] < array.stop:
+            if array.start <= first and stop <= array.stop:
                 return [array]
         kept: list[Array] = []
         for array in reversed(touched):

@@ -8,13 +8,13 @@ from tapedebug.contract import Array, History, HistoryEvent, Place, RecordedTape
 from tapedebug.trace.model import Event, Location
 
 KEPT = 1000
-"""Largest number of events in a trace; the last ones are kept."""
+"""Largest number of events in a trace; the first and the last ones are kept."""
 
 Placed = Callable[[Place], Location]
 
 
 def events_of(tape: RecordedTape, arrays: Sequence[Array], place: Placed) -> tuple[list[Event], int]:
-    """Return the last events around a tape, in order, and the number of earlier ones that are dropped.
+    """Return the first and last events around a tape, in order, and the number of others.
 
     Args:
         tape: The tape.
@@ -23,7 +23,11 @@ def events_of(tape: RecordedTape, arrays: Sequence[Array], place: Placed) -> tup
     """
     builder = _Builder(tape, arrays, place)
     events = sorted(builder.events(), key=lambda event: event.clock)
-    return events[-KEPT:], builder.dropped + max(0, len(events) - KEPT)
+    dropped = max(0, len(events) - KEPT)
+    if dropped:
+        del events[KEPT // 2 : KEPT // 2 + dropped]
+        events[KEPT // 2].numbers["gap"] = 2
+    return events, builder.dropped + dropped
 
 
 class _Builder:
@@ -45,9 +49,8 @@ class _Builder:
         for item in remembered:
             if item.region is None:
                 yield self._event(item, None, 1)
-        outside = self.tape.outside_writes
         known = set()
-        for write in outside[-KEPT:]:
+        for write in self.tape.outside_writes:
             known.add(write.clock)
             a = write.array
             yield Event(
@@ -60,7 +63,6 @@ class _Builder:
                 call_site=None if write.call_site is None else self.place(write.call_site),
                 settled=write.settled,
             )
-        self.dropped += max(0, len(outside) - KEPT)
         for item in remembered:
             if item.region is None:
                 continue

@@ -280,7 +280,8 @@ class Event:
         numbers: `pass` (its number on its tape, from 1 on); `norm` of the gradient that was read;
             `norm_before` and `norm_after` of the gradient of an input that was not 0 when the pass began;
             `arrays`, the number of arrays of this memory that the event represents, if more than one;
-            `viewed` is 1 if a NumPy view of the gradient existed when a pass had ended.
+            `viewed` is 1 if a NumPy view of the gradient existed when a pass had ended. `gap`: earlier
+            events of this memory (1), or of all (2), are not stored.
     """
 
     kind: EventKind

@@ -17,7 +17,7 @@ import numpy as np
 from tapedebug._clock import clock
 from tapedebug.contract import Array, EventKind, HistoryEvent, Place, Values, view_of
 from tapedebug.operations import OperationTape, Region
-from tapedebug.operations.pass_history import Norms, PassHistory
+from tapedebug.operations.pass_history import Norms, PassHistory, norm_of
 
 KEPT = 64
 """Smallest number of events of one region that are stored; up to twice as many are."""
@@ -41,8 +41,9 @@ class _RegionHistory:
     """The events of one region, without a reference to it, and digests of its content after the last pass.
 
     Attributes:
-        events: The events, in order.
-        dropped: The number of earlier events that are no longer stored.
+        events: In order; the first `KEPT // 2`, because the first tapes are diagnosed, and at least the last
+            `KEPT`.
+        dropped: The number of events in between that are no longer stored.
         settled: The last digest of each range of values and gradients.
         views: The NumPy arrays through which the program can read the gradient.
         samples: Numbers of gradients that were read, and of values before they were written, by event.
@@ -57,10 +58,14 @@ class _RegionHistory:
     def add(self, event: HistoryEvent) -> None:
         """Store an event."""
         if len(self.events) >= 2 * KEPT:
-            del self.events[:KEPT]
-            self.dropped += KEPT
-            oldest = self.events[0].clock
-            self.samples = {key: values for key, values in self.samples.items() if key[-1] >= oldest}
+            first = KEPT // 2
+            del self.events[first:KEPT]
+            self.dropped += KEPT - first
+            self.events[first] = replace(
+                self.events[first], numbers={**self.events[first].numbers, "gap": 1.0}
+            )
+            kept = {event.clock for event in self.events}
+            self.samples = {key: values for key, values in self.samples.items() if key[-1] in kept}
         self.events.append(replace(event, region=None))
 
     def is_viewed(self) -> bool:
@@ -127,7 +132,7 @@ class SharedHistory:
         """
         if kind == "read":  # values that NumPy has written since belong to an earlier time
             self._catch_up(array, "values")
-        numbers = {} if gradient is None else {"norm": float(np.linalg.norm(gradient.astype(np.float64)))}
+        numbers = {} if gradient is None else {"norm": norm_of(gradient)}
         now = self._note(kind, "gradient", array, how, call_site, numbers)
         known = self._regions[cast("Region", array.region)]
         if view is not None:

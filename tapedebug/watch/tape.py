@@ -52,6 +52,7 @@ from tapedebug.operations import (
     RunsInFloat64,
     SnapshotBudget,
 )
+from tapedebug.operations.pass_history import norm_of
 from tapedebug.operations.replay_memory import IdleReplays
 from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.hooks import look_up
@@ -247,8 +248,8 @@ class WatchedTape(OperationTape):
             gradient = array.current_gradient()
             if gradient is not None and before is not None and is_float(gradient.dtype):
                 added = gradient - before
-                rounding = float_info(added.dtype).eps * np.linalg.norm(before.astype(np.float64))
-                if np.isfinite(rounding) and not rounding > SUM_ROUNDING * np.linalg.norm(added):
+                rounding = float_info(added.dtype).eps * norm_of(before)
+                if np.isfinite(rounding) and not rounding > SUM_ROUNDING * norm_of(added):
                     self.consumed[memory_key(array)] = added
 
 

@@ -8,6 +8,7 @@ import pytest
 from tapedebug import TapeError, contract
 from tapedebug._float32_slope import fitted_slope, slope
 from tapedebug.operations import Memory, Region
+from tapedebug.operations import tape as operations_tape
 from tapedebug.operations.adjoint_values import given_values
 from tests.reference_engine import Tape, array, zeros
 from tests.reference_operations import (
@@ -162,6 +163,44 @@ def test_a_write_by_an_optimiser_after_the_pass_is_settled():
     replay = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds, consume="current")
     assert [w.settled for w in tape.outside_writes] == [True]
     np.testing.assert_array_equal(replay.gradient(x), before)
+
+
+def test_the_steps_of_a_training_loop_are_listed_and_stored_once(monkeypatch):
+    tape, x, w, loss = layers()
+    tape.backward(loss)
+    stored = []
+    for step in range(10):
+        x.values[step % 2] -= 0.25
+        w.values[...] *= 0.5
+        tape.look()
+        stored.append(tape.stored_bytes)
+    assert len(set(stored[2:])) == 1
+    assert [write.array for write in tape.outside_writes] == [x, w] * 10
+    assert all(write.settled for write in tape.outside_writes)
+    clocks = [write.clock for write in tape.outside_writes]
+    assert clocks == sorted(clocks)
+    with tape:
+        square(x, zeros(*x.shape))
+    np.testing.assert_array_equal(tape.new_replay().forward().values(x), x.values)
+    monkeypatch.setattr(operations_tape, "REPLACED", 4)
+    tape.backward(loss)
+    for _ in range(20):
+        w.values[...] += 1
+        tape.look()
+    late = [write for write in tape.outside_writes if write.at == len(tape.operations)]
+    assert 4 <= len(late) <= 9
+
+
+def test_writes_on_both_sides_of_a_pass_stay_apart():
+    tape, x, _, loss = layers()
+    tape.backward(loss)
+    x.values[...] += 1
+    tape.look()
+    tape.backward(loss)
+    x.values[...] += 1
+    tape.look()
+    assert [write.settled for write in tape.outside_writes] == [True, True]
+    assert len(tape.injections(len(tape.operations))) == 2
 
 
 def test_gradients_that_hold_something_when_a_pass_begins_are_seeds():

@@ -122,9 +122,11 @@ def test_it_is_bounded() -> None:
     history = fit.w.buffer.adjoint.history
     assert KEPT <= len(history.events) <= 2 * KEPT
     assert len(history.events) + history.dropped == 2 * 3 * KEPT
+    assert [event.after_gap for event in history.events].index(True) == KEPT // 2, "the first ones stay"
     assert len(tape.tracker.log.events) <= 2 * KEPT
     assert len(trace.events) <= 1000
     assert trace.events_dropped > 0
+    assert any(event.numbers.get("gap") == 1 for event in trace.events)
 
 
 def test_it_keeps_nothing_alive() -> None:

@@ -22,10 +22,12 @@ class GradientHistory:
     Attributes:
         info: The input.
         events: Passes, zeros, reads and writes of the gradient, writes of the values.
+        gaps: The clocks of the events before which some are no longer stored.
     """
 
     info: ArrayInfo
     events: list[Event] = field(default_factory=list)
+    gaps: list[int] = field(default_factory=list)
 
     def passes(self, trace: Trace | None = None) -> list[Event]:
         """Return the reverse passes that added to the gradient; given a trace, those of its records."""
@@ -42,12 +44,16 @@ class GradientHistory:
         ]
 
     def before(self, event: Event) -> Event | None:
-        """Return the pass before a pass."""
-        return next((item for item in reversed(self.passes()) if item.clock < event.clock), None)
+        """Return the pass before a pass; None also if events between the two are no longer stored."""
+        found = next((item for item in reversed(self.passes()) if item.clock < event.clock), None)
+        if found is None or any(found.clock < gap <= event.clock for gap in self.gaps):
+            return None
+        return found
 
     def end_of(self, event: Event) -> int | None:
-        """Return the clock at which the next pass began."""
-        return next((item.clock for item in self.passes() if item.clock > event.clock), None)
+        """Return the clock at which the next pass began, or until which no event is stored."""
+        ends = [item.clock for item in self.passes()] + self.gaps
+        return min((clock for clock in ends if clock > event.clock), default=None)
 
 
 def _forgotten(trace: Trace) -> float:
@@ -62,12 +68,16 @@ def history_of(trace: Trace, array: int) -> GradientHistory:
     history = GradientHistory(info)
     found: dict[tuple[int, str], Event] = {}
     for event in trace.events:
+        if event.numbers.get("gap") == 2:
+            history.gaps.append(event.clock)
         if event.array is None:
             continue
         other = trace.arrays[event.array]
         whole = "arrays" in event.numbers and other.buffer == info.buffer  # one event for several arrays
         if not whole and not overlaps(other, info):
             continue
+        if event.numbers.get("gap") == 1:
+            history.gaps.append(event.clock)
         key = (event.clock, event.of)
         if key not in found or event.numbers.get("norm_before"):
             found[key] = event

@@ -47,6 +47,8 @@ class TapeHistory:
                     )
                     if event.viewed:
                         numbers["viewed"] = 1
+                    if event.after_gap:
+                        numbers["gap"] = 1
                     yield _as_history_event(event, of, buffer, start, stop, numbers)
 
     def _histories(

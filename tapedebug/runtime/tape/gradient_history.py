@@ -86,6 +86,7 @@ class Event:
         norms: For each of the first `MEASURED` inputs whose gradient was not 0 when the pass began: its
             bytes, and the norms of its gradient before and after.
         stack: Of values that were read while a tape recorded: the user's frames.
+        after_gap: Events before this one, and after the earliest ones, were discarded.
     """
 
     kind: Kind
@@ -105,16 +106,19 @@ class Event:
     inputs: tuple[tuple[int, int], ...] = ()
     norms: tuple[tuple[int, int, float, float], ...] = ()
     stack: Stack = ()
+    after_gap: bool = False
 
 
 @dataclass(slots=True)
 class History:
-    """The last events of one buffer, of one gradient memory, or of one tape.
+    """The first and the last events of one buffer, of one gradient memory, or of one tape.
+
+    The first ones stay because a program with many tapes keeps its first two (see `_tape_retention`).
 
     Attributes:
         of_gradient: It belongs to gradient memory.
-        events: In order; at least the last `KEPT`.
-        dropped: The number of older events that were discarded.
+        events: In order; the first `KEPT // 2` and at least the last `KEPT`.
+        dropped: The number of events in between that were discarded.
         writes: The buffer's count of writes when a pass last ended.
         settled: The time then; 0 before the first pass.
         written: The time of the last write that was noted.
@@ -136,8 +140,10 @@ class History:
     def add(self, event: Event) -> None:
         """Remember an event."""
         if len(self.events) >= 2 * KEPT:
-            del self.events[:KEPT]
-            self.dropped += KEPT
+            first = KEPT // 2
+            del self.events[first:KEPT]
+            self.dropped += KEPT - first
+            self.events[first].after_gap = True
         self.events.append(event)
         if event.kind in ("write", "zero"):
             self.written = event.clock
