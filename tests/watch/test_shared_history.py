@@ -80,6 +80,12 @@ def read(x, shared, tapes):
     shared.note_gradient("read", x, "numpy", caller_place(), x.grad)
 
 
+def read_and_zero(x, shared, tapes):
+    read(x, shared, tapes)
+    x.grad[...] = 0
+    shared.note_gradient("zero", x, "zero_", caller_place())
+
+
 def nothing(x, shared, tapes):
     pass
 
@@ -164,8 +170,8 @@ def test_the_first_tapes_of_a_long_loop_are_still_diagnosed(monkeypatch):
 
 def test_passes_on_both_sides_of_a_gap_are_not_compared(monkeypatch):
     monkeypatch.setattr(shared_history, "KEPT", 4)
-    for passes in (9, 10, 11, 12):
-        assert found(fit(step_and_zero, passes=passes)) == []
+    for passes in (9, 10, 11):
+        assert found(fit(read_and_zero, passes=passes)) == []
 
 
 def test_of_many_events_the_last_are_kept_and_the_others_counted(monkeypatch):
