@@ -269,7 +269,7 @@ def module_text(scalar: str, chosen: Sequence[Probe]) -> str:
 STEP = 1e-4
 CLOSE = {"float32": 2e-3, "float64": 1e-5}
 """How far apart gradients may be, as a part of the largest entry; the bar of differences included."""
-NARROWER = ("to_f16", "to_f32")
+NARROWER = ("to_f16", "to_bf16", "to_f32")
 """Conversions that round the adjoint, too."""
 Status = str
 

@@ -67,6 +67,7 @@ RULES = [
     Case("norm_of_square", "wp.length(vec1({0}))", np.abs, (POSITIVE,)),
     Case("sign0", "wp.abs({0})", np.abs, (WIDE,)),  # the derivative of abs is its only use
     Case("to_f16", "scalar(wp.float16({0}))", lambda x: x, (WIDE,)),
+    Case("to_bf16", "scalar(wp.bfloat16({0}))", lambda x: x, (WIDE,)),
     Case("to_f32", "scalar(wp.float32({0}))", lambda x: x, (WIDE,)),
     Case("to_f64", "scalar(wp.float64({0}))", lambda x: x, (WIDE,)),
     *(
@@ -101,6 +102,6 @@ RULES = [
 BITS = {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
 OF_STATES = {"rand_pcg", "centred_f32", "centred_f64", "direction_f32", "direction_f64", "single"}
 """Rules of random numbers and noise: those of `cases.noise`, and in `test_random.py`, consist of them."""
-OF_BITS = {f"{s}{n}_of_bits" for n in (8, 16, 32, 64) for s in "iuf"} - {"f8_of_bits"}
+OF_BITS = {f"{s}{n}_of_bits" for n in (8, 16, 32, 64) for s in "iuf"} - {"f8_of_bits"} | {"bf16_of_bits"}
 INTEGER_ONLY = {"from_end", "idiv", "trip_count"} | BITS | OF_STATES | OF_BITS
 """Rules that no float reaches: `test_rules.py` compares them with Python."""
