@@ -623,11 +623,12 @@ def _engines(recorder: TapeRetention) -> list[str]:
         by_engine.setdefault(engine_title(item.tape), []).append(item.tape)
     by_engine.pop("", None)
     lines = []
+    part = " on the tapes that were kept" if len(recorder.tapes) < recorder.count else ""
     for engine, tapes in by_engine.items():
         launches = sum(len(tape.operations) for tape in tapes)
         counts = replay_counts(tapes)
         many = f"{launches:,} launch{'es' if launches != 1 else ''}"
-        lines.append(f"{engine}: {many} watched" + (f", {counts}" if counts else ""))
+        lines.append(f"{engine}: {many} watched{part}" + (f", {counts}" if counts else ""))
     return lines
 
 

@@ -38,3 +38,16 @@ def test_a_right_gradient_agrees(tmp_path, capsys):
     status, out = run(tmp_path, capsys, "scale(h, 3.0)")
     assert status == 0
     assert "AGREE" in out
+
+
+def test_the_line_of_the_engine_counts_launches_on_the_tapes_that_were_kept(tmp_path, capsys):
+    path = tmp_path / "program.py"
+    once = PROGRAM.format(root=str(ROOT), overwrite="scale(h, 3.0)")
+    path.write_text(once)
+    main(["run", str(path)])
+    assert ": 3 launches watched\n" in capsys.readouterr().out
+    path.write_text(
+        once.replace("with Tape()", "for _ in range(9):\n  with Tape()").replace("\n    ", "\n      ")
+    )
+    main(["run", str(path)])
+    assert ": 12 launches watched on the tapes that were kept\n" in capsys.readouterr().out
