@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -72,6 +73,44 @@ def pulse() -> None:
     limit = _current()
     if limit is not None:
         limit.pulse()
+
+
+class _Share:
+    """A limit that ends earlier than the one around it, if there is one.
+
+    Args:
+        outer: The limit around it.
+        seconds: The seconds until this one ends.
+    """
+
+    def __init__(self, outer: TimeLimit, seconds: float) -> None:
+        self._outer = outer
+        self._until = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Return the seconds until this limit ends."""
+        return min(self._until - time.monotonic(), self._outer.remaining())
+
+    def pulse(self) -> None:
+        """Test both limits.
+
+        Raises:
+            OutOfTime: One of them has expired.
+        """
+        self._outer.pulse()
+        if time.monotonic() >= self._until:
+            raise OutOfTime("the share of the time for this step was up")
+
+
+@contextlib.contextmanager
+def shared(part: float) -> Iterator[None]:
+    """Context of a step that may take a part of the time left until the limit of this thread, if there is one."""
+    limit = _current()
+    if limit is None:
+        yield
+        return
+    with enforced(_Share(limit, part * max(0.0, limit.remaining()))):
+        yield
 
 
 def ensure(seconds: float, step: str) -> None:

@@ -15,6 +15,7 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from tapedebug import _time_limit
 from tapedebug._config import config
 from tapedebug._errors import KernelNameError
 from tapedebug._source import Span
@@ -151,6 +152,7 @@ class AnalysisCache:
         key, diagnostics = self.get(what, CODE) or (None, ())
         entry = None if key is None else backend.cached(key)
         if entry is None:
+            _time_limit.pulse()
             made = text()
             key, entry = backend.compiled(made, name)
             diagnostics = made.diagnostics

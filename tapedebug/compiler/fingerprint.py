@@ -250,6 +250,8 @@ class _Reader:
             self.value(function.gradient, attributes)
         elif is_pure(value) or of_numba(value):
             self.add(getattr(value, "__module__", ""), getattr(value, "__name__", value))
+        elif hasattr(type(value), "__fingerprint__"):
+            self.add(value.__fingerprint__())
         else:
             raise NoFingerprint
 
@@ -352,7 +354,9 @@ def meanings(python: Callable[..., Any], names: set[str]) -> dict[str, Any]:
     if len(found) < len(python.__code__.co_freevars):
         raise NoFingerprint  # not assigned yet
     missing = names - found.keys() - python.__globals__.keys()
-    if not all(name in BUILTINS or not hasattr(builtins, name) for name in missing):
+    # Only code can use a builtin: other names are words of annotations, or of comments that look like them.
+    used = {name for code in nested(python.__code__) for name in _globals(code)}
+    if not all(name in BUILTINS or not hasattr(builtins, name) for name in missing & used):
         raise NoFingerprint
     return found | {name: python.__globals__[name] for name in names - missing - found.keys()}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tapedebug._source import display_file
 from tapedebug.contract import KernelSource, Place, SourceAccess, SourceText
-from tapedebug.trace.model import Access, FunctionInfo, KernelInfo, ParamInfo
+from tapedebug.trace.model import Access, FunctionInfo, KernelInfo, ParamInfo, deferred
 
 
 def kernel_info(number: int, source: KernelSource) -> KernelInfo:
@@ -20,7 +20,7 @@ def kernel_info(number: int, source: KernelSource) -> KernelInfo:
         lines=list(text.lines),
         params=[ParamInfo(name=p.name, type=p.type, array=p.is_array) for p in source.parameters],
         accesses=[_access(access, text) for access in source.accesses],
-        adjoint=source.adjoint_text(),
+        adjoint=deferred(source.adjoint_text),
         enable_backward=source.enable_backward,
         functions=[
             FunctionInfo(

@@ -10,12 +10,14 @@ the trace's lists. The JSON form (`Trace.to_json`) has the same names and is des
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 
 from tapedebug._display import renderer
+from tapedebug._errors import TapedebugError
 
 if TYPE_CHECKING:
     import os
@@ -157,6 +159,53 @@ class KernelInfo:
             if part.file == file and 0 <= line - part.line < len(part.lines):
                 return part.lines[line - part.line]
         return None
+
+
+class Slot(Protocol):
+    """The descriptor of a slot."""
+
+    def __get__(self, instance: object, owner: type, /) -> object:
+        """Return what the slot holds."""
+
+    def __set__(self, instance: object, value: object, /) -> None:
+        """Store something in the slot."""
+
+
+class _Deferred:
+    """A field of a dataclass with slots in which a function may stand for the text that it returns.
+
+    The function is called when the field is read for the first time.
+
+    Args:
+        slot: The descriptor of the slot.
+    """
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        found = self._slot.__get__(instance, owner)
+        if callable(found):
+            try:
+                found = found()
+            except TapedebugError:
+                found = None  # the kernel was changed after it was recorded
+            self._slot.__set__(instance, found)
+        return found
+
+    def __set__(self, instance: object, value: object) -> None:
+        self._slot.__set__(instance, value)
+
+
+def deferred(text: Callable[[], str | None]) -> str | None:
+    """Return a function as the value of a field that calls it when it is read; see `KernelInfo.adjoint`."""
+    return cast("str | None", text)
+
+
+setattr(KernelInfo, "adjoint", _Deferred(vars(KernelInfo)["adjoint"]))  # noqa: B010
+"""The generated adjoint: it can be printed later, because that takes seconds for a large kernel."""
 
 
 @dataclass(slots=True, kw_only=True)

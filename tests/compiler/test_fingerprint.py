@@ -233,6 +233,20 @@ def kernel(x: wp.array(dtype=float)):
     assert not list((tmp_path / "cache").glob("*.json"))
 
 
+def test_words_of_comments_are_no_builtins_that_code_uses(tmp_path: Path) -> None:
+    source = """
+import tapedebug as wp
+
+@wp.kernel
+def kernel(x: wp.array(dtype=float)):
+    # the input: open, next and hash are words here
+    value: float = 1.0
+    x[wp.tid()] = value
+"""
+    plain = source.replace("float = 1.0", "float = 1.0  # id: next")
+    assert fingerprint.fingerprint_of(kernel_of(plain, tmp_path)) is not None
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TAPEDEBUG_CACHE_DIR", str(tmp_path / "cache"))

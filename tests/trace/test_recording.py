@@ -77,6 +77,38 @@ def test_arrays_have_the_names_that_people_use() -> None:
     assert record(tape, name="mine").name == "mine"
 
 
+def test_generated_adjoints_are_printed_when_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = floats(1.0, 2.0), zeros(2)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=2, inputs=[x, out])
+    printed = []
+    source = type(square).source
+
+    def spied(kernel: Any, kind: str = "forward") -> str:
+        printed.append(kind)
+        return source(kernel, kind)
+
+    monkeypatch.setattr(type(square), "source", spied)
+    info = record(tape).kernels[0]
+    assert printed == []
+    assert info.adjoint is not None
+    assert info.adjoint.startswith("# adjoint of square")
+    assert info.adjoint == dataclasses.replace(info).adjoint
+    assert printed == ["adjoint"]
+
+
+def test_an_adjoint_that_cannot_be_printed_any_more_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = floats(1.0, 2.0), zeros(2)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=2, inputs=[x, out])
+
+    def refused(kernel: Any, kind: str = "forward") -> str:
+        raise wp.TapedebugError("kernel `square`: what it captured has changed since it was launched")
+
+    monkeypatch.setattr(type(square), "source", refused)
+    assert record(tape).kernels[0].adjoint is None
+
+
 def test_names_of_the_time_of_recording_come_before_those_of_whoever_asks() -> None:
     def recorded() -> tuple[Any, Any]:
         x, loss = floats(1.0, 2.0), zeros(1)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug import _time_limit
+from tapedebug._time_limit import OutOfTime
 from tapedebug.contract import Access, Engine, KernelSource, Parameter
 from tapedebug.operations import (
     ExactAdjoint,
@@ -214,3 +216,45 @@ def test_parameters_are_described() -> None:
         Parameter("x", "array(dtype=float32)", True),
         Parameter("y", "array(dtype=float32)", True),
     ]
+
+
+class Expired:
+    """A time limit that has expired after some tests."""
+
+    def __init__(self, tests: int) -> None:
+        self.tests = tests
+
+    def remaining(self) -> float:
+        return 100.0
+
+    def pulse(self) -> None:
+        self.tests -= 1
+        if self.tests < 0:
+            raise OutOfTime("time was up")
+
+
+def test_mirrors_that_were_not_compared_in_time_are_refused() -> None:
+    x, y = host(1, 2, 3), host(1, 1, 1)
+    launches = [Launch(curve, x, y), Launch(grow, x, y)]
+    tape = recorded(*launches)
+    with _time_limit.enforced(Expired(0)):
+        verify_mirrors(tape, dict(enumerate(launches)))
+    assert [launch.reason for launch in launches] == [verification.LATE] * 2
+
+
+def test_a_mirror_that_takes_too_long_to_compile_is_tried_once(monkeypatch) -> None:
+    x, y, z = host(1, 2, 3), host(0, 0, 0), host(0, 0, 0)
+    launches = [Launch(curve, x, y), Launch(curve, y, z)]
+    tape = recorded(*launches)
+    tries = []
+
+    def slow(launch: MirroredLaunch, values: Memory) -> None:
+        tries.append(launch)
+        error = OutOfTime("compiling it would take about 9 s, and 2 s were left")
+        error.step = "compiling it"
+        raise error
+
+    monkeypatch.setattr(MirroredLaunch, "forward", slow)
+    verify_mirrors(tape, dict(enumerate(launches)))
+    assert len(tries) == 1
+    assert [launch.reason for launch in launches] == ["there was no time for compiling it"] * 2

@@ -56,6 +56,10 @@ class Unavailable:
     def __repr__(self) -> str:
         return f"<{self.name} of Warp>"
 
+    def __fingerprint__(self) -> str:
+        """Return the same text in all processes: kernels may name a module that has this attribute."""
+        return f"{self.name}: {self.reason}"
+
     def __getattr__(self, name: str) -> Unavailable:
         if name.startswith("__"):
             raise AttributeError(name)

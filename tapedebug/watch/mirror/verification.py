@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Protocol
 
+from tapedebug import _time_limit
 from tapedebug._errors import TapedebugError
+from tapedebug._time_limit import OutOfTime
 from tapedebug.contract import A, Access, Values
 from tapedebug.operations import ExecutableOperation, Memory, OperationReplay, OperationTape, Step
 from tapedebug.operations.adjoint_values import When, may_need_after
@@ -21,6 +23,12 @@ VERIFIED = 3
 """The number of launches of each kernel whose results are compared."""
 COMPARED = 32
 """The number of launches of each kernel whose adjoints are compared, unless a difference is found."""
+
+
+SHARE = 0.4
+"""The share of the time left that comparing the results of launches may take."""
+LATE = "there was no time to compare its results with this engine's"
+"""The reason why a mirror is not used although nothing speaks against it."""
 
 
 class TwoEngines(ExecutableOperation, Protocol):
@@ -45,6 +53,9 @@ class TwoEngines(ExecutableOperation, Protocol):
 def verify_mirrors(tape: OperationTape, launches: Mapping[int, TwoEngines]) -> None:
     """Run the first launches of each kernel both ways, and refuse mirrors whose results are not Warp's.
 
+    Under a time limit this takes at most `SHARE` of the time that is left. Mirrors that were not compared by
+    then are refused, too: Warp alone runs these launches.
+
     Args:
         tape: The tape.
         launches: Its launches that may be mirrored, by index.
@@ -61,13 +72,24 @@ def verify_mirrors(tape: OperationTape, launches: Mapping[int, TwoEngines]) -> N
     replay.forward_only = True
     scratch = Memory.zeros(replay.sizes)
     wrong: dict[Hashable, str] = {}
-    for index in chosen:
-        replay.forward(replay.position, index)
-        replay.load_outside(index)
-        launch = launches[index]
-        reason = _refusal(launch, replay, scratch)
-        if reason:
-            wrong.setdefault(launch.code, reason)
+    compared: set[Hashable] = set()
+    try:
+        with _time_limit.shared(SHARE):
+            replay.pulse = _time_limit.pulse
+            for index in chosen:
+                launch = launches[index]
+                if launch.code in wrong:
+                    continue
+                replay.forward(replay.position, index)
+                replay.load_outside(index)
+                reason = _refusal(launch, replay, scratch)
+                if reason:
+                    wrong[launch.code] = reason
+                compared.add(launch.code)
+    except OutOfTime:
+        for index in chosen:
+            if launches[index].code not in compared:
+                wrong[launches[index].code] = LATE
     for launch in launches.values():
         if launch.code in wrong:
             launch.refuse_mirror(wrong[launch.code])
@@ -82,6 +104,10 @@ def _refusal(launch: TwoEngines, replay: OperationReplay, scratch: Memory) -> st
         scratch.range(array.region, array.start, array.stop)[:] = content
     try:
         launch.mirrored.forward(scratch)
+    except OutOfTime as error:
+        if not error.step:
+            raise
+        return f"there was no time for {error.step}"
     except TapedebugError as error:
         return f"this engine refuses it: {error.message}"
     replay.forward(replay.position, replay.position + 1)
