@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-STEPS = (0.1, 0.03, 0.01, 0.003, 1e-3, 1e-4)
-"""Relative displacements, of which the best is used."""
+STEPS = (0.1, 0.1 / 3, 0.1 / 9, 0.1 / 27, 0.1 / 81, 1e-4)
+"""Relative displacements, of which the best is used. All but the last share points with the one before."""
 POINTS = np.arange(-3, 4) / 3
 BASIS = np.stack([np.ones(7), POINTS, POINTS**2, POINTS**3], 1)
 FIT = np.linalg.pinv(BASIS)
@@ -55,11 +55,14 @@ def fitted_slope(
         enough: Function of a slope that returns the error at which no shorter displacement is tried.
     """
     start = function(0.0)
+    shared: dict[float, float] = {}  # values at a third of a displacement, which may be the next one
     best, last = FittedSlope(np.nan, np.inf, np.nan, np.nan, False), np.nan
     gaps: list[float] = []
     levels = 0
     for step in steps:
-        values = np.array([function(float(point * step)) if point else start for point in POINTS])
+        ends = [shared.get(_rounded(side * step)) for side in (-1.0, 1.0)]
+        values = np.array([_value(function, start, ends, place, step) for place in range(7)])
+        shared = {_rounded(float(POINTS[place] * step)): float(values[place]) for place in (2, 4)}
         if not np.isfinite(values).all():
             continue
         if len(set(values.tolist())) < levels:  # displacements that vanish in rounding: a staircase
@@ -80,6 +83,19 @@ def fitted_slope(
         elif best.error <= enough(best.value):
             break
     return best
+
+
+def _rounded(displacement: float) -> float:
+    """Return a displacement without its last digits: thirds are not exact."""
+    return float(f"{displacement:.9g}")
+
+
+def _value(
+    function: Callable[[float], float], start: float, ends: Sequence[float | None], place: int, step: float
+) -> float:
+    """Return the value at one of the seven points, which may be known at the ends."""
+    known = {0: ends[0], 3: start, 6: ends[1]}.get(place)
+    return function(float(POINTS[place] * step)) if known is None else known
 
 
 def fitted_slopes(

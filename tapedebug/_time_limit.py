@@ -104,7 +104,7 @@ class _Share:
 
 @contextlib.contextmanager
 def shared(part: float) -> Iterator[None]:
-    """Context of a step that may take a part of the time left until the limit of this thread, if there is one."""
+    """Context of a step that may take a part of the time that the limit of this thread leaves, if any."""
     limit = _current()
     if limit is None:
         yield

@@ -7,8 +7,9 @@ other memory, the object is made anew over that memory and refitted before each 
 from __future__ import annotations
 
 import gc
+import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +27,10 @@ ARRAYS = {
     "HashGrid": ("points",),
 }
 """For each class of object the arrays that it is made of."""
+
+
+ROOM = 16.0
+"""Cells of a grid beyond those between its points: queries reach that far without a cell met twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +136,30 @@ class Handle:
         options = self.options or {}
         shared = grids.get(self.source)
         if shared is None:
-            made = look_up("warp:HashGrid")(*options["dims"], device=self.source.device)
+            dims = enough_cells(options["dims"], options["build"], points)
+            made = look_up("warp:HashGrid")(*dims, device=self.source.device)
             shared = grids[self.source] = SharedGrid(made)
         build: Build = options["build"]
         rebuild = partial(shared.made.build, points, build.radius, *build.rest)
         return Rebuilt(shared.made.id, Refresh({"points": points}, rebuild, shared), shared.made)
+
+
+def enough_cells(dims: Sequence[int], build: Build, points: WarpArray) -> list[int]:
+    """Return the dimensions of a grid that finds the same pairs as one of `dims`, in the same order.
+
+    A build takes time for each cell, and programs often make the grid far larger than the points need. With
+    twice the cells between the outermost points, and some more, none share a cell by wrapping around.
+    """
+    if not is_on_host(points.device) or not is_on_host(build.points.device):
+        return list(dims)
+    found = [
+        array.numpy().reshape(-1, array.numpy().shape[-1]) for array in (points, build.points) if array.size
+    ]
+    extents = [np.ptp(values, axis=0).astype(np.float64) for values in found]
+    needed = [2 * float(most) / build.radius + ROOM for most in np.max(extents, axis=0)] if extents else ()
+    if len(needed) != len(dims) or not np.isfinite(needed).all():
+        return list(dims)
+    return [min(own, 1 << math.ceil(math.log2(least))) for own, least in zip(dims, needed, strict=True)]
 
 
 class Handles:

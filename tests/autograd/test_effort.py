@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd import end_to_end
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes import effort
@@ -70,6 +72,31 @@ def test_inputs_of_a_slow_tape_are_displaced_together(losses: list[bool], slow: 
     together = [check for check in result.inputs if check.probes[0].inputs == 9]
     assert [len(check.probes) for check in together] == [2] * 9
     assert "against finite differences (2 directions; most along a random direction of 9" in str(result)
+
+
+def test_inputs_for_which_there_is_no_time_are_told(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = inputs(4)
+    plan, late = plan_directions, []
+
+    def hasty(*args: Any) -> Any:
+        return replace(plan(*args), deadline=0.0)
+
+    def checkpoint() -> None:
+        if late:
+            raise OutOfTime("time was up")
+
+    monkeypatch.setattr(check, "plan_directions", hasty)
+    result = end_to_end(*squares(arrays), arrays, checkpoint=checkpoint, each=late.append)
+    assert result.verdict == "AGREE"
+    assert not result
+    assert len(result.inputs) == 1
+    assert len(result.left_out) == 3
+    assert f"not compared, as time was up: {', '.join(result.left_out)}" in result.coverage.notes
+
+
+def test_a_direction_takes_more_runs_if_parts_compute_in_float32() -> None:
+    assert Effort.within(36, 3, effort.FITTED_RUNS) == Effort(1, 1)
+    assert Effort.within(36, 3) == Effort(3, 3)
 
 
 def test_inputs_of_a_fast_tape_are_not(losses: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +162,7 @@ def test_the_plan_follows_from_the_time_of_a_run(
 
     monkeypatch.setattr(effort.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(effort.time, "process_time", lambda: 10 * now[0])
-    program: Any = SimpleNamespace(loss=loss, inputs=[SimpleNamespace(size=100)] * count)
+    program: Any = SimpleNamespace(loss=loss, is_narrow=False, inputs=[SimpleNamespace(size=100)] * count)
     plan = plan_directions(program, 3, 30.0)
     assert (plan.together, plan.alone.entries + plan.alone.random) == expected
 

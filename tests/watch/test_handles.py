@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.watch.handles import Refresh, SharedGrid
+from tapedebug.watch.handles import Build, Refresh, SharedGrid, enough_cells
 
 
 def counted(is_cpu: bool) -> tuple[Any, np.ndarray[Any, Any], list[int]]:
@@ -39,3 +39,20 @@ def test_an_object_that_others_adapt_is_adapted_again_in_turn() -> None:
     for refresh in (one, one, other, one, one):
         refresh()
     assert log == [0, 1, 0]
+
+
+def test_a_grid_of_a_replay_has_no_more_cells_than_its_points_need() -> None:
+    def points(*rows: tuple[float, float, float], is_cpu: bool = True) -> Any:
+        values = np.array(rows, np.float32)
+        device = SimpleNamespace(is_cpu=is_cpu)
+        return SimpleNamespace(size=len(values), device=device, numpy=lambda: values)
+
+    near, far = points((0, 0, 0), (2, 1, 0)), points((0, 0, 0), (20, 1, 0))
+    dims = [128, 128, 16]
+    assert enough_cells(dims, Build(near, 0.5, ()), near) == [32, 32, 16]
+    assert enough_cells(dims, Build(far, 0.5, ()), near) == [128, 32, 16]
+    assert enough_cells(dims, Build(near, 0.5, ()), far) == [128, 32, 16]
+    nowhere = points((0, 0, 0), (np.nan, 1, 0))
+    on_device = points((0, 0, 0), (2, 1, 0), is_cpu=False)
+    for other in (nowhere, on_device):
+        assert enough_cells(dims, Build(near, 0.5, ()), other) == dims

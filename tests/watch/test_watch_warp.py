@@ -333,6 +333,18 @@ def test_a_replay_has_one_hash_grid_however_often_the_program_builds_it(monkeypa
     assert len(made) == 1
 
 
+def test_a_replay_of_a_large_hash_grid_finds_the_same_neighbours_in_the_same_order():
+    rng = np.random.default_rng(3)
+    x, y = programs.array(rng.uniform(-3, 3, (60, 3)), dtype=wp.vec3), programs.zeros(60)
+    with td.watch_warp() as session:
+        grid = wp.HashGrid(64, 64, 64)
+        with wp.Tape():
+            grid.build(x, 1.0)
+            wp.launch(programs.density, 60, [grid.id, x, y])
+    replay = session.tapes[0].new_replay().forward()
+    assert replay.values(session.tapes[0].array(y)).tobytes() == y.numpy().tobytes()
+
+
 def test_a_hash_grid_that_was_built_before_watching_is_not_covered():
     x, y = programs.array([[0.2, 0.3, 1.0]], dtype=wp.vec3), programs.zeros(1)
     grid = wp.HashGrid(4, 4, 4)

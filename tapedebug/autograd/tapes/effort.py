@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ENTRIES = 6  # single entries that are displaced, the largest of the gradient
 FEW_SCALARS = 12  # inputs of up to this size are displaced entry by entry
 RUNS = 6  # forward runs that one direction usually takes
+FITTED_RUNS = 18  # those if parts of the tape compute in float32
 
 MANY = 24  # inputs from which on they are displaced together
 SAMPLE = 4  # of those, displaced one by one nevertheless: those that move the loss most
@@ -43,9 +44,12 @@ class Effort:
     until: float = float("inf")
 
     @classmethod
-    def within(cls, runs: float, random: int) -> Effort:
-        """Return the directions that fit into `runs` forward runs, at least one of each kind."""
-        directions = int(runs / RUNS)
+    def within(cls, runs: float, random: int, each: int = RUNS) -> Effort:
+        """Return the directions that fit into `runs` forward runs, at least one of each kind.
+
+        One direction takes `each` runs.
+        """
+        directions = int(runs / each)
         if directions >= FEW_SCALARS + random:
             return cls(FEW_SCALARS, random)
         chosen = max(1, min(random, directions // 2))
@@ -66,12 +70,14 @@ class DirectionPlan:
         together: The number of random directions of all inputs together; 0 if each is displaced by itself.
         sample: The number of inputs that are displaced by themselves nevertheless.
         note: A sentence for the coverage, if there are fewer directions than requested.
+        deadline: A time of `time.perf_counter` from which on no further inputs are displaced together.
         run_seconds: The measured duration of a forward run.
     """
 
     alone: Effort
     together: int = 0
     sample: int = SAMPLE
+    deadline: float = float("inf")
     note: str = ""
     run_seconds: float | None = None
 
@@ -98,31 +104,33 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
         max_seconds: The time limit of all displacements.
     """
     wall, seconds = _timed(program.loss)
+    each = FITTED_RUNS if program.is_narrow else RUNS
     full = Effort.within(1e12, directions)
     inputs = program.inputs
     several = len(inputs) >= MANY
-    needed = RUNS * sum(full.of(port.size) for port in inputs)
+    needed = each * sum(full.of(port.size) for port in inputs)
     if several or needed * seconds > PATIENCE:  # the first run may have been disturbed, or compiled
         wall, seconds = map(min, zip((wall, seconds), _timed(program.loss), strict=True))
     limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:
-        alone = Effort.within(limit / len(inputs), directions)
+        alone = Effort.within(limit / len(inputs), directions, each)
         note = _note(alone, full, f"to keep to {max_seconds:g} s")
         return DirectionPlan(alone, note=note, run_seconds=seconds)
     affordable = min(limit, max(TAPES, PATIENCE / seconds))
-    why = f"to keep to {max_seconds:g} s" if affordable == limit else f"as each takes {RUNS} runs of the tape"
+    why = f"to keep to {max_seconds:g} s" if affordable == limit else f"as each takes {each} runs of the tape"
     if len(inputs) == 1:
-        alone = Effort.within(affordable, directions)
+        alone = Effort.within(affordable, directions, each)
         return DirectionPlan(alone, note=_note(alone, full, why), run_seconds=seconds)
-    count = int(affordable / RUNS)
+    count = int(affordable / each)
     together = min(directions, max(2, count // BANDS))
     left = max(1, count - BANDS * together)
     sample = min(SAMPLE, max(1, left // (1 + directions)))
-    alone = Effort.within(RUNS * left / sample, directions)
+    alone = Effort.within(each * left / sample, directions, each)
     if seconds > SLOWEST:
         sample = 0
-    until = time.perf_counter() + min(max_seconds, OVERDRAWN * affordable * seconds)
-    return DirectionPlan(replace(alone, until=until), together, sample, run_seconds=seconds)
+    now = time.perf_counter()
+    alone = replace(alone, until=now + min(max_seconds, OVERDRAWN * affordable * seconds))
+    return DirectionPlan(alone, together, sample, deadline=now + max_seconds, run_seconds=seconds)
 
 
 def _timed(run: Callable[[], object]) -> tuple[float, float]:

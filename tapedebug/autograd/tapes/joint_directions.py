@@ -56,7 +56,7 @@ class JointDirections:
         self.moves = {port: self._moves(port) for port in program.inputs}
 
     def run(self) -> dict[Port, list[Probe]]:
-        """Return the comparisons that concern each input."""
+        """Return the comparisons that concern each input; inputs for which there was no time are missing."""
         inputs = sorted(self.program.inputs, key=lambda port: -self.moves[port])
         sample = self.effort.sample
         for port in inputs[:sample]:
@@ -65,7 +65,7 @@ class JointDirections:
             self._group(band)
         for port in self._wrong():
             self._probe_alone(port)
-        together = len(inputs) - self.one_by_one - self.left
+        together = len(self.probes) - self.one_by_one - self.left
         self.program.notes.append(
             f"of {len(inputs)} inputs, {together} were displaced together in random directions, "
             f"{self.one_by_one} one by one"
@@ -99,6 +99,8 @@ class JointDirections:
 
     def _group(self, group: Sequence[Port]) -> None:
         """Displace a group together, and its halves if that is inconclusive."""
+        if self.probes and time.perf_counter() > self.effort.deadline:
+            return
         if len(group) == 1:
             self._probe_alone(group[0])
             return
@@ -106,8 +108,9 @@ class JointDirections:
         if all(_confirms(probe) for probes in found for probe in probes.values()):
             for port in group:
                 self.probes[port] = [probes[port] for probes in found]
-        elif time.perf_counter() > self.effort.alone.until and any(
-            probe.verdict in ("WRONG", "KINK") for probes in self.probes.values() for probe in probes
+        elif time.perf_counter() > self.effort.alone.until and (
+            self.program.is_narrow
+            or any(probe.verdict in ("WRONG", "KINK") for probes in self.probes.values() for probe in probes)
         ):
             self.left += len(group)
             for port in group:
