@@ -340,6 +340,7 @@ JUDGEMENTS: tuple[tuple[str, str, str], ...] = (
     (r"test_apic.*", "absent", "Tests files of captured graphs (capture_save), or meshes in graphs."),
     (r"test_examples\..*", "absent", "Runs the examples of the package, most of which draw or use meshes."),
     (r"test_render_opengl\..*", "absent", "Draws with OpenGL."),
+    (r"test_fabricarray\..*", "absent", "Uses arrays of Omniverse's Fabric."),
     (r"test_fixedarray\..*", "absent", "Tests fixed-size arrays on the stack of a kernel."),
     (r"test_dense\..*", "absent", "Uses tiles and the dense solvers of Warp."),
     (
