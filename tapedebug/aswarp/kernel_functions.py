@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tapedebug.compiler.decorators import func
@@ -60,10 +61,17 @@ def closest_point_edge_edge(
     return vec3(s, u, WP["length"](between + d1 * s - d2 * u))
 
 
+def transform_expand(values: Sequence[float]) -> t.Transformation:
+    """Return the transform of seven numbers: a translation, then a rotation; called outside kernels."""
+    made: t.Transformation = t.transform(*values)
+    return made
+
+
 NAMES: dict[str, Any] = {
     "block_dim": block_dim,
     "closest_point_edge_edge": closest_point_edge_edge,
     "div_approx": WP["div"],
     "inverse_approx": WP["inverse"],
+    "transform_expand": transform_expand,
 }
 """The public names of Warp that this module has."""

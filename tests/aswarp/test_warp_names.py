@@ -210,6 +210,10 @@ def test_internal_modules_have_public_names_only(wp: Any) -> None:
         importlib.import_module("warp._src.build")
 
 
+def test_a_transform_is_made_of_seven_numbers(wp: Any) -> None:
+    assert wp.transform_expand((1, 2, 3, 0, 0, 0, 1)) == wp.transform(wp.vec3(1, 2, 3), wp.quat(0, 0, 0, 1))
+
+
 def test_bfloat16_is_a_float_type(wp: Any) -> None:
     assert wp.bfloat16 is td.bfloat16 and wp.bfloat16 in wp.types.float_types
     assert wp.types.warp_type_to_np_dtype[wp.bfloat16] is np.uint16

@@ -64,6 +64,16 @@ def test_a_kernel_may_ask_for_different_numbers_of_indices() -> None:
     assert both.numpy().tolist() == [[2, 2, 2], [4, 4, 4], [0, 0, 0]]
 
 
+def test_axes_are_as_long_as_indices_are_counted() -> None:
+    x, count = wp.zeros(1, dtype=float), wp.zeros(1, dtype=int)
+    with pytest.raises(wp.LaunchError) as error:
+        wp.launch(generic, dim=(2, 2**31 + 1), inputs=[x, count], record_cmd=True)
+    assert error.value.message == (
+        "launch of generic: dim is 2147483649 on axis 1; tid() gives int32 indices, up to 2147483647"
+    )
+    wp.launch(generic, dim=(0, 2**31 + 1), inputs=[x, count])
+
+
 def test_generic_kernels_repeat_them_too() -> None:
     x, count = wp.zeros(3, dtype=wp.float64), wp.zeros(3, dtype=int)
     wp.launch(generic, dim=(3, 2), inputs=[x, count])

@@ -68,6 +68,10 @@ def check_device(kernel: Any, device: Any) -> None:
         ) from None
 
 
+LARGEST = 1 << 31
+"""The largest size of an axis: its last index is the largest int32."""
+
+
 def bad_dim(kernel: Any, dim: Any) -> LaunchError:
     """Return the error for a `dim` that is not one to four integers."""
     return LaunchError(
@@ -78,11 +82,19 @@ def bad_dim(kernel: Any, dim: Any) -> LaunchError:
 
 
 def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
-    """Reject negative sizes.
+    """Reject sizes that are negative, or beyond the range of `tid()`.
 
     Raises:
-        LaunchError: A size is negative.
+        LaunchError: A size is negative or too large.
     """
+    if max(sizes) > LARGEST and min(sizes) > 0:
+        axis = next(k for k, size in enumerate(sizes) if size > LARGEST)
+        raise LaunchError(
+            f"launch of {kernel.key}: dim is {sizes[axis]} on axis {axis}; tid() gives int32 indices, "
+            f"up to {LARGEST - 1}",
+            span=_span(kernel, None),
+            hint="launch over two axes: `i, j = tid()`, or several times",
+        )
     if min(sizes) < 0:
         shown = sizes[0] if len(sizes) == 1 else sizes
         raise LaunchError(
