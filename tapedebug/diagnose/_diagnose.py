@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
+from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, Progress
 from tapedebug._tape_observers import recorded_tape
@@ -315,6 +316,7 @@ def _end_to_end(
             result = end_to_end(
                 recorded.tape, target, inputs, labels=labels, max_seconds=seconds, checkpoint=pace.pulse
             )
+        retention.release()  # most rules need less
     except TapedebugError as error:
         trace.coverage = Coverage(
             summary=f"0 of {total} launches checked end to end: {error.message}",

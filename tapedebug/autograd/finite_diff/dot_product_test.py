@@ -15,7 +15,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats
-from tapedebug.autograd.subjects.probes import entry_scales, random_directions
+from tapedebug.autograd.subjects.long_vectors import BLOCK, dot, dot_of_sizes
+from tapedebug.autograd.subjects.probes import entry_scales, random_direction
 from tapedebug.autograd.subjects.program import Port, distinct
 from tapedebug.autograd.subjects.shadow_program import Consume, ShadowProgram
 from tapedebug.autograd.thresholds import DOT_PRODUCT_NOISE, DOT_PRODUCT_ROUNDING
@@ -76,7 +77,7 @@ def dot_test(program: ShadowProgram, checkpoint: Checkpoint | None = None) -> Do
         return None
     with np.errstate(all="ignore"):
         test = _Test(program, checkpoint)
-        return None if test.there.lost else test.result()
+        return None if test.lost else test.in_turn() or test.result()
 
 
 def worst_of(tests: Iterable[DotProduct | None]) -> DotProduct | None:
@@ -107,25 +108,43 @@ class _Test:
     def __init__(self, program: ShadowProgram, checkpoint: Checkpoint | None) -> None:
         self.program = program
         self.checkpoint = checkpoint
-        self.there = cast("_DotReplay", program.tangent_replay())
-        self.back = cast("_DotReplay", program.replay().forward(0))
-        self.there.forward_only = True
-        self.last = len(self.back.records)
         self.consume: Consume = program.consume
+        self._there: _DotReplay | None = None
+        self._back: _DotReplay | None = None
         self._pushed: tuple[float, int] | None = None
+        self.last = len(self.there.records)
         self.v = {port: self._tangent(port) for port in distinct(program.inputs)}
         self._push(1.0, self.last)
+        self.lost = bool(self.there.lost)
         self.w = {port: self._seed(port) for port in distinct(program.outputs)}
 
+    @property
+    def there(self) -> _DotReplay:
+        """The copy that moves tangents."""
+        if self._there is None:
+            self._there = cast("_DotReplay", self.program.tangent_replay())
+            self._there.forward_only = True
+            self._pushed = None
+        return self._there
+
+    @property
+    def back(self) -> _DotReplay:
+        """The copy that moves adjoints, at the end of the program."""
+        if self._back is None:
+            self._back = cast("_DotReplay", self.program.replay().forward(0))
+        return self._back
+
     def _tangent(self, port: Port) -> Floats:
-        direction: Floats = random_directions(port.size, 1, entry_scales(self.program.values(port)))[0]
+        direction = random_direction(port.size, 0, 1)
+        direction *= entry_scales(self.program.values(port))
         return direction
 
     def _seed(self, port: Port) -> Floats:
         """Return a seed that weights outputs of all magnitudes equally."""
         dot = self.there.tangent(port.array)
         typical = float(np.sqrt(np.mean(dot**2))) if np.isfinite(dot).all() else 0.0
-        direction: Floats = random_directions(port.size, 2, 1 / typical if typical else 1.0)[1]
+        direction = random_direction(port.size, 1, 2)
+        direction *= 1 / typical if typical else 1.0
         return direction
 
     def _push(self, scale: float, stop: int) -> None:
@@ -143,6 +162,25 @@ class _Test:
         if self.checkpoint is not None:
             self.checkpoint()
         return self.there.inner(self.back)
+
+    def in_turn(self) -> DotProduct | None:
+        """Return the result of a large program if the products agree.
+
+        It takes one copy of the program's memory at a time.
+        """
+        if sum(values.size for values in self.v.values()) <= BLOCK:
+            return None
+        tangents = [(w, self.there.tangent(port.array)) for port, w in self.w.items()]
+        forward, forward_size = _products(tangents)
+        self.program.forget()
+        self._there = self._pushed = None
+        self._pull(1.0, 0)
+        if self.checkpoint is not None:
+            self.checkpoint()
+        reverse, reverse_size = _products((v, self.back.gradient(port.array)) for port, v in self.v.items())
+        size = max(forward_size, reverse_size)
+        mismatch = abs(forward - reverse) / size if size else 0.0
+        return DotProduct(forward, reverse, mismatch) if mismatch <= DOT_PRODUCT_ROUNDING else None
 
     def result(self) -> DotProduct:
         forward, forward_size = self.inner(self.last)
@@ -206,5 +244,17 @@ class _Test:
         return f"the reverse pass of {where} is not the transpose of its derivative"
 
 
+def _products(pairs: Iterable[tuple[Floats, Floats]]) -> tuple[float, float]:
+    """Return the inner product of vectors given in parts, and the sum of the absolute values of its terms."""
+    total = size = 0.0
+    for one, other in pairs:
+        found = other.ravel()
+        total += dot(one, found)
+        size += dot_of_sizes(np.abs(one), found)
+    return total, size
+
+
 def _shaped(vectors: Vectors, scale: float) -> dict[Any, Floats]:
+    if scale == 1.0:
+        return {port.array: values.reshape(port.shape) for port, values in vectors.items()}
     return {port.array: scale * values.reshape(port.shape) for port, values in vectors.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from tapedebug.autograd.subjects.program import Port
 
 SEED = 20210
 KEPT_SCALARS = 1 << 17  # scalars of random directions that are kept for the next check
+
+Signs = np.ndarray[Any, np.dtype[np.int8]]
 
 
 def choose(size: int, limit: int, sample: Sample = "random") -> Indices:
@@ -102,6 +105,29 @@ def random_directions(size: int, count: int, scale: Floats | float = 1.0) -> Flo
     drawn = _drawn if size * count <= KEPT_SCALARS else _drawn.__wrapped__
     directions: Floats = drawn(size, count) * scale
     return directions
+
+
+def random_direction(size: int, number: int, count: int) -> Floats:
+    """Return one row of `random_directions(size, count)`; of long rows, each is drawn by itself.
+
+    The row may be changed: it belongs to the caller.
+    """
+    if size * count <= KEPT_SCALARS:
+        direction: Floats = _drawn(size, count)[number].copy()
+        return direction
+    rng = np.random.default_rng([SEED + size, number])
+    direction = rng.random(size)
+    direction += 0.5
+    direction *= random_signs(rng, size)
+    return direction
+
+
+def random_signs(rng: np.random.Generator, size: int) -> Signs:
+    """Return random signs of 1 byte each, (size,), drawn bit by bit."""
+    bits = np.unpackbits(rng.integers(0, 256, -(-size // 8), dtype=np.uint8), count=size).view(np.int8)
+    bits <<= 1
+    bits -= 1
+    return bits
 
 
 @lru_cache(maxsize=16)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tapedebug.autograd.array_types import Floats, LaunchDim
+from tapedebug.autograd.subjects.long_vectors import compact
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.batch import BatchedReplay
@@ -76,8 +77,18 @@ class ShadowProgram:
         """The values of an input, (size,) float64."""
         if port not in self._values:
             shadow = self._replay(("forward", True, "versions")).reset()
-            self._values[port] = shadow.values(port.array).ravel().astype(np.float64)
-        return self._values[port]
+            values = shadow.values(port.array).ravel().astype(np.float64, copy=False)
+            self._values[port] = compact(values, port.array.scalar_dtype)
+        return self._values[port].astype(np.float64, copy=False)
+
+    def displaced(self, port: Port, step: float, direction: Floats) -> Floats:
+        """Return the values of an input plus `step` times a direction, (size,) float64; read-only."""
+        if port not in self._values:
+            self.values(port)
+        moved: Floats = step * direction
+        moved += self._values[port]
+        moved.flags.writeable = False  # so that replays need no copy
+        return moved
 
     def evaluate(self, changes: Mapping[Port, Floats], *, single: bool = False) -> dict[Port, Floats]:
         """Run forward; see `Program`."""
@@ -94,6 +105,18 @@ class ShadowProgram:
         preserved: bool = False,
     ) -> dict[Port, Floats]:
         """Run backward; see `Program`."""
+        shadow = self.reversed(seeds, at=at, double=double, preserved=preserved)
+        return {port: gradient_of(shadow, port) for port in self.inputs}
+
+    def reversed(
+        self,
+        seeds: Mapping[Port, Floats],
+        *,
+        at: Mapping[Port, Floats] | None = None,
+        double: bool = False,
+        preserved: bool = False,
+    ) -> Replay:
+        """Run backward as `pull` does, and return the replay that holds the gradients."""
         consume: Consume = "versions" if preserved else self.consume
         use: Use = ("backward", double, consume)
         wanted = NOWHERE if at is None else at
@@ -101,7 +124,7 @@ class ShadowProgram:
             self._run(use, wanted)
         shadow = self._replay(use)
         shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=consume)
-        return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
+        return shadow
 
     def pull_rounded(self, seeds: Mapping[Port, Floats]) -> dict[Port, Floats]:
         """Run backward with all results rounded as much as in float32; see `Program`."""
@@ -265,6 +288,12 @@ class ShadowProgram:
         shadow.forward(0)
         self._at[use] = changes
         return shadow
+
+
+def gradient_of(replay: Replay, port: Port) -> Floats:
+    """Return the gradient of an input after a reverse run, (size,) float64."""
+    found: Floats = replay.gradient(port.array).ravel().astype(np.float64, copy=False)
+    return found
 
 
 def _arrays(ports: Sequence[Port]) -> list[Any]:

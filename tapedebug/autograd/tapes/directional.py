@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +13,8 @@ from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, DerivativeEstimate, slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
-from tapedebug.autograd.subjects.probes import entry_scales, random_directions, shape_index, typical_size
+from tapedebug.autograd.subjects.long_vectors import dot, dot_of_sizes, square_of_products
+from tapedebug.autograd.subjects.probes import entry_scales, random_direction, shape_index, typical_size
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.effort import ENTRIES, FEW_SCALARS, Effort
@@ -103,19 +104,18 @@ def unit_direction(values: Floats, flat: int) -> Floats:
     return unit
 
 
-def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[int | None, Floats]]:
+def _directions(values: Floats, gradient: Floats, effort: Effort) -> Iterator[tuple[int | None, Floats]]:
+    """Yield the directions of an input one by one: each is as large as the input."""
     typical = typical_size(values)
     size = values.size
     chosen = np.sort(_largest(gradient, min(effort.entries, size if size <= FEW_SCALARS else ENTRIES)))
-    found: list[tuple[int | None, Floats]] = [
-        (int(flat), unit_direction(values, int(flat))) for flat in chosen
-    ]
-    if size > 1:
+    for flat in chosen:
+        yield int(flat), unit_direction(values, int(flat))
+    for number in range(effort.random if size > 1 else 0):
+        direction = random_direction(size, number, effort.random)
         # Every second direction displaces all entries equally: errors also count at small inputs.
-        scaled = np.maximum(np.abs(values), 0.01 * typical)
-        for number, signs in enumerate(random_directions(size, effort.random)):
-            found.append((None, signs * (typical if number % 2 else scaled)))
-    return found
+        direction *= typical if number % 2 else np.maximum(np.abs(values), 0.01 * typical)
+        yield None, direction
 
 
 def _largest(gradient: Floats, count: int) -> Indices:
@@ -158,16 +158,16 @@ def probe_input(
             continue
         probe = Probe(
             entry=None if flat is None else shape_index(flat, port.shape),
-            ad=float(consumed @ direction),
-            exact=float(exact @ direction),
+            ad=dot(consumed, direction),
+            exact=dot(exact, direction),
             fd=float("nan"),
             bar=float("inf"),
-            size=float(np.sqrt(((np.nan_to_num(exact) * direction) ** 2).sum())),
+            size=float(np.sqrt(square_of_products(exact, direction))),
             allowed=0.0,
             unit=1.0 if flat is None else float(direction[flat]),
             direction=direction if flat is None else None,
         )
-        noise = float(floor @ np.abs(direction))
+        noise = dot_of_sizes(floor, direction)
         found, start = measured(program, {port: direction}, probe, rtol, noise, checkpoint)
         probes.append(judged(found, start, noise, probe.unit))
     if hurried:
@@ -201,7 +201,7 @@ def measured(
     def displaced(step: float) -> Floats:
         if checkpoint is not None:
             checkpoint()
-        moved = {port: program.values(port) + step * direction for port, direction in directions.items()}
+        moved = {port: program.displaced(port, step, direction) for port, direction in directions.items()}
         return np.array([program.loss(moved)])
 
     size = probe.size

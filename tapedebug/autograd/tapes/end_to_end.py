@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._display import renderer
+from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime
 from tapedebug._tape_observers import recorded_tape
@@ -25,8 +26,16 @@ from tapedebug.autograd.array_types import Checkpoint, Floats, Loss
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.gradcheck_result import Coverage
+from tapedebug.autograd.subjects.long_vectors import (
+    BLOCK,
+    compact,
+    dot_of_sizes,
+    norm,
+    raise_to_difference,
+)
+from tapedebug.autograd.subjects.probes import random_signs
 from tapedebug.autograd.subjects.program import Port
-from tapedebug.autograd.subjects.shadow_program import UNMATCHED
+from tapedebug.autograd.subjects.shadow_program import UNMATCHED, gradient_of
 from tapedebug.autograd.subjects.whole_tape import WholeTape, whole_tape
 from tapedebug.autograd.tapes.directional import Gradients, Probe, negligible, probe_input
 from tapedebug.autograd.tapes.effort import plan_directions
@@ -256,7 +265,7 @@ def _check_inputs(
         program.notes.append(UNMATCHED)
     program.forget()
     gradients = _gradients(program, checkpoint)
-    program.forget()
+    retention.release()  # differences of the loss need no values that adjoints read
     plan = plan_directions(program, directions, max_seconds)
     program.notes += [plan.note] if plan.note else []
     began = time.perf_counter()
@@ -308,18 +317,31 @@ def _transpose_fails(
     return not small and all(check.verdict == "AGREE" for check in checks)
 
 
-def _norm(values: Floats) -> float:
-    return float(np.linalg.norm(values))
+def _rounded_otherwise(program: WholeTape, port: Port, rng: np.random.Generator) -> Floats:
+    """Return the values of an input, each changed by one rounding up or down; they are read-only."""
+    values = program.values(port)
+    if values.size <= BLOCK:
+        near: Floats = values * (1 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
+        return near
+    moved: Any = random_signs(rng, values.size) * np.float64(port.rounding)
+    moved += 1
+    moved *= values
+    moved.flags.writeable = False
+    found: Floats = moved
+    return found
 
 
 def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
     rng = np.random.default_rng(0)
     seeds = program.seeds
-    consumed = program.pull(seeds)
+    consumed = {
+        port: compact(values, port.array.scalar_dtype) for port, values in program.pull(seeds).items()
+    }
     program.forget()  # its copies would be kept while those in float64 are made
     exact = program.pull(seeds, double=True, preserved=True)
     same = exact if program.preserves else program.pull(seeds, double=True)
-    spread = {port: np.zeros(port.size) for port in program.inputs}
+    # Of long inputs in float32: it is an estimate, and as many bytes as the gradient itself.
+    spread = {port: np.zeros(port.size, values.dtype) for port, values in consumed.items()}
     began, used, samples = time.perf_counter(), time.process_time(), 0
     sensitive = False
     while samples < MOVED:
@@ -327,15 +349,11 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
         if took > samples * SLOW and samples and not sensitive:
             break
         samples += 1
-        at = {
-            port: values * (1 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
-            for port in program.inputs
-            for values in [program.values(port)]
-        }
-        moved = program.pull(seeds, at=at, double=True, preserved=True)
+        at = {port: _rounded_otherwise(program, port, rng) for port in program.inputs}
+        moved = program.reversed(seeds, at=at, double=True, preserved=True)
         for port, most in spread.items():
-            np.maximum(most, np.abs(moved[port] - exact[port]), out=most)
-            sensitive = sensitive or not _norm(most) <= SENSITIVE * _norm(exact[port])
+            raise_to_difference(most, gradient_of(moved, port), exact[port])
+            sensitive = sensitive or not norm(most) <= SENSITIVE * norm(exact[port])
         if checkpoint is not None:
             checkpoint()
     if samples < MOVED:
@@ -345,7 +363,8 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
             f"the effect of float32 rounding on the gradient was sampled {TIMES[samples]}, and multiplied by "
             f"{FEWER:g}: each sample takes a reverse pass"
         )
-    least = {port: _norm(negligible(program, port)) for port in program.inputs}
-    promised = [float(np.abs(exact[port]) @ np.abs(program.values(port))) for port in program.inputs]
+    program.forget()
+    least = {port: norm(negligible(program, port)) for port in program.inputs}
+    promised = [dot_of_sizes(np.abs(exact[port]), program.values(port)) for port in program.inputs]
     scale = max([abs(program.base), *(size for size in promised if np.isfinite(size))])
     return Gradients(consumed, same, exact, spread, least, scale)

@@ -11,6 +11,7 @@ from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.messages import kink_words
 from tapedebug.autograd.subjects.entry_names import entry_name
+from tapedebug.autograd.subjects.long_vectors import distance, largest_difference, norm
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
@@ -174,8 +175,8 @@ def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], refere
     right = derived if np.isfinite(derived).all() else gradients.exact[port]
     if not (consumed.any() or right.any()):
         return 0.0
-    size = float(np.linalg.norm(right))
-    found = [float(np.linalg.norm(consumed - right)) / size if size else float("inf")]
+    size = norm(right)
+    found = [distance(consumed, right) / size if size else float("inf")]
     whole = max((probe.size for probe in probes), default=0.0)
     for probe in sure_of(probes):
         # A difference along one entry is relative to the size of all entries, as the gradient is; inputs
@@ -339,7 +340,7 @@ def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
 
 
 def _relative(value: Floats, reference: Floats, least: float) -> float:
-    difference, size = float(np.linalg.norm(value - reference)), float(np.linalg.norm(reference))
+    difference, size = distance(value, reference), norm(reference)
     if size == 0 or size <= least:  # the negligible size is NaN if the loss is NaN
         return 0.0 if difference == 0 or difference <= least else float("inf")
     return difference / size
@@ -361,10 +362,10 @@ def result_of(
         array=port.array,
         verdict=verdict,
         rel_error=_relative(consumed, exact, gradients.least[port]) if rel_error is None else rel_error,
-        max_abs_error=float(np.abs(consumed - exact).max(initial=0.0)),
+        max_abs_error=largest_difference(consumed, exact),
         reason=reason,
         message=message,
         consumed=consumed.reshape(port.shape),
         reference=exact.reshape(port.shape),
-        probes=tuple(probes),
+        probes=tuple(replace(probe, direction=None) for probe in probes),  # they are as long as inputs
     )

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats
-from tapedebug.autograd.subjects.probes import entry_scales, random_directions, typical_size
+from tapedebug.autograd.subjects.long_vectors import dot, dot_of_sizes, norm, square_of_products
+from tapedebug.autograd.subjects.probes import entry_scales, random_direction, typical_size
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import Gradients, Probe, judged, measured, probe_input
@@ -88,7 +89,9 @@ class JointDirections:
         return np.full(values.shape, typical_size(values)) if number % 2 else entry_scales(values)
 
     def _moves(self, port: Port, number: int = 0) -> float:
-        found = float(np.linalg.norm(self.gradients.exact[port] * self._scale(port, number)))
+        moved = self._scale(port, number)
+        moved *= self.gradients.exact[port]
+        found = norm(moved)
         return found if np.isfinite(found) else float("inf")
 
     def _probe_alone(self, port: Port) -> None:
@@ -126,22 +129,25 @@ class JointDirections:
         moves = {port: self._moves(port, number) for port in group}
         least = min((moved for moved in moves.values() if moved > 0), default=1.0)
         weights = {port: least / moves[port] if moves[port] > 0 else 1.0 for port in group}
-        offset, rows = 0, random_directions(sum(port.size for port in group), number + 1)[number]
+        offset, row = 0, random_direction(sum(port.size for port in group), number, number + 1)
         directions: dict[Port, Floats] = {}
         for port in group:
-            directions[port] = weights[port] * self._scale(port, number) * rows[offset : offset + port.size]
+            directions[port] = row[offset : offset + port.size]
+            scale = self._scale(port, number)
+            scale *= weights[port]
+            directions[port] *= scale
             offset += port.size
-        along = {port: float(gradients.exact[port] @ directions[port]) for port in group}
+        along = {port: dot(gradients.exact[port], directions[port]) for port in group}
         exact = sum(along.values())
-        size = float(np.sqrt(sum(float(((gradients.exact[p] * directions[p]) ** 2).sum()) for p in group)))
-        noise = sum(float(gradients.floor(port) @ np.abs(directions[port])) for port in group)
+        size = float(np.sqrt(sum(square_of_products(gradients.exact[p], directions[p]) for p in group)))
+        noise = sum(dot_of_sizes(gradients.floor(port), directions[port]) for port in group)
         plain = Probe(None, exact, exact, float("nan"), float("inf"), size, 0.0, inputs=len(group))
         # The tolerance of one input is its share of the group's.
         rtol = self.rtol / np.sqrt(len(group))
         probe, slope = measured(program, directions, plain, rtol, noise, self.checkpoint)
         found = {}
         for port in group:
-            off = float(gradients.consumed[port] @ directions[port]) - along[port]
+            off = dot(gradients.consumed[port], directions[port]) - along[port]
             found[port] = judged(replace(probe, ad=exact + off), slope, noise, 1.0)
         return found
 

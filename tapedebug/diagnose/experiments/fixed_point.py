@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._float_types import is_float
+from tapedebug.autograd.subjects.long_vectors import norm
 from tapedebug.autograd.thresholds import TIME_STEPPING
 from tapedebug.contract import Operation, TangentReplay
 from tapedebug.diagnose.trace_analysis.loops import Loop
@@ -84,6 +87,22 @@ def same_every_round(trace: Trace, rounds: Loop) -> bool:
 
 def measure(replay: Replay, rounds: Loop) -> Convergence:
     """Run a tape up to the end of a loop and measure the values that the loop carries."""
+    changes, uniform, place = _changes(replay, rounds)
+    pushing = replay.tangents()
+    pushing.forward_only = True
+    _, early = _pushed(replay, pushing, rounds, 1)
+    share, late = _pushed(replay, pushing, rounds, rounds.count - 1)
+    gap = _norm([one - other for one, other in zip(late, early, strict=True)])
+    return Convergence(changes, share, uniform, gap <= 1e-6 * _norm(late), place)
+
+
+def _changes(replay: Replay, rounds: Loop) -> tuple[tuple[float, ...], bool, tuple[int, int]]:
+    """Measure the changes of the values that a loop carries.
+
+    Returns:
+        The relative change in each round but the first; True if all values start from the same number; and
+        the array and the flat position of the largest change in the last round.
+    """
     shadow = replay._shadow(double=True, forward_only=True)
     states: list[list[np.ndarray[Any, Any]]] = []
     wanted = {rounds.launch(k, rounds.length - 1) for k in range(rounds.count)}
@@ -99,7 +118,8 @@ def measure(replay: Replay, rounds: Loop) -> Convergence:
     uniform = all(values.size > 0 and float(np.ptp(values)) == 0 for values in starts)
     changes: list[float] = []
     # Changes are relative to the largest norm: a value that decays to zero keeps changing by much of itself.
-    sizes = [float(np.linalg.norm(np.concatenate([values.ravel() for values in starts])))]
+    sizes = [_norm(starts)]
+    starts.clear()
     place = (0, 0)
 
     def look(record: Operation) -> None:
@@ -107,28 +127,30 @@ def measure(replay: Replay, rounds: Loop) -> Convergence:
         if record.index in wanted:
             now = state(record.index)
             if states:
-                moved = [np.abs(one - other) for one, other in zip(now, states[-1], strict=True)]
-                changes.append(float(np.linalg.norm(np.concatenate(moved))))
+                moved = states.pop()
+                for one, other in zip(now, moved, strict=True):
+                    other -= one
+                    np.abs(other, out=other)
+                changes.append(_norm(moved))
                 most = int(np.argmax([part.max(initial=0.0) for part in moved]))
                 place = most, int(moved[most].argmax()) if moved[most].size else 0
             states[:] = [now]
-            sizes.append(float(np.linalg.norm(np.concatenate(now))))
+            sizes.append(_norm(now))
 
     with np.errstate(all="ignore"):
         shadow.forward(start=rounds.first, stop=rounds.stop, on_operation=look)
     size = max(sizes, default=0.0)
-    relative = tuple(change / size if size else 0.0 for change in changes)
-    pushing = replay.tangents()
-    pushing.forward_only = True
-    _, early = _pushed(replay, pushing, rounds, 1)
-    share, late = _pushed(replay, pushing, rounds, rounds.count - 1)
-    gap, whole = float(np.linalg.norm(late - early)), float(np.linalg.norm(late))
-    return Convergence(relative, share, uniform, gap <= 1e-6 * whole, place)
+    return tuple(change / size if size else 0.0 for change in changes), uniform, place
+
+
+def _norm(parts: Sequence[np.ndarray[Any, Any]]) -> float:
+    """Return the Euclidean norm of numbers in several arrays."""
+    return math.hypot(*(norm(part.ravel()) for part in parts))
 
 
 def _pushed(
     replay: Replay, shadow: TangentReplay, rounds: Loop, number: int
-) -> tuple[float, np.ndarray[Any, Any]]:
+) -> tuple[float, list[np.ndarray[Any, Any]]]:
     """Push a random tangent of ±1 through a round.
 
     Returns:
@@ -145,14 +167,14 @@ def _pushed(
         if is_float(values.dtype):
             given[a] = rng.choice([-1.0, 1.0], size=values.shape)
     shadow.push(given, start=last, stop=last + rounds.length)
-    shares, tangents = [], [np.zeros(0)]
+    shares, tangents = [], []
     for item in rounds.carried:
         source = replay.records[last + item.reader].args[item.read]
         target = replay.records[last + item.writer].args[item.written]
         if source in given and source.shape == target.shape:
-            tangents.append(shadow.tangent(target).astype(np.float64).ravel())
+            tangents.append(shadow.tangent(target).astype(np.float64, copy=False).ravel())
             shares.append(float(np.mean(given[source].ravel() * tangents[-1])))
-    return (float(np.mean(shares)) if shares else 1.0), np.concatenate(tangents)
+    return (float(np.mean(shares)) if shares else 1.0), tangents
 
 
 def reasons(case: RuleContext, rounds: Loop, motion: Convergence) -> tuple[list[str], bool]:

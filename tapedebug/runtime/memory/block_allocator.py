@@ -67,6 +67,10 @@ class BlockAllocator:
         if self.nbytes > self.most:
             self._shrink(self.nbytes - self.most)
 
+    def clear(self) -> None:
+        """Free all cached blocks."""
+        self._shrink(self.nbytes)
+
     def _shrink(self, size: int) -> None:
         """Free as many bytes as a new block takes, and recount: concurrent threads may have miscounted."""
         for other in list(self.blocks):
@@ -82,6 +86,7 @@ class BlockAllocator:
 kept = BlockAllocator(KEPT)
 """The cache of this process."""
 retention.on_end.append(kept.trim)
+retention.on_release.append(kept.clear)
 
 
 class _Block:

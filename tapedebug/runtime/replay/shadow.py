@@ -126,7 +126,10 @@ class Shadow(ShadowState):
                 "reset() drops them", f"to use these, go on with forward({self.position})"
             )
         for a, values in reversed(self._found.items()):  # latest first: they may overlap
-            self._buffer(a).view(a)[...] = values
+            if values is None:
+                self._buffer(a).restart()
+            else:
+                self._buffer(a).view(a)[...] = values
         self._found.clear()
         self._unused = None
         self._inputs = dict(self._fixed)

@@ -98,6 +98,11 @@ class ShadowBuffer:
         scalar = types.numpy_dtype(a.dtype)
         return _widened(scalar, self.scale) if self.scale > 1 else scalar
 
+    @property
+    def restarts(self) -> bool:
+        """True if `restart` restores the content that the tape found, whatever has been written since."""
+        return self._starts_zero or self._initial is not None
+
     def restart(self) -> None:
         """Restore the content that the tape found."""
         if self._starts_zero:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Values = np.ndarray[Any, Any]
 
+NARROWED = 1 << 20
+"""Bytes from which on replaced values are kept in the type of the user's array."""
+
 
 class ShadowState:
     """The memory of a `Shadow`, whose content can be read and replaced.
@@ -44,7 +47,7 @@ class ShadowState:
         self._injections = injections_of(self._buffers)
         self._inputs: dict[array, Values] = {}
         self._fixed: dict[array, Values] = {}
-        self._found: dict[array, Values] = {}  # the values before they were set
+        self._found: dict[array, Values | None] = {}  # the values before they were set; None: those at first
         self._unused: array | None = None  # was set after the first record, and nothing has run since
 
     def values(self, a: Array, /) -> Values:
@@ -71,9 +74,9 @@ class ShadowState:
         found = _fitting("the values for", a, values)
         if self.position == 0:
             self._inputs.pop(a, None)  # the last one set wins if inputs overlap
-            self._inputs[a] = found.copy()
+            self._inputs[a] = found if _is_constant(found) else found.copy()
             if a not in self._found:
-                self._found[a] = buffer.view(a).copy()
+                self._found[a] = None if buffer.restarts else narrowed(buffer.view(a), a)
         else:
             self._unused = a
         buffer.view(a)[...] = found
@@ -194,6 +197,24 @@ class ShadowState:
 
 def _not_on_tape(what: str) -> TapeError:
     return TapeError(f"replay: {what} is not on the tape", hint="pass an array that a recorded launch uses")
+
+
+def _is_constant(values: Values) -> bool:
+    """Return True if nothing can change these values, so that they need not be copied."""
+    base: Any = values.base
+    if values.flags.writeable or base is None:
+        return not values.flags.writeable
+    return isinstance(base, np.ndarray) and base.base is None and not base.flags.writeable
+
+
+def narrowed(values: Values, a: array) -> Values:
+    """Return a copy of the values of `a`; of many, in the type of the array if no number changes by it."""
+    own = types.numpy_dtype(a.dtype)
+    if values.nbytes < NARROWED or values.dtype == own or values.dtype.kind != "f":
+        return values.copy()
+    with np.errstate(over="ignore"):
+        narrow = values.astype(own)
+    return narrow if np.array_equal(narrow, values, equal_nan=True) else values.copy()
 
 
 def _is_whole(a: array) -> bool:
