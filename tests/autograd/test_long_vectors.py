@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd import end_to_end, long_vectors
+from tapedebug.autograd import end_to_end
 from tapedebug.autograd.finite_diff.dot_product_test import _Test, dot_test
+from tapedebug.autograd.subjects import long_vectors
 from tapedebug.autograd.subjects.long_vectors import BLOCK
 from tapedebug.autograd.subjects.probes import random_direction, random_directions
 from tapedebug.autograd.subjects.whole_tape import whole_tape
