@@ -18,6 +18,9 @@ KINKED = 10.0
 STABLE = 0.2
 """The difference of these slopes must be as stable, relatively, from one step to the next."""
 
+WORSE = 2
+"""Successive displacements with over twice the least error: with still shorter ones rounding only grows."""
+
 
 class FittedSlope(NamedTuple):
     """A derivative.
@@ -58,7 +61,7 @@ def fitted_slope(
     shared: dict[float, float] = {}  # values at a third of a displacement, which may be the next one
     best, last = FittedSlope(np.nan, np.inf, np.nan, np.nan, False), np.nan
     gaps: list[float] = []
-    levels = 0
+    levels = worse = 0
     for step in steps:
         ends = [shared.get(_rounded(side * step)) for side in (-1.0, 1.0)]
         values = np.array([_value(function, start, ends, place, step) for place in range(7)])
@@ -76,11 +79,12 @@ def fitted_slope(
         gaps.append(right - left)
         kink = len(gaps) > 1 and _is_kink(gaps[-2:], noise / step)
         last = found
+        worse = worse + 1 if error > 2 * best.error else 0
         if error < best.error:
             best = FittedSlope(found, error, left, right, best.kink)
         if kink:
             best = FittedSlope(found, abs(right - left), left, right, True)
-        elif best.error <= enough(best.value):
+        elif best.error <= enough(best.value) or worse == WORSE:
             break
     return best
 

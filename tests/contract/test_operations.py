@@ -336,7 +336,7 @@ def test_a_fit_in_float32_tries_no_shorter_steps_than_needed():
         return np.float32(np.exp(0.3 * t)).item()
 
     found = fitted_slope(rounded, 6e-8)
-    assert (len(tried), tried.count(0.0)) == (29, 1)  # all steps but the last take over two values
+    assert (len(tried), tried.count(0.0)) == (19, 1)  # steps take over two values; later ones are only worse
     tried.clear()
     sooner = fitted_slope(rounded, 6e-8, enough=lambda value: 1e-3 * abs(value))
     assert len(tried) == 11
