@@ -167,6 +167,15 @@ def test_wrong_arrays(act: Any, message: str) -> None:
     assert str(caught.value).startswith(message + "\n  = hint: ")
 
 
+def test_arrays_in_elements_are_refused_with_another_way() -> None:
+    with pytest.raises(wp.ArrayError) as caught:
+        wp.zeros(2, dtype=State)
+    assert (
+        caught.value.hint
+        == "keep its arrays in one long array, and in the struct the place where each begins"
+    )
+
+
 # Launches --------------------------------------------------------------------------------------------------
 
 

@@ -93,7 +93,14 @@ def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
     if isinstance(target, Builtin):
         return _builtin(ctx, keywords.in_order(ctx, node, target.name), target.name, used)
     if node.keywords:
-        ctx.syntax_error(node, f"{ast.unparse(node.func)}() takes no keywords", "pass the values in order")
+        called = ast.unparse(node.func)
+        if any(keyword.arg == "ptr" for keyword in node.keywords):
+            ctx.syntax_error(
+                node,
+                f"{called}(ptr=…) makes an array of an address, which replays and gradients cannot follow",
+                "pass the array as a parameter of the kernel, or watch the program on NVIDIA Warp itself",
+            )
+        ctx.syntax_error(node, f"{called}() takes no keywords", "pass the values in order")
     same = keywords.of_python(target)
     if same is not None:
         return operations.lower(ctx, keywords.folded(node, target), same)
