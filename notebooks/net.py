@@ -117,7 +117,7 @@ def target_loss(x: wp.array(dtype=wp.vec3), side: int, target: wp.vec3, loss: wp
 
 
 class Net(NamedTuple):
-    """What does not change from throw to throw."""
+    """The parts that stay the same from throw to throw."""
 
     x: Any  # (side²,) vec3, positions before the throw
     grip: Any  # (side²,) float32, 1 at the centre

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAIN = sys.platform == "linux" and platform.machine() == "x86_64"
-"""Whether processes link object code of the cache without LLVM."""
+"""True if processes link object code of the cache without LLVM."""
 
 
 def run_python(code: str, *arguments: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:

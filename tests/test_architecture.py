@@ -65,8 +65,10 @@ def test_imports_of_every_kind_are_seen(tmp_path: Path) -> None:
 
 
 def test_every_docstring_begins_with_what_it_describes() -> None:
-    sources = sorted(architecture.PACKAGE.rglob("*.py"))
-    found = {path.name: docstring_riddles(path.read_text(encoding="utf-8")) for path in sources}
+    root = architecture.PACKAGE.parent
+    folders = [architecture.PACKAGE, *(root / name for name in ("tests", "scripts", "pytest_tapedebug"))]
+    sources = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    found = {str(path): docstring_riddles(path.read_text(encoding="utf-8")) for path in sources}
     assert {name: texts for name, texts in found.items() if texts} == {}
     assert docstring_riddles('X = 1\n"""Of a sum."""\ndef f():\n    """Whether it holds."""') == [
         "Of a sum.",

@@ -39,11 +39,11 @@ print(json.dumps([before, imported, modules(), float(x.grad.numpy()[0])]))
 """
 
 COMPILER = {f"tapedebug.compiler.{name}" for name in ("pipeline", "lower", "emit", "passes", "llvm")}
-"""What only a process that compiles needs: more than half of the package's import time."""
+"""Modules that only a process that compiles needs: more than half of the package's import time."""
 
 COSTLY = {"difflib", "importlib.metadata", "subprocess", "tempfile"}
-"""Of the standard library, what takes milliseconds to load and is needed only where something is compiled or
-goes wrong."""
+"""Modules of the standard library that take milliseconds to load and are needed only where something is
+compiled or goes wrong."""
 
 
 def modules_of(cache: Path) -> tuple[set[str], set[str]]:

@@ -24,7 +24,7 @@ from tests.benchmarks.timing import Timed
 
 SPINNERS = 4
 SECONDS = 1.0
-"""Of each series."""
+"""Launches of each series."""
 LOOP = "a Python loop"
 IDLE, BUSY = "alone", "beside busy processes"
 SUBJECTS = (("double", 1_000), ("sine", 100_000), ("sine", 4_000_000), ("springs", 300), ("heat", 2048))

@@ -21,7 +21,7 @@ from tests.benchmarks.processes import Clocks, run
 from tests.benchmarks.timing import columns, load
 
 CACHED_MS = 5.0
-"""What a kernel from the cache may cost, forward or backward."""
+"""The most that a kernel from the cache may cost, forward or backward."""
 
 STEP = """
     d{k} = x - v * s

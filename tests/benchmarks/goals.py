@@ -21,13 +21,13 @@ FASTER_THAN_WARP = {
     ("sine", "backward"): 20.0, ("springs", "backward"): 4.0, ("bodies", "backward"): 8.0,
     ("heat", "backward"): 40.0, ("sum", "backward"): 10.0,
 }  # fmt: skip
-"""How many times: Warp's time over ours."""
+"""Warp's time over ours, at least."""
 BY_HAND = 1.15
 """Our time over that of Numba written by hand; of the adjoint alone, as nothing there is on a tape."""
 ALONE_MOST = 1.05
 """Our time on one thread over Warp's."""
 JACOBIANS = {jacobians.SPARSE: 500.0, jacobians.DENSE: 20.0, jacobians.CHECK: 100.0}
-"""How many times: Warp's time over ours, at 4,096 scalars."""
+"""Warp's time over ours at 4,096 scalars, at least."""
 PROCESSES = {
     ("cold", "1 kernel"): 0.6, ("warm", "1 kernel"): 1.0, ("cold", "20 kernels"): 1.0,
 }  # fmt: skip

@@ -22,7 +22,7 @@ from tests.benchmarks.timing import Run, Timed
 
 SIZES = (1024, 4096, 65536)
 LARGEST = 4096
-"""What Warp's dense Jacobians are timed up to."""
+"""The size up to which Warp's dense Jacobians are timed."""
 SPARSE, ANEW, DENSE, CHECK, TAPE = (
     "jacobian, sparse", "jacobian, sparse, traced and coloured anew", "jacobian, dense", "gradcheck",
     "gradcheck_tape of 10 launches",

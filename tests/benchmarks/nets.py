@@ -18,7 +18,7 @@ SIDES = (16, 100, 300)
 TINY = 6
 DIAGNOSE = "diagnose"
 TOLERANCE = 1e-3
-"""Of losses and gradients after 40 steps."""
+"""Tolerance of losses and gradients after 40 steps."""
 
 
 @dataclass

@@ -26,9 +26,9 @@ import tapedebug as wp
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_RATIO = 1.1
-"""What versions may cost on kernels of 10⁵ elements."""
+"""The most that versions may cost on kernels of 10⁵ elements."""
 MOST_BYTES = 2048
-"""What a launch may take on a tape that keeps no values."""
+"""The most that a launch may take on a tape that keeps no values."""
 
 
 @wp.kernel

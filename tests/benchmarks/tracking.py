@@ -22,7 +22,7 @@ from tests.benchmarks.timing import duration
 
 TRACKS = (None, "elements")
 MOST = 5.0
-"""What the spring kernel may cost, as a multiple of the same tape untracked."""
+"""The most that the spring kernel may cost, as a multiple of the same tape untracked."""
 
 
 def recorded(wp: object, launch: Callable[[], None], before: Callable[[], None], track: str | None) -> float:

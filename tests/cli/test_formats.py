@@ -167,7 +167,7 @@ SARIF = {
         },
     },
 }
-"""What SARIF 2.1.0 requires of the objects that are written, with all of their members."""
+"""The requirements of SARIF 2.1.0 for the objects that are written, with all of their members."""
 
 BODY = """
 for _ in range(2):

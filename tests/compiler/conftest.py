@@ -11,7 +11,7 @@ import tapedebug as wp
 from tests.compiler.simd_comparison import WIDTHS, set_width
 
 _compiled: dict[tuple[wp.Kernel, int], dict[Any, Any]] = {}
-"""What kernels of modules were compiled to, by the width of vectors."""
+"""Code of the kernels of modules, by the width of vectors."""
 
 
 @pytest.fixture(params=WIDTHS)

@@ -20,7 +20,7 @@ from tapedebug.lang import types as t
 from tests.runtime.guards import Guarded
 
 EXACT = 1e-7
-"""What central differences of a float64 twin reach on well-scaled kernels."""
+"""Tolerance of central differences of a float64 twin on well-scaled kernels."""
 
 
 class Layout:

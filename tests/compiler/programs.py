@@ -37,7 +37,7 @@ POOL, PROGRAMS_OF_A_POOL = 16, 100
 SIZES = (3, 7, 31, 64, 130, 257, 300)
 """Numbers of threads: fewer than a chunk has, and some more than several have."""
 VALUE = 0.625
-"""What kernels get for `c`."""
+"""The argument `c` of the kernels."""
 FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-programs-")
 HEADER = """import tapedebug as wp
 

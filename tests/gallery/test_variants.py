@@ -26,7 +26,7 @@ UNKNOWN = {
     "a native function's = for +=",
     "a forward pass that counts its calls",
 }
-"""Of which no tangent is known."""
+"""Variants without a known tangent."""
 
 
 @pytest.mark.sweep

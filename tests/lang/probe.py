@@ -21,7 +21,7 @@ FAMILIES = {
     "x": "transform",
 }
 MANY = (3,)
-"""How many operands are tried where any number fits."""
+"""Number of operands that are tried where any number fits."""
 
 
 def _members(scalar: type[t.Scalar]) -> list[tuple[str, Any]]:

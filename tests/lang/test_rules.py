@@ -79,7 +79,7 @@ GROUPS = [
     *(Group(scalar, length, "noise") for scalar, length in ((t.float32, 2), (t.float64, 2), (t.float32, 4))),
 ]
 VALUES = {t.float16: 4e-3, t.bfloat16: 3e-2, t.float32: 2e-6, t.float64: 1e-13}
-"""How far values may be off, relatively; halves are rounded after every operation."""
+"""Relative tolerance of values; halves are rounded after every operation."""
 ADJOINTS = {t.float16: 2e-2, t.bfloat16: 0.15, t.float32: 2e-5, t.float64: 0.0}
 ALL = [
     pytest.param(g, row, id=f"{g}-{c.name}-{c.kinds or 's'}") for g in GROUPS for row, c in enumerate(g.cases)

@@ -11,7 +11,7 @@ from tests.lang.warp_adjoints import LETTERS, SCALARS, Probe, loaded, measured, 
 
 pytestmark = pytest.mark.peer
 EVERY = {"float32": 1, "float64": 5}
-"""Of rows that are right, every so many is measured again; of all others each."""
+"""Every so many of the rows that are right is measured again, and each of the others."""
 
 
 def _chosen(scalar: str) -> list[Probe]:

@@ -42,7 +42,7 @@ FLAT = {
     "argmax",
 }
 FLAT |= {"bit_count", "rand_init", "select", *(f"to_{s}{n}" for s in "iub" for n in (1, 8, 16, 32, 64))}
-"""Of integers and conditions, which have no adjoint anywhere; `select` is no function of warp-lang any more."""
+"""Operations of integers and conditions, which have no adjoint anywhere; `select` is no function of warp-lang any more."""
 TYPES = """vec1 = wp.types.vector(1, scalar)
 vec2_t = wp.types.vector(2, scalar)
 vec3_t = wp.types.vector(3, scalar)
@@ -145,12 +145,12 @@ EXTRA = [
     _more("component", "{0}[1]", lambda x: x[:, 1], (WIDE,), "x>s"),
     _more("randf", "wp.randf(wp.rand_init(7, i), {0}, {1})", None, (WIDE, LAST), "ss>s"),
 ]
-"""What is no entry of the rule table. `randf` is linear in its bounds: its values say with which weights."""
+"""Functions without an entry in the rule table. `randf` is linear in its bounds: its values say with which weights."""
 
 
 ATOMICS = ("atomic_add", "atomic_sub", "atomic_min", "atomic_max", "atomic_exch", "atomic_cas")
 OPERANDS_OF_ATOMICS = ("element", "value", "result")
-"""What an atomic has adjoints of: what the element held, the value, and what it gives back of the element."""
+"""Adjoints of an atomic: of the old element, of the value, and of the result by the element."""
 SPELLED = {
     "wp.quat_to_axis_angle({0})[0]": "axis_of({0})",
     "wp.quat_to_axis_angle({0})[1]": "angle_of({0})",
@@ -268,7 +268,7 @@ def module_text(scalar: str, chosen: Sequence[Probe]) -> str:
 
 STEP = 1e-4
 CLOSE = {"float32": 2e-3, "float64": 1e-5}
-"""How far apart gradients may be, as a part of the largest entry; the bar of differences included."""
+"""Tolerance of gradients, as a part of the largest entry, with the error bar of differences."""
 NARROWER = ("to_f16", "to_bf16", "to_f32")
 """Conversions that round the adjoint, too."""
 Status = str

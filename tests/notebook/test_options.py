@@ -20,7 +20,7 @@ OWN = {
     "%tape_report": {"file", "tape"},
     "%tape_diff": {"before", "after", "file"},
 }
-"""What is no keyword: where to keep and show things."""
+"""Options without a keyword: the places for storing and showing things."""
 
 FUNCTIONS = {
     "%%tape": [wp.Tape, diagnose],

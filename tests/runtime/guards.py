@@ -13,7 +13,7 @@ import tapedebug as wp
 from tapedebug.runtime.parallel import partition
 
 PATTERN = 0xA5
-"""Of guard bytes: as float32 or float64 a small negative number, which any addition changes."""
+"""The value of guard bytes: as float32 or float64 a small negative number, which any addition changes."""
 MARGIN = 512
 """Bytes on each side."""
 

@@ -216,7 +216,7 @@ REASONS = (
     "differences of the loss see through what was detached with requires_grad=False",
     "record_func ",
 )
-"""Why nothing can be said of a gradient; UNDECIDABLE without one of these is not accepted."""
+"""Reasons for which nothing can be said of a gradient; UNDECIDABLE is accepted with one of these only."""
 
 
 def check_verdicts(outcome: Outcome) -> None:

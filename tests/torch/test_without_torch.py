@@ -1,4 +1,4 @@
-"""What is said without PyTorch and JAX; importing the package imports neither."""
+"""Messages without PyTorch and JAX; importing the package imports neither."""
 
 from __future__ import annotations
 

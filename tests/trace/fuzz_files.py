@@ -35,7 +35,7 @@ from tapedebug.trace import Trace, TraceError, load_trace, pack
 from tapedebug.visualize import Options, to_dot
 
 SECONDS = 5.0
-"""What one file may take; the largest take a tenth of that on a busy machine."""
+"""The most that one file may take; the largest take a tenth of that on a busy machine."""
 MEMORY = 1 << 30
 """Bytes that a file of less than a megabyte may make us use."""
 

@@ -25,7 +25,7 @@ CLASSES = {
     "cuda": "needs CUDA, its streams, memory pools or compilers",
     "skipped": "skipped by the test itself, mostly for want of a GPU",
 }
-"""What each class says."""
+"""The classes of failures, in words."""
 
 _ABSENT = (
     r"warp\.(sparse|fem|sim|render|geometry|jax_experimental|build_experimental)\b|"

@@ -22,7 +22,7 @@ CACHE = ROOT / "build" / "warp-suite-cache"
 SILENT = 90.0
 """Seconds without a line of the log after which the running test is stopped."""
 STARTING = 10
-"""How many times as long the import of a module may take."""
+"""The import of a module may take this many times as long."""
 PER_MODULE = 900.0
 """Seconds after which the remaining tests of a module are not run."""
 

@@ -33,14 +33,14 @@ def of_warp(function):
 
 @of_warp
 def numpy_of(tape, a):
-    """What `numpy()` of a watched array does."""
+    """Read a watched array as `numpy()` does."""
     tape.transfers.note_read(a, "numpy", host_place(), len(tape.operations), False)
     return a.values.copy()
 
 
 @of_warp
 def array_of(tape, values):
-    """What `wp.array(values)` does."""
+    """Create a watched array as `wp.array(values)` does."""
     made = array(values)
     tape.transfers.note_arrival(made, "array", host_place(), len(tape.operations))
     return made

@@ -29,7 +29,7 @@ from tapedebug.watch.struct_changes import WarpStructChanges, present_structs
 
 @pytest.fixture(autouse=True)
 def no_structs_of_warp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands for the arrays of Warp here is no struct of Warp, which need not be installed."""
+    """The stand-ins for Warp's arrays are no structs of Warp, which need not be installed."""
     monkeypatch.setitem(hooks._known, "warp._src.types:is_struct", lambda value: False)
 
 

@@ -15,7 +15,7 @@ programs = pytest.importorskip("tests.watch.programs")
 
 
 def state(function):
-    """What interception changes of a function; Python adds a registry where a warning was shown."""
+    """Attributes of a function that interception changes; Python adds a registry when it warns."""
     names = set(function.__globals__) - {"__warningregistry__"}
     return function, function.__code__, function.__defaults__, names
 
@@ -369,7 +369,7 @@ def parts():
 
 
 def launched(launch):
-    """What a watched program with one launch says that it does not cover."""
+    """Return the notes of a watched program with one launch on what is not covered."""
     with td.watch_warp() as session, wp.Tape():
         launch()
     return [str(gap.reason) for gap in session.not_covered]

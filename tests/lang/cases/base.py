@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[str, Callable[[int], tuple[int, ...]]]] = {
     "u": ("wp.types.vector(6, scalar)", lambda n: (6,)),
     "k": ("wp.types.matrix((6, 6), scalar)", lambda n: (6, 6)),
 }
-"""What the letters of `Case.kinds` stand for, with vectors of length n: the type, and a value's shape."""
+"""Meanings of the letters of `Case.kinds`, with vectors of length n: the type, and a value's shape."""
 FAMILY = {
     "s": "s",
     "v": "v",
