@@ -260,7 +260,9 @@ def _digest(array: Array, of: Of) -> int | None:
             return None
         return zlib.crc32(region.values[array.start : array.stop].data)
     gradient = array.current_gradient()
-    return None if gradient is None else zlib.crc32(np.ascontiguousarray(gradient).data)
+    if gradient is None:
+        return None
+    return zlib.crc32(np.ascontiguousarray(gradient).reshape(-1).view(np.uint8).data)
 
 
 class WatchedHistory(PassHistory):
