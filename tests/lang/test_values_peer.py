@@ -84,7 +84,7 @@ def test_every_operation_has_a_case_or_says_where_it_is_compared() -> None:
 
 
 def letters_of(probe: Probe) -> str:
-    """What the table says of warp-lang's adjoints of each operand: `r` where they are right."""
+    """Return a letter for each operand: `r` where the table says that warp-lang's adjoint is right."""
     rows, kinds = ADJOINTS.get(probe.case.name, {}), row_of(probe)[1]
     return rows.get(f"{kinds} {probe.scalar}", rows.get(kinds, ""))
 
