@@ -55,6 +55,7 @@ def diagnosed(last: float, monkeypatch: pytest.MonkeyPatch) -> tuple[wp.Diagnosi
 
 
 def test_a_limit_may_expire_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnosed(math.inf, monkeypatch)  # compiles kernels, which tests the limit, too
     whole, count = diagnosed(math.inf, monkeypatch)
     assert whole.verdict == "WRONG"
     assert not whole.coverage.partial
