@@ -28,13 +28,16 @@ def run(path: Path, folder: Path) -> None:
     if packages:
         print(f"{path.name}: not run, without {', '.join(packages)}", file=sys.stderr)
         book.cells.insert(1, nbformat.v4.new_markdown_cell(note(packages)))
+        nbformat.write(book, folder / path.name)
     else:
-        book = executed(path, folder)
-    nbformat.write(book, folder / path.name)
+        executed(path, folder)
 
 
 def executed(path: Path, folder: Path) -> Any:
-    """Return a notebook with its outputs: that in `folder` if it ran with the same sources, or run it now."""
+    """Return a notebook with its outputs: that in `folder` if it ran with the same sources, or run it now.
+
+    A notebook that ran is written to `folder`.
+    """
     before, wanted = folder / path.name, digest(path)
     if before.exists():
         book = nbformat.read(before, as_version=4)
@@ -43,6 +46,8 @@ def executed(path: Path, folder: Path) -> Any:
     book = nbformat.read(path, as_version=4)
     NotebookClient(book, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
     book.metadata.setdefault("tapedebug", {})[DIGEST] = wanted
+    folder.mkdir(parents=True, exist_ok=True)
+    nbformat.write(book, before)
     return book
 
 

@@ -73,6 +73,7 @@ def check(kernel: Any, x: Any, y: Any, *args: Any, **options: Any) -> Any:
 TIGHT = {"atol": 1e-6, "rtol": 1e-5}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("wrong", [0, 777, MANY - 1])
 @pytest.mark.parametrize(
     "factor, tolerances", [(1.01, {"rtol": 5e-3}), (1.0001, TIGHT)], ids=["1e-2", "1e-4"]

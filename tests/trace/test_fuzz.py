@@ -10,7 +10,7 @@ import pytest
 from tests.sweeps import cases
 from tests.trace.fuzz_files import damaged, fuzz, limited
 
-COUNT = cases(full=2500, sample=150)
+COUNT = cases(full=2500, sample=100)
 
 
 @pytest.mark.parametrize("first", range(0, 10_000, 2500))
