@@ -108,7 +108,7 @@ test("pairs are switched by cell, row and key, and Python sees the mask", async 
 });
 
 test("cells fill one by one while a run is under way", async () => {
-  await pause(0.05);
+  await pause(0.01); // of some 800 steps of the first pair, and more of the others
   await json("panel.set_trait('mask', [[0, 'x', 'y'], [0, 'k', 'y'], [1, 'y', 'z'], [None, 'x', 'loss']])");
   await panel.locator(".td-run").click();
   await cellOf(0, "x", "y").getByText("WRONG").waitFor();

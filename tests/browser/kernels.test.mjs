@@ -5,6 +5,7 @@ import { after, before, test } from "node:test";
 import {
   command,
   notebook,
+  openInstead,
   openPage,
   ROOT,
   runAll,
@@ -63,19 +64,18 @@ line("")`;
 
 test("a check is shown once, and its progress leaves nothing", async () => {
   await lab.write("once.ipynb", notebook(CHECK, PROGRESS, "1 + 1"));
-  const opened = await openPage(browser, lab, "once.ipynb");
-  await runAll(opened.page);
-  const outputs = opened.page.locator(".jp-CodeCell").nth(0).locator(".jp-OutputArea-output:visible"); // progress may have come and gone
+  await openInstead(page, "once.ipynb");
+  await runAll(page);
+  const outputs = page.locator(".jp-CodeCell").nth(0).locator(".jp-OutputArea-output:visible"); // progress may have come and gone
   assert.equal(await outputs.count(), 1);
   assert.match(await outputs.first().textContent(), /kernel square/);
-  await setTheme(opened.page, "JupyterLab Light");
-  await screenshot(opened.page, "check-once-light");
-  const gone = opened.page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-child");
+  await setTheme(page, "JupyterLab Light");
+  await screenshot(page, "check-once-light");
+  const gone = page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-child");
   assert.equal(await gone.count(), 1);
   assert.equal(await gone.first().isVisible(), false);
-  await setTheme(opened.page, "JupyterLab Dark");
-  await screenshot(opened.page, "check-once-dark");
-  await opened.finish();
+  await setTheme(page, "JupyterLab Dark");
+  await screenshot(page, "check-once-dark");
 });
 
 test("nothing was written to the console, and nothing was fetched from elsewhere", () => finish());

@@ -1,5 +1,5 @@
 /**
- * Runs the browser tests, two files side by side. Each side has one JupyterLab and one browser for all its files, which are
+ * Runs the browser tests, three files side by side. Each side has one JupyterLab and one browser for all its files, which are
  * cleared between them. A file that fails is run once more, alone and with a server and a browser of its own, as waits may be
  * too short beside others. The end says what failed only the first time; what fails again fails.
  *
@@ -13,7 +13,8 @@ import { launchBrowser, launchLab } from "./harness.mjs";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const SIDES = 2;
+/** More than a machine has processors: tests wait much of the time, for kernels and for pages that settle. */
+const SIDES = 3;
 const MOST_MS = 600_000;
 /** Time for a file to close what it opened, after it was told to end. */
 const CLOSING_MS = 5_000;

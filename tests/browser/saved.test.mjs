@@ -3,15 +3,19 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { openPage, ROOT, screenshot, setTheme, show, startBrowser, startLab } from "./harness.mjs";
+import { openInstead, openPage, ROOT, screenshot, setTheme, show, startBrowser, startLab } from "./harness.mjs";
 import { netTrace, saved } from "./programs.mjs";
 
 const EVIL = "</script><img src=x onerror=alert(1)>";
 let lab;
 let browser;
+let page;
+let finish;
 
 before(async () => {
   [lab, browser] = await Promise.all([startLab(), startBrowser()]);
+  await lab.write("saved.ipynb", saved(await netTrace()));
+  ({ page, finish } = await openPage(browser, lab, "saved.ipynb"));
 });
 after(async () => {
   await browser?.close();
@@ -19,8 +23,6 @@ after(async () => {
 });
 
 test("a saved tape shows without a kernel, never 'model not found'", async () => {
-  await lab.write("saved.ipynb", saved(await netTrace()));
-  const { page, finish } = await openPage(browser, lab, "saved.ipynb");
   const panel = page.locator(".jp-OutputArea-output .tapedebug");
   await panel.waitFor();
   assert.equal(await panel.count(), 1);
@@ -42,7 +44,7 @@ test("a saved tape shows without a kernel, never 'model not found'", async () =>
   const out = await panel.evaluate((element) => element.scrollWidth - element.clientWidth);
   assert.equal(out, 0, "nothing hangs out of the panel at the side");
   await setTheme(page, "JupyterLab Light");
-  await finish();
+  await page.setViewportSize({ width: 1400, height: 900 });
 });
 
 test("names with markup stay text, and what is no trace says so without breaking the page", async () => {
@@ -52,7 +54,7 @@ test("names with markup stay text, and what is no trace says so without breaking
   evil.kernels[0].name = EVIL;
   evil.findings[0].message = EVIL;
   await lab.write("evil.ipynb", saved(evil, { format: "something else" }, [], 3));
-  const { page, finish } = await openPage(browser, lab, "evil.ipynb");
+  await openInstead(page, "evil.ipynb");
   const panels = page.locator(".jp-OutputArea-output .tapedebug");
   await panels.nth(3).waitFor({ state: "attached" });
   assert.match(await panels.first().locator("h1").textContent(), /^<\/script><img src=x onerror=/);
@@ -61,7 +63,6 @@ test("names with markup stay text, and what is no trace says so without breaking
   for (const text of said) assert.match(text, /This trace cannot be shown.*This is not a tapedebug trace/s);
   await show(panels.nth(1));
   await screenshot(page, "saved-hostile");
-  await finish();
 });
 
 test("a packed tape shows as well, and one that was cut short says so", async () => {
@@ -69,7 +70,7 @@ test("a packed tape shows as well, and one that was cut short says so", async ()
   const packed = JSON.parse(await readFile(path, "utf8"));
   const short = { ...packed, columns: packed.columns.slice(0, 400) };
   await lab.write("packed.ipynb", saved(packed, short));
-  const { page, finish } = await openPage(browser, lab, "packed.ipynb");
+  await openInstead(page, "packed.ipynb");
   const panels = page.locator(".jp-OutputArea-output .tapedebug");
   await panels.nth(1).waitFor({ state: "attached" });
   await panels.first().getByText("overwrites values of").first().waitFor();
@@ -77,5 +78,6 @@ test("a packed tape shows as well, and one that was cut short says so", async ()
   await panels.first().locator(".td-g-launch").first().waitFor();
   await screenshot(page, "saved-graph-light");
   assert.match(await panels.nth(1).textContent(), /This trace cannot be shown.*columns of this trace are damaged/s);
-  await finish();
 });
+
+test("nothing went wrong in the page meanwhile", async () => finish());

@@ -18,13 +18,29 @@ function inspect(root) {
   const WORD = /[("]*[A-Za-z_]{2,14}[)",.:;]*/y;
   const found = new Set();
   const nameOf = (element) => `${element.tagName.toLowerCase()}.${[...element.classList].join(".")}`;
-  const styleOf = (element) => getComputedStyle(element);
+  /** The page stays as it is meanwhile: each element is asked once. */
+  const once = (ask) => {
+    const known = new Map();
+    return (element) => {
+      if (!known.has(element)) known.set(element, ask(element));
+      return known.get(element);
+    };
+  };
+  /** The values, not the live object, which computes each of them again. */
+  const styleOf = once((element) => {
+    const { textOverflow, webkitLineClamp, overflowX, overflowY, backgroundColor, fill, color, opacity } =
+      getComputedStyle(element);
+    return { textOverflow, webkitLineClamp, overflowX, overflowY, backgroundColor, fill, color, opacity };
+  });
+  const boxOf = once((element) => element.getBoundingClientRect());
 
   /** The text nodes that can be seen, with their boxes on the screen. */
-  const shown = (element) =>
-    element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) &&
-    element.closest(".td-sr") === null &&
-    element.closest("option") === null;
+  const shown = once(
+    (element) =>
+      element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) &&
+      element.closest(".td-sr") === null &&
+      element.closest("option") === null,
+  );
   const pieces = [];
   const texts = [];
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
@@ -47,7 +63,7 @@ function inspect(root) {
     for (let at = element; at !== null && root.contains(at); at = at.parentElement) {
       const style = styleOf(at);
       told ||= at instanceof SVGSVGElement; // one pans in it
-      const edge = at.getBoundingClientRect();
+      const edge = boxOf(at);
       const told_x = style.textOverflow === "ellipsis";
       const told_y = style.webkitLineClamp !== "none";
       const past = {
@@ -152,11 +168,11 @@ function inspect(root) {
   };
   // a sign in a drawing stands on the shape that was drawn before it
   const shapeBehind = (element, ground) => {
-    const { left, right, top, bottom } = element.getBoundingClientRect();
+    const { left, right, top, bottom } = boxOf(element);
     const [x, y] = [(left + right) / 2, (top + bottom) / 2];
     let under = ground;
     for (let at = element.previousElementSibling; at !== null; at = at.previousElementSibling) {
-      const box = at.getBoundingClientRect();
+      const box = boxOf(at);
       if (x < box.left || x > box.right || y < box.top || y > box.bottom) continue;
       if (styleOf(at).fill === "none") continue;
       const [r, g, b, a] = rgba(styleOf(at).fill);
