@@ -89,6 +89,7 @@ _TOP: dict[str, Any] = {
     "float": float,
     "handle": t.uint64,
     "int": int,
+    "len": len,
     "inverse_approx": BUILTINS["inverse"],
     "Reference": t.Reference,
     "ref": t.Reference,

@@ -37,6 +37,26 @@ def test_types_have_the_attributes_of_warp(wp: Any) -> None:
         td.types.Compound._shape_
 
 
+def test_types_of_vectors_take_their_dtype_and_len_counts_components(wp: Any) -> None:
+    @wp.kernel
+    def count(y: wp.array(dtype=wp.vec3i)):  # type: ignore[valid-type]
+        cell = wp.vec3i(4, 5, 6, dtype=wp.int32)
+        cell[0] = wp.len(cell)
+        y[0] = cell
+
+    y = wp.zeros(1, dtype=wp.vec3i)
+    wp.launch(count, 1, [y])
+    assert y.numpy().tolist() == [[3, 5, 6]]
+
+    @wp.kernel
+    def wide(y: wp.array(dtype=wp.vec3)):  # type: ignore[valid-type]
+        y[0] = wp.vec3(1.0, 2.0, 3.0, dtype=wp.float64)
+
+    with pytest.raises(td.KernelTypeError, match="kernel `wide`: vec3 holds float32, not float64") as caught:
+        wp.launch(wide, 1, [wp.zeros(1, dtype=wp.vec3)])
+    assert "hint: leave dtype out, or name another type" in str(caught.value)
+
+
 def test_types_are_described_and_told_apart(wp: Any) -> None:
     types = wp.types
     assert types.type_repr(wp.vec3) == "vector(length=3, dtype=float32)"

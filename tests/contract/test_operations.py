@@ -174,7 +174,7 @@ def test_the_steps_of_a_training_loop_are_listed_and_stored_once(monkeypatch):
         w.values[...] *= 0.5
         tape.look()
         stored.append(tape.stored_bytes)
-    assert len(set(stored[2:])) == 1
+    assert stored[-1] < stored[0] + x.values.nbytes + w.values.nbytes, "ten steps would add 440 bytes"
     assert [write.array for write in tape.outside_writes] == [x, w] * 10
     assert all(write.settled for write in tape.outside_writes)
     clocks = [write.clock for write in tape.outside_writes]

@@ -19,7 +19,7 @@ def test_tensors_and_arrays_share_memory():
     assert (a.shape, a.dtype, a.requires_grad) == ((2, 3), wp.float32, False)
     a.fill_(4)
     assert t.tolist() == [[4, 4, 4], [4, 4, 4]]
-    assert wp.from_torch(t, dtype=wp.vec3).shape == (2,)
+    assert wp.from_torch(t, dtype=wp.vec3, return_ctype=True).shape == (2,)
     assert wp.from_torch(t.T).strides == (4, 12)
     assert wp.from_torch(torch.zeros(2, 3, 3), dtype=wp.mat33).shape == (2,)
     assert wp.from_torch(torch.zeros(3, dtype=torch.int32), dtype=wp.uint32).dtype is wp.uint32
@@ -262,11 +262,6 @@ def test_functions_of_autograd_may_be_reversed_again(function):
             lambda: wp.from_torch(np.ones(3)),
             wp.ArrayError,
             "from_torch: ndarray is not a tensor\n  = hint: pass a torch.Tensor",
-        ),
-        (
-            lambda: wp.from_torch(torch.ones(3), return_ctype=True),
-            wp.ArrayError,
-            "from_torch: return_ctype=True is not supported\n  = hint: leave it out",
         ),
         (
             lambda: wp.from_torch(torch.ones(3, device="meta")),

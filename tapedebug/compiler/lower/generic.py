@@ -86,6 +86,23 @@ def _scalar_type(
     return t.int32 if integers and whole else t.float32
 
 
+def without_dtype(ctx: Context, node: ast.Call, target: type) -> ast.Call:
+    """Return a call such as `vec3i(0, 0, 0, dtype=int)` without the type, which must be that of `target`."""
+    try:
+        kind, given = t.canonical(target), t.canonical(_constant(ctx, node.keywords[0].value))
+    except TypeError:
+        return node
+    if not t.is_compound(kind):
+        return node
+    if given is not t.scalar_of(kind):
+        ctx.type_error(
+            node,
+            f"{t.type_name(kind)} holds {t.type_name(t.scalar_of(kind))}, not {t.type_name(given)}",
+            "leave dtype out, or name another type",
+        )
+    return ast.copy_location(ast.Call(node.func, node.args, []), node)
+
+
 def _vector(ctx: Context, node: ast.Call, values: Arguments, given: Given) -> Quantity:
     """`vector(1.0, 2.0)`, `vector(x, length=3)`, `vector(length=3, dtype=float)`, `vector(v, dtype=…)`."""
     scalar = _scalar_type(ctx, node, "vector", given, values, integers=True)

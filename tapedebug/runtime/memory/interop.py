@@ -136,7 +136,7 @@ def from_torch(
             dimensions.
         requires_grad: By default that of the tensor.
         grad: A tensor or array for the gradient, in place of `t.grad`.
-        return_ctype: Not supported; it would not make anything faster.
+        return_ctype: Has no effect: launches take the array itself, which is as fast as a descriptor.
         retain_grad: Keep the gradient after `Tape.backward`.
 
     Raises:
@@ -146,8 +146,6 @@ def from_torch(
     torch = _library("torch", "from_torch")
     if not isinstance(t, torch.Tensor):
         raise ArrayError(f"from_torch: {type(t).__name__} is not a tensor", hint="pass a torch.Tensor")
-    if return_ctype:
-        raise ArrayError("from_torch: return_ctype=True is not supported", hint="leave it out")
     if t.device.type != "cpu":
         raise DeviceError(
             f"from_torch: the tensor is on {t.device}", hint="pass tensor.cpu(), which is a copy"
