@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter
@@ -91,7 +92,8 @@ def launch(
             known = KNOWN.get(dim)
         else:
             known = known_dims(dim)
-            kernel = kernel_for(kernel, dim, args)
+            if known is None or _axes.get(kernel, 0) < len(known[0]):
+                kernel = kernel_for(kernel, dim, args)
         plan = kernel.latest
         if plan is not None and known is not None and not waiting.blocks:
             packed = plan.fitted(known[2], *args)
@@ -225,7 +227,14 @@ def kernel_for(kernel: Any, dim: Any, args: tuple[Any, ...]) -> Any:
         return kernel
     if len(sizes) < 2 or not hasattr(kernel, "for_launch"):
         return kernel
-    return concrete(kernel, args).for_launch(sizes)
+    found = concrete(kernel, args).for_launch(sizes)
+    if found is kernel:
+        _axes[kernel] = kernel.axes
+    return found
+
+
+_axes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""The number of axes of kernels that have run over several: to ask the kernel takes a microsecond."""
 
 
 def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:
