@@ -27,7 +27,8 @@ from tapedebug.operations import (
     caller_place,
 )
 
-_arrays: weakref.WeakSet[array] = weakref.WeakSet()
+# in the order in which they were made: the arrays of a set come in another order in each process
+_arrays: weakref.WeakKeyDictionary[array, None] = weakref.WeakKeyDictionary()
 _tape: Tape | None = None
 
 
@@ -44,7 +45,7 @@ class array(HostArray):
             requires_grad = requires_grad and values.dtype.kind == "f"
             region = Region(values, np.zeros_like(values) if requires_grad else None)
         super().__init__(values, region, requires_grad)
-        _arrays.add(self)
+        _arrays[self] = None
 
     def __getitem__(self, index: Any) -> array:
         return array(self.values[index], self.requires_grad, self.region)
