@@ -140,7 +140,7 @@ def test_gradients_are_kept_for_interrupts_where_a_pass_takes_long() -> None:
 
 def gradient_memory(tape: wp.Tape) -> Any:
     """Return the launches that find their adjoint in a seed."""
-    return tape._prepared.lending._lent
+    return tape._prepared.lending._borrowed
 
 
 def lent_pass(tape: wp.Tape, seeds: dict[Any, Any]) -> int:

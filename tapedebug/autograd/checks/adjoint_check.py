@@ -116,7 +116,7 @@ class _Check:
         self.pairs = pairs
         self.check_plan = plan
         self.checkpoint = checkpoint
-        self.unsteady = nondeterministic_pairs(program, pairs, plan.options.nondet_tol, checkpoint)
+        self.nondeterministic = nondeterministic_pairs(program, pairs, plan.options.nondet_tol, checkpoint)
         self.patterns = self._patterns()
         self.results: dict[Pair, PairResult] = {}
         self.compared: dict[Pair, Comparison] = {}
@@ -137,7 +137,7 @@ class _Check:
             self._keep(
                 pair,
                 *check_large(
-                    self.program, *pair, self.check_plan, self.checkpoint, self.unsteady.get(pair, "")
+                    self.program, *pair, self.check_plan, self.checkpoint, self.nondeterministic.get(pair, "")
                 ),
             )
 
@@ -186,8 +186,8 @@ class _Check:
             self.program, {pair: self.patterns[pair] for pair in chosen}, self.check_plan, self.checkpoint
         )
         for pair, judged in work.judged().items():
-            nondeterministic_pairs = self.unsteady.get(pair, "")
-            self._keep(pair, *sparse_result(judged, self.check_plan, self.checkpoint, nondeterministic_pairs))
+            difference = self.nondeterministic.get(pair, "")
+            self._keep(pair, *sparse_result(judged, self.check_plan, self.checkpoint, difference))
         for pair, row in work.incomplete.items():
             del self.patterns[pair]
             source, target = pair
@@ -209,7 +209,8 @@ class _Check:
                 notes += (f"{pair[0].label} → {pair[1].label}: masked=True left nothing out: "
                           "no sparsity could be traced",)  # fmt: skip
             found = grid_result(
-                grid, self.check_plan, self.checkpoint, unsteady=self.unsteady.get(pair, ""), notes=notes,
+                grid, self.check_plan, self.checkpoint,
+                nondeterministic=self.nondeterministic.get(pair, ""), notes=notes,
                 pattern=self.patterns.get(pair) if masked else None,
             )  # fmt: skip
             self._keep(pair, *found)

@@ -70,7 +70,7 @@ def grid_result(
     plan: CheckPlan,
     checkpoint: Checkpoint | None = None,
     *,
-    unsteady: str = "",
+    nondeterministic: str = "",
     notes: tuple[str, ...] = (),
     pattern: Pattern | None = None,
 ) -> tuple[Comparison, PairResult]:
@@ -80,7 +80,7 @@ def grid_result(
         pair: The evaluated entries.
         plan: The settings of the check.
         checkpoint: Called after each run.
-        unsteady: The difference of two runs on the same values, in words.
+        nondeterministic: The difference of two runs on the same values, in words.
         notes: Notes to add.
         pattern: The only entries that count; None for all.
 
@@ -88,8 +88,8 @@ def grid_result(
         The compared entries, and the result.
     """
     codes = judge(pair.ad, pair.reference, pair.tolerance, pair.source.rounding)
-    if unsteady:
-        return pair, describe(pair, codes, unsteady=unsteady, notes=notes)
+    if nondeterministic:
+        return pair, describe(pair, codes, nondeterministic=nondeterministic, notes=notes)
     codes[~pair.singles] = np.where(_missed(pair), SUSPECT, AGREE)[~pair.singles]
     if pattern is not None:
         codes[~_inside(pair, pattern)] = AGREE

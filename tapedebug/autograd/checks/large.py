@@ -33,14 +33,14 @@ def check_large(
     target: Port,
     plan: CheckPlan,
     checkpoint: Checkpoint | None,
-    unsteady: str,
+    nondeterministic: str,
 ) -> tuple[Comparison | None, PairResult]:
     """Compare random combinations of all entries, and (unless `fast_mode`) a sample of single ones."""
     where = f"{source.label} → {target.label}"
     count = f"{len(target.positions)} × {len(source.positions)}"
-    if unsteady:
+    if nondeterministic:
         limited = replace(plan, max_inputs=1, max_outputs=1)
-        return _sampled(program, source, target, limited, checkpoint, unsteady, ())
+        return _sampled(program, source, target, limited, checkpoint, nondeterministic, ())
     work = RandomProjection(program, source, target, plan, checkpoint)
     kinds = f"{len(work.directions)} random directions and {len(work.seeds)} seeds"
     fast = f"{where}: {kinds} of all {count} entries were compared, none by itself (fast_mode)"
@@ -67,7 +67,7 @@ def check_large(
             notes += (f"{where}: {many} not finite, and not in these combinations; the others agree",)
             return found.grid, describe(found.grid, found.codes, rounding=found.rounding, notes=notes)
     if plan.options.fast_mode:
-        # An adjoint that is not linear in its seed is right for the unit seeds that the hunt ends with.
+        # An adjoint that is not linear in its seed is right for the unit seeds that the bisection ends with.
         few = replace(plan, max_inputs=FEW_COLUMNS, max_outputs=1)
         grid, result = _sampled(program, source, target, few, checkpoint, "", notes)
         return (grid, result) if result.verdict == "WRONG" else (None, _combinations(work, notes))
@@ -101,7 +101,7 @@ def _sampled(
     target: Port,
     plan: CheckPlan,
     checkpoint: Checkpoint | None,
-    unsteady: str,
+    nondeterministic: str,
     notes: tuple[str, ...],
     work: RandomProjection | None = None,
 ) -> tuple[Comparison, PairResult]:
@@ -111,7 +111,7 @@ def _sampled(
         columns = _with_largest(columns, work.exact[0], source)
     pairs = Pairs([(source, target)])
     (grid,) = compare_grids(program, pairs, {target: rows}, {source: columns}, plan, checkpoint)
-    return grid_result(grid, plan, checkpoint, unsteady=unsteady, notes=notes)
+    return grid_result(grid, plan, checkpoint, nondeterministic=nondeterministic, notes=notes)
 
 
 def _with_largest(probes: Probes, sizes: Floats, port: Port) -> Probes:

@@ -60,24 +60,26 @@ class RandomProjection:
 
     def suspects(self) -> Iterator[tuple[int, int]]:
         """Yield row and column of entries that the combinations show to be wrong or at a kink."""
-        hunt = EntryBisection(self.program, self.source, self.target, self.check_plan.eps, self.checkpoint)
+        bisection = EntryBisection(
+            self.program, self.source, self.target, self.check_plan.eps, self.checkpoint
+        )
         excess = self.error - self.allowed
         if (~(excess <= 0)).any():
             seed, direction = np.unravel_index(
                 int(np.argmax(np.nan_to_num(excess, nan=np.inf))), excess.shape
             )
-            yield hunt.entry(self.seeds[seed], self.directions[direction])
+            yield bisection.entry(self.seeds[seed], self.directions[direction])
         row = self._row_of_tangent()
         if row is not None:
             unit = np.zeros(self.target.size)
             unit[row[0]] = 1.0
-            yield hunt.entry(unit, self.directions[row[1]])
+            yield bisection.entry(unit, self.directions[row[1]])
         column = self._column_of_rounding()
         if column is not None:
-            yield hunt.row_of_rounding(self.seeds[column[0]], column[1]), column[1]
+            yield bisection.row_of_rounding(self.seeds[column[0]], column[1]), column[1]
         bent = np.flatnonzero(self.mine & ~self.smooth)
         if len(bent):
-            yield int(bent[0]), hunt.column_of_kink(int(bent[0]), self.directions[0])
+            yield int(bent[0]), bisection.column_of_kink(int(bent[0]), self.directions[0])
 
     # -- directions, and differences of the outputs along them ----------------------------------------
 
@@ -94,8 +96,10 @@ class RandomProjection:
     @cached_property
     def slopes(self) -> DerivativeEstimate:
         """Finite differences of the outputs along `directions`, (DIRECTIONS, rows)."""
-        hunt = EntryBisection(self.program, self.source, self.target, self.check_plan.eps, self.checkpoint)
-        return hunt.slopes(self.directions)
+        bisection = EntryBisection(
+            self.program, self.source, self.target, self.check_plan.eps, self.checkpoint
+        )
+        return bisection.slopes(self.directions)
 
     @cached_property
     def smooth(self) -> Bools:

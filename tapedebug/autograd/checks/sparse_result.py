@@ -33,19 +33,19 @@ LOOKS = 3  # columns that are looked into
 
 
 def sparse_result(
-    judged: JudgedEntries, plan: CheckPlan, checkpoint: Checkpoint | None, unsteady: str
+    judged: JudgedEntries, plan: CheckPlan, checkpoint: Checkpoint | None, nondeterministic: str
 ) -> tuple[SparseEntries, PairResult]:
     """Return the comparison of one pair, and its result."""
     work = _Closer(judged, plan, checkpoint)
-    if not unsteady:
+    if not nondeterministic:
         work.doubts()
         if not plan.options.masked:
             work.seeds()
     pair, codes = work.pair, work.codes
     notes = (*work.notes, *_left_out(judged)) if plan.options.masked else work.notes
-    if (codes == AGREE).all() and not unsteady and plan.options.reference == "float64":
+    if (codes == AGREE).all() and not nondeterministic and plan.options.reference == "float64":
         notes += systematic_note(pair, codes, work.rounding, checkpoint)
-    result = describe(pair, codes, unsteady=unsteady, rounding=work.rounding, notes=notes)
+    result = describe(pair, codes, nondeterministic=nondeterministic, rounding=work.rounding, notes=notes)
     zeros = len(pair.source.positions) * len(pair.target.positions) - int(pair.singles.sum()) - work.unknown
     return pair, replace(result, zeros=0 if plan.options.masked else zeros, groups=judged.groups)
 

@@ -47,7 +47,7 @@ def describe(
     pair: Comparison,
     codes: Codes,
     *,
-    unsteady: str = "",
+    nondeterministic: str = "",
     rounding: Bools | None = None,
     notes: tuple[str, ...] = (),
 ) -> PairResult:
@@ -56,7 +56,7 @@ def describe(
     Args:
         pair: What was compared.
         codes: The verdict of each entry.
-        unsteady: A sentence on how much two runs on the same values differ; empty if they are equal.
+        nondeterministic: A sentence on how much two runs on the same values differ; empty if they are equal.
         rounding: Entries that agree except for float32 rounding.
         notes: Notes to add.
     """
@@ -64,7 +64,7 @@ def describe(
     with np.errstate(all="ignore"):
         error = np.abs(ad - pair.reference.value)
         absolute, relative = error[pair.singles], _relative(error, pair)[pair.singles]
-    verdict, slot, message = _verdict(pair, ad, codes, error, unsteady)
+    verdict, slot, message = _verdict(pair, ad, codes, error, nondeterministic)
     keep = ad.size <= (MOST_AGREEING_ENTRIES if verdict == "AGREE" else MOST_ENTRIES)
     wrong = verdict == "WRONG" and slot is not None and bool(pair.singles[slot])
     compared = compared_entries(pair, codes) if keep or wrong else None
@@ -233,14 +233,14 @@ def _worst_slot(pair: Comparison, error: Floats, among: Bools) -> Slot | None:
 
 
 def _verdict(
-    pair: Comparison, ad: Floats, codes: Codes, error: Floats, unsteady: str
+    pair: Comparison, ad: Floats, codes: Codes, error: Floats, nondeterministic: str
 ) -> tuple[Verdict, Slot | None, str]:
     if not codes.size and pair.source.size * pair.target.size:
         return "AGREE", None, ""
     if not codes.size:
         return "AGREE", None, f"{pair.source.name if pair.source.size == 0 else pair.target.name} is empty"
-    if unsteady:
-        return "NONDETERMINISTIC", None, unsteady
+    if nondeterministic:
+        return "NONDETERMINISTIC", None, nondeterministic
     top = int(codes.max())
     among = codes == top
     slot = _worst_slot(pair, error, among)

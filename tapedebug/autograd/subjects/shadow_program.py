@@ -64,7 +64,7 @@ class ShadowProgram:
         # from.
         self._replays: dict[Use, Replay] = {}
         self._at: dict[Use, Mapping[Port, Floats]] = {}
-        self._several: dict[Use, BatchedReplay | None] = {}
+        self._batched: dict[Use, BatchedReplay | None] = {}
         self._values: dict[Port, Floats] = {}
         self._rounded: Replay | None = None
         self.one_by_one: dict[str, str] = {}
@@ -157,13 +157,13 @@ class ShadowProgram:
     ) -> dict[Port, Floats]:
         """Run forward for each row of `changes`; see `Program`."""
         use: Use = ("forward", not single, "versions")
-        several = self._several_for(use, changes)
-        if several is None:
+        batched = self._batched_for(use, changes)
+        if batched is None:
             return self._one_by_one(
                 self.outputs, changes, lambda row: self.evaluate(row, single=single), dtype, single
             )
         self._at.pop(use, None)
-        return _named(self.outputs, several.forward(_by_array(changes), _arrays(self.outputs), dtype))
+        return _named(self.outputs, batched.forward(_by_array(changes), _arrays(self.outputs), dtype))
 
     def pull_many(
         self,
@@ -178,8 +178,8 @@ class ShadowProgram:
         consume: Consume = "versions" if preserved else self.consume
         use: Use = ("backward", double, consume)
         ports = self.inputs if wanted is None else wanted
-        several = self._several_for(use, seeds)
-        if several is None:
+        batched = self._batched_for(use, seeds)
+        if batched is None:
             return self._one_by_one(
                 ports,
                 seeds,
@@ -189,34 +189,34 @@ class ShadowProgram:
             )
         if use not in self._at or self._at[use] is not NOWHERE:
             self._run(use, NOWHERE)
-        return _named(ports, several.backward(_by_array(seeds), _arrays(ports), consume, dtype))
+        return _named(ports, batched.backward(_by_array(seeds), _arrays(ports), consume, dtype))
 
     def push_many(
         self, tangents: Mapping[Port, Floats], *, double: bool = True, dtype: DTypeLike | None = np.float64
     ) -> dict[Port, Floats]:
         """Run forward for each row of `tangents`; see `Program`."""
-        several = self._several_for(("push", double, "versions"), tangents)
-        if several is None:
+        batched = self._batched_for(("push", double, "versions"), tangents)
+        if batched is None:
             return self._one_by_one(
                 self.outputs, tangents, lambda row: self.push(row, double=double), dtype, not double
             )
-        return _named(self.outputs, several.push(_by_array(tangents), _arrays(self.outputs), dtype))
+        return _named(self.outputs, batched.push(_by_array(tangents), _arrays(self.outputs), dtype))
 
-    def _several_for(self, use: Use, given: Mapping[Port, Floats]) -> BatchedReplay | None:
+    def _batched_for(self, use: Use, given: Mapping[Port, Floats]) -> BatchedReplay | None:
         """Return the replay that runs all rows at once; None if they run one by one."""
         if not given or len(next(iter(given.values()))) < 2:
             return None
-        if use not in self._several:
+        if use not in self._batched:
             replay = self._replay(use)
             if not isinstance(replay, Shadow):
-                self._several[use] = None
+                self._batched[use] = None
                 self.one_by_one[use[0]] = "the engine runs one row at a time"
                 return None
-            several = BatchedReplay(replay)
-            reason = several.obstacle(back=use[0] == "backward", moving=use[0] == "push", consume=use[2])
-            self._several[use] = None if reason else several
+            batched = BatchedReplay(replay)
+            reason = batched.obstacle(back=use[0] == "backward", moving=use[0] == "push", consume=use[2])
+            self._batched[use] = None if reason else batched
             self.one_by_one.update({use[0]: reason} if reason else {})
-        return self._several[use]
+        return self._batched[use]
 
     def _one_by_one(
         self,
@@ -270,7 +270,7 @@ class ShadowProgram:
     def forget(self) -> None:
         """Give back the memory of all shadows; values of inputs stay."""
         self._replays.clear()
-        self._several.clear()
+        self._batched.clear()
         self._rounded = None
         self._at.clear()
 

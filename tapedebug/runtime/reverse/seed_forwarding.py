@@ -44,11 +44,11 @@ class SeedForwarding:
         self._emptied = emptied
         self._takers: dict[array, Taker | None] = {}
         self._usual: dict[Record, Call] = {}
-        self._lent: dict[Record, dict[int, int]] = {}
+        self._borrowed: dict[Record, dict[int, int]] = {}
 
     def lend(self, seeds: SeedMap) -> SeedMap:
         """Let launches read seeds in place in the next pass; return the seeds that must be copied."""
-        if not self._lent and BorrowedSeed not in map(type, seeds.values()):
+        if not self._borrowed and BorrowedSeed not in map(type, seeds.values()):
             return seeds
         wanted: dict[Record, dict[int, int]] = {}
         copied: SeedMap = {}
@@ -59,9 +59,9 @@ class SeedForwarding:
             else:
                 assert isinstance(seed, BorrowedSeed)
                 wanted.setdefault(taker[0], {})[taker[1]] = seed.address
-        for record in {**self._lent, **wanted}:
-            self._set(record, wanted.get(record, {}), self._lent.get(record, {}))
-        self._lent = wanted
+        for record in {**self._borrowed, **wanted}:
+            self._set(record, wanted.get(record, {}), self._borrowed.get(record, {}))
+        self._borrowed = wanted
         return copied
 
     def _taker(self, a: array) -> Taker | None:
