@@ -25,6 +25,7 @@ INTERCEPTED = {
     "zero": "warp._src.types:array.zero_",
     "fill_indexed": "warp._src.types:noncontiguous_array_base.fill_",
     "array": "warp._src.types:array.__init__",
+    "requires_grad": "warp._src.types:array.requires_grad.fset",
     "read_numpy": "warp._src.types:array.numpy",
     "read_list": "warp._src.types:array.list",
     "read_torch": "warp._src.torch:to_torch",

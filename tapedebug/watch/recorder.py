@@ -99,6 +99,7 @@ class Recorder:
             "zero": self.zero,
             "fill_indexed": self.fill_indexed,
             "array": self.new_array,
+            "requires_grad": self.requires_grad,
             "read_numpy": self.read_numpy,
             "read_list": self.read_list,
             "read_torch": self.read_torch,
@@ -190,6 +191,7 @@ class Recorder:
         place = user_place()
         with contextlib.ExitStack() as stack:
             with self.guarded(found, "a reverse pass"):
+                found.note_gradients(grads or {})
                 found.note_structs(self.arguments)
                 seeds: dict[Array, Values] = {}
                 target = None
@@ -707,6 +709,18 @@ class Recorder:
             with self.guarded(tape, "an array that is made of values"):
                 if not self.memory.is_known(array):
                     tape.transfers.note_arrival(array, "array", host_place(), len(tape.operations))
+
+    def requires_grad(self, original: FunctionType, array: WarpObject, value: object) -> None:
+        """Note that the program sets `requires_grad` of an array that a tape uses."""
+        changes = self._live and bool(value) != (array.grad is not None)
+        original(array, value)
+        if changes:
+            with self.guarded(None, "requires_grad that is set"):
+                if self.memory.is_known(array):
+                    known, place = self.memory.array_of(array), user_place()
+                    for tape in self._live:
+                        if tape.uses(known):
+                            tape.note_requires_grad(known, bool(value), place)
 
     # -- what is not covered ----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from tapedebug._float_types import float_info, is_float
+from tapedebug._source import display_file
 from tapedebug.contract import (
     Array,
     ArrayMemory,
@@ -89,6 +90,14 @@ MOVED_ON = (
     "compared with those of its replay"
 )
 
+SET_LATER = {
+    True: "requires_grad of {name} was set to True at {place}, after the tape recorded {operation}: the reverse "
+    "pass computed its gradient all the same",
+    False: "requires_grad of {name} was set to False at {place}, after the tape recorded {operation}: the "
+    "reverse pass computed no gradient of it, and passed none on through it",
+}
+"""Notes about arrays whose gradients the program made or dropped after an operation had used them."""
+
 SUM_ROUNDING = 1e-6
 """The rounding of a gradient, as a part of a pass's addition to it, up to which that can be compared."""
 
@@ -135,6 +144,8 @@ class WatchedTape(OperationTape):
         self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[tuple[WatchedArray, Place]] = []
         self.structs: dict[int, PresentStructs] = {}
+        self._settings: dict[Hashable, tuple[bool, Place]] = {}
+        self.set_later: dict[Hashable, str] = {}
         self.transfers = HostTransfers()
         self._verified = 0
         arrays = _Arrays(memory, self.history)
@@ -221,6 +232,75 @@ class WatchedTape(OperationTape):
             if (gradient := array.current_gradient()) is not None and not gradient.any()
         ]
         self.history.note_zeroed(self.id, len(self.operations), zeroed, call_site)
+
+    def note_requires_grad(self, array: WatchedArray, value: bool, place: Place) -> None:
+        """Note where the program has set `requires_grad` of an array."""
+        self._settings[memory_key(array)] = value, place
+
+    def note_gradients(self, seeds: Collection[WarpArray] = ()) -> None:
+        """Use, for launches and fills, the gradients that their arrays have when a reverse pass begins.
+
+        Warp's reverse pass asks each array of a launch for its gradient then. Structs hold the gradients that
+        their arrays had when they became fields, and copies are recorded or not when they run.
+
+        Args:
+            seeds: The arrays to which `backward` gives a seed, and a gradient if they have none.
+        """
+        given = {id(array) for array in seeds}
+        now: dict[WatchedArray, WatchedArray] = {}
+        for arrays in self.regions.values():
+            for array in cast("dict[WatchedArray, None]", arrays):
+                if array.is_float and (found := self._as_reversed(array, id(array.source) in given)):
+                    now[array] = found
+        if not now:
+            return
+        self._restore()
+        for index, operation in enumerate(self.operations):
+            if isinstance(operation, WarpLaunch):
+                direct = {a for leaf in operation.leaves if len(leaf.path) == 1 and (a := leaf.array) in now}
+            elif operation.kind == "fill":
+                direct = {access.array for access in operation.accesses if access.array in now}
+            else:
+                continue
+            if direct:
+                found = _with_arrays(operation, lambda a, direct=direct: now[a] if a in direct else a)  # type: ignore[misc]
+                found.accesses = [
+                    access._replace(active=access.array.requires_grad) for access in found.accesses
+                ]
+                self.operations[index] = found
+                for array in direct:
+                    self._note_set_later(now[array], operation)
+        self.regions = {}
+        for operation in self.operations:
+            for access in operation.accesses:
+                self.regions.setdefault(cast("Region", access.array.region), {})[access.array] = None
+        self.templates.clear()
+        self.given_values = None
+        self._verified = 0
+
+    def _as_reversed(self, array: WatchedArray, seeded: bool) -> WatchedArray | None:
+        """Return an array with the gradient that a reverse pass finds; None if that is the recorded one."""
+        source = array.source
+        if source is None or not source.ptr or source.ptr != array.address:
+            return None
+        gradient = source.grad
+        if gradient is None and seeded and not array.requires_grad:
+            found = copy.copy(array)
+            found.requires_grad = True
+            return found
+        at = None if gradient is None else gradient.ptr
+        return None if at == array.gradient_address else self.memory.array_of(source)
+
+    def _note_set_later(self, array: WatchedArray, operation: ExecutableOperation) -> None:
+        setting = self._settings.get(memory_key(array))
+        if setting is not None and setting[0] == array.requires_grad:
+            value, place = setting
+            text = SET_LATER[value].format(
+                name=next(iter(self.names(array)), "an array"),
+                place=f"{display_file(place.file)}:{place.line}",
+                operation=f"operation {operation.index} ({operation.name})",
+            )
+            self.set_later.setdefault((memory_key(array), value), text)
 
     def note_structs(self, arguments: Arguments) -> None:
         """Store what structs of launches hold now, if they have changed since."""
@@ -316,6 +396,7 @@ class _Gaps:
             names = Counter(operation.name for operation in later).items()
             listed = ", ".join(name if count == 1 else f"{name} (×{count})" for name, count in names)
             gaps.append(f"recorded after the last reverse pass, and no part of it: {listed}")
+        gaps += self._tape.set_later.values()
         gaps += [LOST] if self._tape.lost else []
         for array in self._tape.inherited:
             name = next(iter(self._tape.names(array)), "an input")
