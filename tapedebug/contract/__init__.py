@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.history import OverwrittenOutside as OverwrittenOutside
     from tapedebug.contract.history import RecordingGaps as RecordingGaps
     from tapedebug.contract.history import Stack as Stack
+    from tapedebug.contract.history import UnrecordedLaunch as UnrecordedLaunch
     from tapedebug.contract.history import UnrecordedLaunches as UnrecordedLaunches
     from tapedebug.contract.history import ValueSamples as ValueSamples
     from tapedebug.contract.program import A as A
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.program import is_recorded_tape as is_recorded_tape
     from tapedebug.contract.program import memory_key as memory_key
     from tapedebug.contract.program import regions_of as regions_of
+    from tapedebug.contract.program import share_bytes as share_bytes
     from tapedebug.contract.program import view_of as view_of
     from tapedebug.contract.program_arrays import ArrayMemory as ArrayMemory
     from tapedebug.contract.program_arrays import ArrayOrigins as ArrayOrigins

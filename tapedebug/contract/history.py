@@ -155,11 +155,32 @@ class Arrivals(Protocol):
         """Return them in order."""
 
 
-class UnrecordedLaunches(Protocol):
-    """Launches that the program kept off the tape, such as those with `record_tape=False`."""
+@dataclass(frozen=True, slots=True)
+class UnrecordedLaunch:
+    """A launch, or a copy, that wrote arrays of a tape and is not on it.
 
-    def computed(self) -> Sequence[tuple[Array, Place]]:
-        """Return the arrays of the tape that such launches wrote, each with the call site."""
+    Attributes:
+        name: The name of the kernel, or `copy`.
+        reads: The arrays of the tape that it read, or whose values it got through others like it.
+        writes: The arrays of the tape that it wrote.
+        at: The number of operations on the tape then.
+        call_site: The place in the program.
+        paused: The tape did not record then, and recorded again afterwards.
+    """
+
+    name: str
+    reads: Sequence[Array]
+    writes: Sequence[Array]
+    at: int
+    call_site: Place
+    paused: bool = False
+
+
+class UnrecordedLaunches(Protocol):
+    """Launches whose results a tape took as constants, such as those with `record_tape=False`."""
+
+    def launches(self) -> Sequence[UnrecordedLaunch]:
+        """Return them in order."""
 
 
 class ConsumedGradients(Protocol):

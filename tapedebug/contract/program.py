@@ -616,3 +616,8 @@ def memory_key(array: Array) -> Hashable:
     if array.is_contiguous:
         return id(array.region), array.start, array.stop
     return id(array.region), array.start, array.shape, array.strides, array.dtype_name
+
+
+def share_bytes(array: Array, other: Array) -> bool:
+    """True if the ranges of memory from the first to the last byte of two arrays overlap."""
+    return array.region is other.region and array.start < other.stop and other.start < array.stop

@@ -214,6 +214,13 @@ class RecordedRegion:
         self.lost |= self._live_in is None and not self._is_saved(start + low, start + high)
         return start + low, differs[low:high]
 
+    def is_unchanged(self, start: int, stop: int) -> bool:
+        """True if a range, or the samples of a large region, hold what they held at the last comparison."""
+        known = self._known
+        if known is None:
+            return self._sampled.tobytes() == self._sample
+        return self._now[start:stop].tobytes() == known[start:stop]
+
     def note(self, start: int, stop: int) -> None:
         """Take the present content of a range as known: the tape itself wrote it."""
         known = self._known

@@ -560,6 +560,19 @@ class OperationTape:
         """True if a reverse pass has run over all operations recorded so far."""
         return bool(self.reverse_passes) and self.reverse_passes[-1].operation_count == len(self.operations)
 
+    def last_writer(self, region: Region, start: int, stop: int) -> ExecutableOperation | None:
+        """Return the last operation that wrote bytes of a region; None if others have written since."""
+        seen = self._seen.get(region)
+        late = self._injected.get(len(self.operations), ())
+        if seen is None or not seen.is_unchanged(start, stop) or any(w.region is region for w in late):
+            return None
+        for operation in reversed(self.operations):
+            for access in operation.accesses:
+                a = access.array
+                if access.writes and a.region is region and a.start < stop and start < a.stop:
+                    return operation
+        return None
+
     def live_in(self, region: Hashable, /) -> Bytes:
         """Return the bytes that the tape found in a region."""
         return self._seen[cast("Region", region)].live_in()

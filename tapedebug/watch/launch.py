@@ -103,6 +103,12 @@ class LaunchForm:
             array for number, _, use in self.arrays if use.writes and (array := arrays[number]) is not None
         ]
 
+    def read(self, arrays: Sequence[WatchedArray | None]) -> list[WatchedArray]:
+        """Return those of the arrays that the launch reads."""
+        return [
+            array for number, _, use in self.arrays if use.reads and (array := arrays[number]) is not None
+        ]
+
     def gradients(
         self, arrays: Sequence[WatchedArray | None], memory: MemoryMap
     ) -> list[tuple[WatchedArray, Use]]:

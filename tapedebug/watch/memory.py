@@ -161,7 +161,7 @@ class WatchedArray:
         shape: The number of elements along each axis.
         strides: The bytes from one element to the next, along each axis.
         element: The type of its elements.
-        source: The array as the program has it; None for a part of one.
+        source: The array as the program has it, or a view of a part of it; None for a part without gradient.
         requires_grad: The program computes its gradient.
 
     Attributes:
@@ -363,17 +363,25 @@ class MemoryMap:
         if first == 0 and count == array.size:
             return array
         step = array.element.nbytes if array.is_contiguous else array.strides[0]
-        key = array.offset, first, count, step, array.element, array.requires_grad
+        key = array.offset, first, count, step, array.element, array.gradient_address
         found = array.region.parts.get(key)
         if found is None:
+            source = None
+            if array.source is not None and array.source.grad is not None:
+                with not_intercepted():
+                    flat = array.source.flatten() if array.is_contiguous else array.source
+                    source = flat[first : first + count]
             found = array.region.parts[key] = WatchedArray(
                 array.region,
                 array.offset + first * step,
                 (count,),
                 (step,),
                 array.element,
+                source,
                 requires_grad=array.requires_grad,
             )
+            if source is not None:
+                found.address, found.gradient_address = source.ptr, source.grad.ptr
         return found
 
     def is_known(self, source: WarpArray) -> bool:
@@ -428,7 +436,8 @@ class MemoryMap:
 
 def tensor_of(array: object) -> Any:
     """Return the tensor of PyTorch that an array was made of; None if it was not made of one."""
-    base = _base_of(array.source) if isinstance(array, WatchedArray) else None
+    source = array.source if isinstance(array, WatchedArray) else None
+    base = None if source is None else _base_of(source)
     tensor = getattr(base, "_tensor", None)
     return tensor if hasattr(tensor, "is_leaf") else None
 

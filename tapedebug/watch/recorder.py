@@ -432,11 +432,12 @@ class Recorder:
             arrays, leaves, values = self._arguments(kernel, values)
             form = self._form(kernel, values, arrays, leaves)
             written = form.written(arrays)
+            read = form.read(arrays)
             self._note_gradients(form.gradients(arrays, self.memory), place)
         except Exception as error:
             self.skip(None, f"the launch of {_name(kernel)}", _reason(error), place)
             return run()
-        return self._outside(run, written, "launch", place, unrecorded=True)
+        return self._outside(run, written, "launch", place, (_name(kernel), read))
 
     def _note_gradients(self, gradients: Sequence[tuple[WatchedArray, Use]], place: Span) -> None:
         """Note that a launch reads or writes gradients as its arguments."""
@@ -520,7 +521,8 @@ class Recorder:
             return self._written(getattr(dest, "data", dest), "copy", lambda: original(*args, **named))
         known = self.memory.is_known(dest), self.memory.is_known(src)
         if tape is None or not (any(known) or src.requires_grad) or is_capturing(dest.device):
-            return self._written(dest, "copy", lambda: original(*args, **named))
+            copied = src if tape is None and known[1] else None
+            return self._written(dest, "copy", lambda: original(*args, **named), copied)
         if not known[1] and isinstance(getattr(src, "_ref", None), np.ndarray):
             return self._written(dest, "assign", lambda: original(*args, **named))
         place = user_place()
@@ -610,29 +612,46 @@ class Recorder:
             self.skip(tape, "capture_launch", "the launches of a captured graph are not seen one by one")
         return original(*args, **named)
 
-    def _written(self, array: WarpObject, how: str, run: Callable[[], Any]) -> Any:
-        """Run something that writes an array, and note that for the tapes that use its memory."""
+    def _written(self, array: WarpObject, how: str, run: Callable[[], Any], copied: WarpObject = None) -> Any:
+        """Run something that writes an array, and note that for the tapes that use its memory.
+
+        Args:
+            array: The array.
+            how: The way it is done.
+            run: Runs it.
+            copied: An array that a tape uses and that is copied while none records; else None.
+        """
         known: list[WatchedArray] = []
         place = user_place()
+        computed = None
         if self._live and isinstance(array, self.array):
             with self.guarded(None, "a write", place):
-                if self.memory.is_known(array):
+                if copied is not None:
+                    computed = how, [self.memory.array_of(copied)]
+                if computed is not None or self.memory.is_known(array):
                     known.append(self.memory.array_of(array))
                 gradient = self.memory.with_gradient_at(array)
                 if gradient is not None:
                     self.history.note_gradient("write", gradient, how, place)
-        return self._outside(run, known, how, place) if known else run()
+        return self._outside(run, known, how, place, computed) if known else run()
 
     def _outside(
         self,
         run: Callable[[], Any],
-        arrays: Sequence[Array],
+        arrays: Sequence[WatchedArray],
         how: str,
         place: Span,
-        *,
-        unrecorded: bool = False,
+        computed: tuple[str, Sequence[WatchedArray]] | None = None,
     ) -> Any:
-        """Run something that writes arrays outside the live tapes, and note that."""
+        """Run something that writes arrays outside the live tapes, and note that.
+
+        Args:
+            run: Runs it.
+            arrays: The arrays.
+            how: The way it is done.
+            place: The place in the program.
+            computed: The name of a launch or a copy that it is, and the arrays that it reads.
+        """
         tapes = list(self._live)
         before: dict[Array, Values | None] = {}
         with self.guarded(None, "a write outside of the tapes", place):
@@ -649,8 +668,8 @@ class Recorder:
             with self.guarded(tape, "a write outside of the tape", place):
                 for array in arrays:
                     tape.note_outside(array, how, place, times.get(array))
-                    if unrecorded and tape.is_recording and isinstance(array, WatchedArray):
-                        tape.unrecorded.append((array, place))
+                if computed is not None:
+                    tape.note_unrecorded(*computed, arrays, place)
         return result
 
     # -- transfers --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, cast
 import numpy as np
 
 from tapedebug._clock import clock
-from tapedebug.contract import Array, EventKind, HistoryEvent, Place, Values, view_of
+from tapedebug.contract import Array, EventKind, HistoryEvent, Operation, Place, Values, view_of
 from tapedebug.operations import OperationTape, Region
 from tapedebug.operations.pass_history import Norms, PassHistory, norm_of
 
@@ -300,6 +300,20 @@ class WatchedHistory(PassHistory):
         """True if another tape that still exists uses an array."""
         own = self._tape()
         return any(tape is not own and tape.uses(array) for tape in self.shared.tapes)
+
+    def written_by_others(self, region: Region, start: int, stop: int) -> Operation | None:
+        """Return the operation on another tape that wrote bytes of a region since this one recorded.
+
+        It is None if there is none, or if others have written them after it.
+        """
+        own = self._tape()
+        since = 0 if own is None or own.is_recording else own.ended
+        later = (each for each in self.shared.tapes if each is not own and each.began > since)
+        for tape in sorted(later, key=lambda each: each.began, reverse=True):
+            found = tape.last_writer(region, start, stop)
+            if found is not None:
+                return found
+        return None
 
     def tape_begins(self) -> None:
         """Find what has changed unseen before the tape begins to record."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -36,11 +37,13 @@ from tapedebug.contract import (
     StructChanges,
     Tangents,
     ThreadScheduling,
+    UnrecordedLaunch,
     UnrecordedLaunches,
     Values,
     ValueSamples,
     WarpReverse,
     memory_key,
+    share_bytes,
 )
 from tapedebug.operations import (
     ExecutableOperation,
@@ -54,6 +57,7 @@ from tapedebug.operations import (
     SnapshotBudget,
 )
 from tapedebug.operations.pass_history import norm_of
+from tapedebug.operations.recorded_memory import RecordedRegion
 from tapedebug.operations.replay_memory import IdleReplays
 from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.hooks import look_up
@@ -70,6 +74,7 @@ from tapedebug.watch.shared_history import SharedHistory, WatchedHistory
 from tapedebug.watch.struct_changes import WarpStructChanges, present_structs
 
 T = TypeVar("T")
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 LOST = (
     "values that the tape found were overwritten outside of Warp before they were copied: raise memory_budget"
@@ -91,12 +96,15 @@ MOVED_ON = (
 )
 
 SET_LATER = {
-    True: "requires_grad of {name} was set to True at {place}, after the tape recorded {operation}: the reverse "
-    "pass computed its gradient all the same",
+    True: "requires_grad of {name} was set to True at {place}, after the tape recorded {operation}: the "
+    "reverse pass computed its gradient all the same",
     False: "requires_grad of {name} was set to False at {place}, after the tape recorded {operation}: the "
     "reverse pass computed no gradient of it, and passed none on through it",
 }
 """Notes about arrays whose gradients the program made or dropped after an operation had used them."""
+
+MOST_UNRECORDED = 1000
+"""Largest number of launches off a tape that it stores."""
 
 SUM_ROUNDING = 1e-6
 """The rounding of a gradient, as a part of a pass's addition to it, up to which that can be compared."""
@@ -142,7 +150,7 @@ class WatchedTape(OperationTape):
         self._gradients: dict[Array, Values | None] = {}
         self.gaps: dict[str, int] = {}
         self.templates: dict[Hashable, LaunchTemplate] = {}
-        self.unrecorded: list[tuple[WatchedArray, Place]] = []
+        self.unrecorded: list[UnrecordedLaunch] = []
         self.structs: dict[int, PresentStructs] = {}
         self._settings: dict[Hashable, tuple[bool, Place]] = {}
         self.set_later: dict[Hashable, str] = {}
@@ -211,6 +219,7 @@ class WatchedTape(OperationTape):
 
     def _before_pass(self, inputs: Sequence[Array]) -> None:
         """Store the gradients of the inputs before a reverse pass of the program."""
+        self._forget_unrecorded()
         self._gradients = {array: array.current_gradient() for array in inputs}
         for array in inputs:
             if tensor_of(array) is not None:
@@ -219,6 +228,48 @@ class WatchedTape(OperationTape):
             self.inherited = [
                 a for a, values in self._gradients.items() if values is not None and values.any()
             ]
+
+    def note_unrecorded(
+        self, name: str, reads: Sequence[WatchedArray], writes: Sequence[WatchedArray], place: Place
+    ) -> None:
+        """Note a launch or a copy that this tape does not record, as long as it may record more."""
+        if not self.operations or self._is_settled() or len(self.unrecorded) >= MOST_UNRECORDED:
+            return
+        earlier = [array for each in self.unrecorded for array in each.writes]
+        if not any(self.uses(read) or any(share_bytes(read, a) for a in earlier) for read in reads):
+            return
+        at = len(self.operations)
+        launch = UnrecordedLaunch(name, reads, writes, at, place, paused=not self.is_recording)
+        if launch not in self.unrecorded[-len(writes) - 1 :]:
+            self.unrecorded.append(launch)
+
+    def _forget_unrecorded(self) -> None:
+        """Forget launches off the tape of whose results it has used none, so that it does not keep these."""
+        kept: list[UnrecordedLaunch] = []
+        for launch in reversed(self.unrecorded):
+            later = [array for each in kept for array in each.reads]
+            if any(self.uses(a) or any(share_bytes(a, read) for read in later) for a in launch.writes):
+                kept.append(launch)
+        self.unrecorded = kept[::-1]
+
+    def _inject(
+        self,
+        seen: RecordedRegion,
+        first: int,
+        changed: Mask,
+        how: str = "unseen",
+        call_site: Place | None = None,
+        at: int | None = None,
+    ) -> None:
+        """Store the bytes of a write outside the tape; see `OperationTape`.
+
+        One that was found by comparison may be that of an operation which another tape recorded meanwhile.
+        """
+        if call_site is None:
+            found = self.history.written_by_others(seen.region, first, first + changed.size)
+            if found is not None:
+                how, call_site = "launch", found.call_site
+        super()._inject(seen, first, changed, how, call_site, at)
 
     def was_input(self, array: Array) -> bool:
         """True if the last reverse pass left a gradient of an array."""
@@ -459,9 +510,31 @@ class _Unrecorded:
     def __init__(self, tape: WatchedTape) -> None:
         self._tape = tape
 
-    def computed(self) -> Sequence[tuple[WatchedArray, Place]]:
-        """Return the arrays that launches with `record_tape=False` wrote, each with the call site."""
-        return [(array, place) for array, place in self._tape.unrecorded if self._tape.uses(array)]
+    def launches(self) -> Sequence[UnrecordedLaunch]:
+        """Return the launches and copies of whose results the tape used some afterwards.
+
+        Those that only pass values on to others are followed.
+        """
+        found: list[UnrecordedLaunch] = []
+        passed: list[tuple[Array, Sequence[Array]]] = []
+        for launch in self._tape.unrecorded:
+            reads = {array: None for array in launch.reads if self._tape.uses(array)}
+            for array, sources in passed:
+                if any(share_bytes(array, read) for read in launch.reads):
+                    reads |= dict.fromkeys(sources)
+            passed += [(array, list(reads)) for array in launch.writes]
+            writes = [array for array in launch.writes if self._is_read(array, launch.at)]
+            if writes:
+                found.append(replace(launch, reads=list(reads), writes=writes))
+        return found
+
+    def _is_read(self, array: Array, at: int) -> bool:
+        """True if an operation from number `at` on reads an array."""
+        return self._tape.uses(array) and any(
+            access.reads and share_bytes(access.array, array)
+            for operation in self._tape.operations[at:]
+            for access in operation.accesses
+        )
 
 
 class _WarpReverse:

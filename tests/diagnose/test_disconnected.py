@@ -855,3 +855,18 @@ def test_an_input_of_launches_that_write_nothing_has_a_gradient_of_zero(bodies: 
     assert len(ends) == (1 if bodies else 0)
     named = wp.diagnose(tape, loss, inputs=[stiffness])
     assert [item.rule for item in named.findings if item.severity == "warning"] == ["disconnected"]
+
+
+def test_a_launch_off_the_tape_between_two_on_it_is_a_finding_with_its_line() -> None:
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y, z = wp.zeros(3, dtype=float, requires_grad=True), wp.zeros(3, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(squares_of, 3, inputs=[x], outputs=[y])
+        wp.launch(squares_of, 3, inputs=[y], outputs=[z], record_tape=False)
+        wp.launch(total, 3, inputs=[z], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = wp.diagnose(tape, loss=loss, progress=False).findings
+    assert (finding.rule, finding.severity, finding.arrays) == ("disconnected", "warning", ["z", "y", "x"])
+    assert "record_tape=False" in finding.call_site.text
+    assert "which record_tape=False kept off the tape, computes z from y" in finding.message

@@ -237,13 +237,13 @@ def outside_notes(tape: RecordedTape, names: Names) -> list[str]:
             f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"
         )
     unrecorded = tape.capability(UnrecordedLaunches)
-    computed_off = () if unrecorded is None else unrecorded.computed()
-    places = [names.of(a) + _at(place) for a, place in computed_off]
-    if places:
-        notes.append(
-            "computed by a launch with record_tape=False, and taken as constant here: "
-            f"{', '.join(dict.fromkeys(places))}"
-        )
+    constants: dict[str, dict[str, None]] = {}
+    for launch in () if unrecorded is None else unrecorded.launches():
+        what = "while the tape did not record" if launch.paused else "by a launch with record_tape=False"
+        for a in launch.writes:
+            constants.setdefault(what, {})[names.of(a) + _at(launch.call_site)] = None
+    for what, named in constants.items():
+        notes.append(f"computed {what}, and taken as constant here: {', '.join(named)}")
     if not tape.preserves_values:
         count = len(tape.operations)
         late = [event for event in tape.outside_writes if event.at == count and not event.settled]

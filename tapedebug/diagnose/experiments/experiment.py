@@ -60,6 +60,27 @@ class LaunchFlow:
 
 
 @dataclass(slots=True, frozen=True)
+class OffTapeLaunch:
+    """A launch or a copy off the tape, whose results the tape took as constants.
+
+    Attributes:
+        name: The name of the kernel, or `copy`.
+        reads: The arrays of the tape that share memory with what it read.
+        writes: The arrays of the tape that share memory with what it wrote.
+        at: The number of launches on the tape then.
+        place: The line of the user's source.
+        paused: The tape did not record then.
+    """
+
+    name: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    at: int
+    place: Location
+    paused: bool
+
+
+@dataclass(slots=True, frozen=True)
 class HostRead:
     """A read of values outside of kernels.
 
@@ -202,6 +223,10 @@ class Experiment(Protocol):
 
     def host_reads(self) -> list[HostRead]:
         """Return the reads of arrays of the tape outside of kernels, for instance through NumPy."""
+        ...
+
+    def off_tape_launches(self) -> list[OffTapeLaunch]:
+        """Return the launches and copies off the tape whose results it took as constants."""
         ...
 
     def retains(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._float_types import is_float
 from tapedebug.contract import (
+    Array,
     ArrayOrigins,
     CannotFollow,
     FollowedThread,
@@ -26,7 +27,9 @@ from tapedebug.contract import (
     TangentReplay,
     Tangents,
     Threads,
+    UnrecordedLaunches,
     WarpReverse,
+    share_bytes,
 )
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.ablation import gradients_without, values_at, values_without
@@ -35,6 +38,7 @@ from tapedebug.diagnose.experiments.experiment import (
     Consume,
     HostRead,
     LaunchFlow,
+    OffTapeLaunch,
     Semantics,
     ValueChange,
     Values,
@@ -320,6 +324,29 @@ class Replay:
                     )
                 )
         return sorted(found, key=lambda read: -read.clock)
+
+    def off_tape_launches(self) -> list[OffTapeLaunch]:
+        """See `Experiment`."""
+        found = self.recorded.tape.capability(UnrecordedLaunches)
+        return [
+            OffTapeLaunch(
+                launch.name,
+                self._sharing(launch.reads),
+                self._sharing(launch.writes),
+                launch.at,
+                location_at(launch.call_site),
+                launch.paused,
+            )
+            for launch in (() if found is None else found.launches())
+        ]
+
+    def _sharing(self, arrays: Sequence[Array]) -> tuple[int, ...]:
+        """Return the numbers of the arrays that share memory with one of some arrays."""
+        return tuple(
+            number
+            for number, own in enumerate(self.arrays)
+            if any(share_bytes(own, array) for array in arrays)
+        )
 
     def retains(self) -> bool:
         """See `Experiment`."""

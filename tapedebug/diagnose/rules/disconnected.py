@@ -21,6 +21,7 @@ from tapedebug.diagnose.rules._disconnected_finding import CODE, CUTS, Disconnec
 from tapedebug.diagnose.rules._interop_findings import crossings
 from tapedebug.diagnose.rules._library_stops import library_stops
 from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
+from tapedebug.diagnose.rules._off_tape_launches import off_tape_launches
 from tapedebug.diagnose.rules._zero_gradient import zero_slopes
 from tapedebug.diagnose.rules.custom_grad import CustomGradFinding
 from tapedebug.diagnose.timings import Cost
@@ -92,7 +93,7 @@ class Disconnected(TapeRule):
         explained |= _without_effect(context)
         reach = search.reach
         apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
-        crossed = crossings(context, reach)
+        crossed = [*crossings(context, reach), *off_tape_launches(context, reach, search.is_zero)]
         findings += crossed
         covered = {leaf for finding in crossed if finding.source for leaf in search.leaves_of(finding)}
         explained |= covered

@@ -18,8 +18,6 @@ from tapedebug.runtime.replay.tangents import why_lost
 from tapedebug.runtime.tape.record import Record, site_span
 
 if TYPE_CHECKING:
-    from tapedebug._source import Span
-    from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.tape.tape import Tape
     from tapedebug.runtime.tape.tracker import Tracker
 
@@ -59,9 +57,12 @@ class UnrecordedLaunches:
 
     tape: Tape
 
-    def computed(self) -> list[tuple[array, Span]]:
-        """Return the arrays of the tape that launches with `record_tape=False` wrote, with the call sites."""
-        return [(a, site_span(site)) for a, site in self.tape.tracker.constants_computed()]
+    def launches(self) -> list[contract.UnrecordedLaunch]:
+        """Return the launches with `record_tape=False` of whose results the tape used some."""
+        return [
+            contract.UnrecordedLaunch(launch.name, reads, [written], launch.at, site_span(launch.site))
+            for launch, reads, written in self.tape.tracker.constants_computed()
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapedebug._errors import OverwriteWarning
 from tapedebug.runtime import messages
@@ -46,6 +46,26 @@ Watch = tuple[weakref.ref["Tracker"], ...]
 """The trackers of the tapes that use a buffer."""
 
 
+_Range = tuple[weakref.ref[Buffer], int, int]
+"""Memory, which is not kept alive: the first byte, and the byte after the last."""
+
+
+class LeftOut(NamedTuple):
+    """A launch with `record_tape=False` that computed memory which the tape had not used yet.
+
+    Attributes:
+        name: The name of the kernel.
+        at: The number of records then.
+        site: The place in the program.
+        reads: The memory with a gradient that it read.
+    """
+
+    name: str
+    at: int
+    site: Site
+    reads: list[_Range]
+
+
 class Tracker:
     """The ledgers of one tape.
 
@@ -59,7 +79,7 @@ class Tracker:
             records.
         outside_meanwhile: The number of them when the tape last stopped recording.
         unseen: Memory that a launch with `record_tape=False` computed from an array with a gradient before
-            the tape used any of it, and the place of the launch.
+            the tape used any of it, and the launch.
         log: The events of the tape: reverse passes, zeroed gradients, resets.
         looks: For a range of one value, by `range_key`, its last read outside kernels.
         host_reads: For ranges of any size, their last reads outside kernels: by `range_key`, the number of
@@ -88,7 +108,7 @@ class Tracker:
         self.outside: list[UntrackedWrite] = []
         self.outside_meanwhile = 0
         self._entered = 0  # the entries of `outside` whose values are live-ins already
-        self.unseen: dict[tuple[weakref.ref[Buffer], int, int], Site] = {}
+        self.unseen: dict[_Range, LeftOut] = {}
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
         self.host_reads: dict[Any, tuple[array, Event]] = {}
@@ -353,17 +373,23 @@ class Tracker:
         for p in plan.written:
             a = args[p]
             if a.requires_grad and a.buffer not in self._ledgers:
-                self.unseen.setdefault((weakref.ref(a.buffer), a.start, a.stop), site)
+                read = [args[q] for q in plan.reads if args[q].requires_grad]
+                launch = LeftOut(plan.kernel.key, len(self.records), site, [_range(each) for each in read])
+                self.unseen.setdefault(_range(a), launch)
 
-    def constants_computed(self) -> list[tuple[array, Site]]:
-        """Return the arrays of the tape that such launches computed, and the places of these launches."""
+    def constants_computed(self) -> list[tuple[LeftOut, list[array], array]]:
+        """Return such launches, the arrays of the tape that each read, and one that it wrote."""
         found = []
-        for (memory, start, stop), site in self.unseen.items():
-            buffer = memory()
-            ledger = None if buffer is None else self._ledgers.get(buffer)
-            states = [] if ledger is None else ledger.within(start, stop)
-            found += [(state.array, site) for state in states[:1]]
+        for written, launch in self.unseen.items():
+            reads = [each for read in launch.reads for each in self._arrays_within(*read)]
+            found += [(launch, reads, each) for each in self._arrays_within(*written)]
         return found
+
+    def _arrays_within(self, memory: weakref.ref[Buffer], start: int, stop: int) -> list[array]:
+        """Return the array of the tape that lies in a range of memory, in a list; empty if there is none."""
+        buffer = memory()
+        ledger = None if buffer is None else self._ledgers.get(buffer)
+        return [] if ledger is None else [state.array for state in ledger.within(start, stop)[:1]]
 
     # -- NumPy windows: writes that are not announced ---------------------------------------------------
 
@@ -505,3 +531,7 @@ class Tracker:
             self._warned.add(key)
             text = messages.overwrite_warning(records, need, buffer, by, self.mode)
             warnings.warn(text, OverwriteWarning, stacklevel=messages.user_stacklevel())
+
+
+def _range(a: array) -> _Range:
+    return weakref.ref(a.buffer), a.start, a.stop

@@ -1,0 +1,169 @@
+"""Launches and copies that no tape of Warp records, between launches that one records."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import tapedebug as td
+
+pytestmark = pytest.mark.peer
+wp = pytest.importorskip("warp")
+programs = pytest.importorskip("tests.watch.programs")
+
+
+def ones(count, grad=True):
+    return wp.full(count, 2.0, dtype=float, requires_grad=grad)
+
+
+def zeros(count, grad=True):
+    return wp.zeros(count, dtype=float, requires_grad=grad)
+
+
+def chain(between, z_grad=True):
+    """`y = x²` on a tape, `z` from `y` in a pause of the tape, and `loss = sum(z)` on the tape again."""
+    x, y, z, loss = ones(3), zeros(3), zeros(3, z_grad), zeros(1)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+    between(y, z)
+    with tape:
+        wp.launch(programs.total, dim=3, inputs=[z], outputs=[loss])
+    tape.backward(loss)
+    return x
+
+
+def launched(y, z):
+    wp.launch(programs.square, dim=3, inputs=[y], outputs=[z])
+
+
+def copied(y, z):
+    wp.copy(z, y)
+
+
+def through_another(y, z):
+    between = zeros(3)
+    wp.launch(programs.square, dim=3, inputs=[y], outputs=[between])
+    wp.launch(programs.square, dim=3, inputs=[between], outputs=[z])
+
+
+def told(session):
+    (tape,) = session.tapes
+    found = td.diagnose(tape, progress=False)
+    return found, [item for item in found.findings if item.severity != "info"]
+
+
+def line_of(function, text):
+    lines, first = inspect.getsourcelines(function)
+    return first + max(number for number, line in enumerate(lines) if text in line and "line_of" not in line)
+
+
+@pytest.mark.parametrize(
+    ("between", "what"), [(launched, "launch"), (copied, "copy"), (through_another, "launch")]
+)
+def test_what_a_pause_of_the_tape_computes_is_named_with_its_line(between, what):
+    with td.watch_warp() as session:
+        x = chain(between)
+    assert not x.grad.numpy().any()
+    found, (finding,) = told(session)
+    line = line_of(between, f"wp.{what}(")
+    assert (finding.rule, finding.arrays, finding.call_site.line) == ("disconnected", ["z", "y", "x"], line)
+    assert "while the tape did not record, computes z from y" in finding.message
+    assert "The gradient of x is exactly 0" in finding.message
+    assert finding.fix.startswith(f"{what} ")
+    (note,) = [note for note in found.coverage.notes if "did not record" in note]
+    assert "taken as constant here: z (at " in note
+    assert f":{line})" in note
+
+
+def test_a_constant_on_purpose_is_only_a_note():
+    with td.watch_warp() as session:
+        chain(launched, z_grad=False)
+    found, loud = told(session)
+    assert "while the tape did not record" not in str(loud)
+    assert any("while the tape did not record, and taken as constant here: z" in n for n in found.coverage.notes)
+
+
+def test_a_part_of_a_gradient_that_is_lost_is_named():
+    with td.watch_warp() as session:
+        x, y, z, loss = ones(3), zeros(3), zeros(3), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+            wp.launch(programs.square, dim=3, inputs=[y], outputs=[z], record_tape=False)
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+            wp.launch(programs.total, dim=3, inputs=[z], outputs=[loss])
+        tape.backward(loss)
+    assert x.grad.numpy().tolist() == [4.0, 4.0, 4.0]
+    _, (finding,) = told(session)
+    assert "The gradient of x misses what flows through z" in finding.message
+    assert "which record_tape=False kept off the tape" in finding.message
+
+
+def test_launches_that_only_look_are_no_finding():
+    with td.watch_warp() as session:
+        x, y, loss, shown = ones(3), zeros(3), zeros(1), zeros(1)
+        tape = wp.Tape()
+        with tape:
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+        wp.launch(programs.total, dim=3, inputs=[y], outputs=[shown])
+        with tape:
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+    found, loud = told(session)
+    assert (found.verdict, loud) == ("AGREE", [])
+    assert not any("did not record" in note for note in found.coverage.notes)
+
+
+def test_a_write_of_another_tape_is_named_with_its_line():
+    with td.watch_warp() as session:
+        x, y, z, loss, other = ones(3), zeros(3), zeros(3), zeros(1), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+            wp.launch(programs.square, dim=3, inputs=[y], outputs=[z])
+            wp.launch(programs.total, dim=3, inputs=[z], outputs=[loss])
+        with wp.Tape():
+            wp.launch(programs.scale, dim=3, inputs=[y, 5.0])
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[other])
+        tape.backward(loss)
+    found = td.diagnose(session.tapes[0], progress=False)
+    (finding,) = [item for item in found.findings if item.severity == "error"]
+    line = line_of(test_a_write_of_another_tape_is_named_with_its_line, "programs.scale")
+    assert (found.verdict, finding.rule, finding.call_site.line) == ("WRONG", "stale-value", line)
+    assert f"by a launch at test_off_tape_launches.py:{line}" in finding.message.replace("tests/watch/", "")
+
+
+def test_what_numpy_writes_after_another_tape_is_not_attributed_to_that():
+    with td.watch_warp() as session:
+        x, y, loss, other = ones(3), zeros(3), zeros(1), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+            wp.launch(programs.square, dim=3, inputs=[y], outputs=[y])
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+        with wp.Tape():
+            wp.launch(programs.scale, dim=3, inputs=[x, 5.0])
+            wp.launch(programs.total, dim=3, inputs=[x], outputs=[other])
+        x.numpy()[:] = 7.0
+        tape.backward(loss)
+    found = td.diagnose(session.tapes[0], progress=False)
+    findings = [item for item in found.findings if item.rule == "stale-value"]
+    assert findings
+    assert all("NumPy" in item.message for item in findings)
+
+
+def test_a_part_of_an_input_that_is_copied_has_its_gradient():
+    with td.watch_warp() as session:
+        x, y, z, loss = ones(4), zeros(4), zeros(4), zeros(1)
+        with wp.Tape() as tape:
+            wp.copy(y, x, dest_offset=1, src_offset=0, count=2)
+            wp.launch(programs.square, dim=4, inputs=[y], outputs=[z])
+            wp.launch(programs.total, dim=4, inputs=[z], outputs=[loss])
+        tape.backward(loss)
+    np.testing.assert_array_equal(x.grad.numpy(), [4.0, 4.0, 0.0, 0.0])
+    assert session.not_covered == []
+    (tape,) = session.tapes
+    (part,) = [a.array for a in tape.operations[0].accesses if a.param == 1]
+    np.testing.assert_array_equal(part.current_gradient(), [4.0, 4.0])
+    found, loud = told(session)
+    assert (found.verdict, loud, len(found.coverage.notes) > 0) == ("AGREE", [], True)
