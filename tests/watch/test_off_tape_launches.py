@@ -83,7 +83,9 @@ def test_a_constant_on_purpose_is_only_a_note():
         chain(launched, z_grad=False)
     found, loud = told(session)
     assert "while the tape did not record" not in str(loud)
-    assert any("while the tape did not record, and taken as constant here: z" in n for n in found.coverage.notes)
+    assert any(
+        "while the tape did not record, and taken as constant here: z" in n for n in found.coverage.notes
+    )
 
 
 def test_a_part_of_a_gradient_that_is_lost_is_named():
