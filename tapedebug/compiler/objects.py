@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import re
 import shlex
 import stat
 import sys
@@ -219,6 +220,8 @@ def clear() -> int:
     return len(paths)
 
 
+NUMBA = re.compile(rb"NRT_|numba")
+"""The names of what object code needs of Numba while it runs, such as memory for arrays."""
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 """Pointers all three: `ctypes` converts integers of other types half as fast."""
 
@@ -257,7 +260,21 @@ def _linked_by_llvm(code: bytes, symbol: str) -> int:
 
     for name, address in linker.given().items():
         llvm.add_symbol(name, address)
+    if "numba.core" in sys.modules and NUMBA.search(code):
+        _start_numba()
     engine = _engine()
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return int(engine.get_function_address(symbol))
+
+
+@cache
+def _start_numba() -> None:
+    """Let LLVM find the functions of Numba's runtime, and start that.
+
+    Numba does so before it compiles, and a process that finds its code in the cache compiles nothing: a call of
+    such a function would go to address 0.
+    """
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()

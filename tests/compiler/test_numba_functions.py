@@ -501,7 +501,9 @@ FACTOR = {factor}
 
 @numba.njit
 def inner(x):
-    return x * FACTOR
+    found = np.zeros(2)  # memory that only Numba's runtime has
+    found[1] = x * FACTOR
+    return found[1]
 
 @numba.njit
 def outer(x):
