@@ -90,7 +90,8 @@ function together(item: readonly Child[], separator: string): Child[] {
 function recordOf(panel: Panel, key: string, value: Raw, depth: number): Child[] {
   if (typeof value.file === "string" && typeof value.line === "number") {
     const where = typeof value.function === "string" && value.function ? ` in ${short(value.function, 40)}` : "";
-    return [`${short(fileName(value.file), 60)}:${value.line}${where}`];
+    // the number stays whole in a narrow column, which may break a line anywhere
+    return [short(fileName(value.file), 60), h("span", { class: "td-nowrap" }, `:${value.line}`), where];
   }
   if (typeof value.launch === "number") {
     const { launch, kernel, param, location } = value;
