@@ -53,7 +53,7 @@ class WatchedRegion(Region):
 
     def _view(self, start: int, nbytes: int) -> Bytes:
         """Return the bytes of the memory, as far as this process may read it."""
-        return _bytes_at(start, nbytes)
+        return bytes_at(start, nbytes)
 
     @property
     def address(self) -> int:
@@ -130,7 +130,7 @@ class BytesOnDevice:
         return found
 
 
-def _bytes_at(start: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def bytes_at(start: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return a view of memory of this process."""
     if not nbytes:
         return np.empty(0, np.uint8)
@@ -272,7 +272,7 @@ def _host_copy(array: WarpArray, element: ElementType) -> Values:
     if 0 in shape:
         return np.zeros(shape, element.scalar)
     part = WatchedArray(WatchedRegion(array.ptr, 0, None), 0, array.shape, array.strides, element)
-    content = _bytes_at(array.ptr + part.start, part.stop - part.start)
+    content = bytes_at(array.ptr + part.start, part.stop - part.start)
     part.offset -= part.start
     return view_of(part, content).copy()
 
@@ -437,12 +437,12 @@ class MemoryMap:
 def tensor_of(array: object) -> Any:
     """Return the tensor of PyTorch that an array was made of; None if it was not made of one."""
     source = array.source if isinstance(array, WatchedArray) else None
-    base = None if source is None else _base_of(source)
+    base = None if source is None else base_of(source)
     tensor = getattr(base, "_tensor", None)
     return tensor if hasattr(tensor, "is_leaf") else None
 
 
-def _base_of(source: WarpArray) -> WarpArray:
+def base_of(source: WarpArray) -> WarpArray:
     """Return the array of which another one is a view."""
     base = source
     while isinstance(parent := getattr(base, "_ref", None), type(base)) and parent.ptr:
@@ -452,7 +452,7 @@ def _base_of(source: WarpArray) -> WarpArray:
 
 def allocation_of(source: WarpArray) -> tuple[int, int, object]:
     """Return the first address of an array's allocation, that after its last byte, and its owner."""
-    base = _base_of(source)
+    base = base_of(source)
     outer = getattr(base, "_tensor", None)
     if outer is None:
         outer = getattr(base, "_ref", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from tapedebug.operations import (
 )
 from tapedebug.watch.arguments import Arguments, Leaf, frozen
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
-from tapedebug.watch.call_site import CallPlace, place_in, user_frame, user_place
+from tapedebug.watch.call_site import CallPlace, is_user, place_in, user_frame, user_place
 from tapedebug.watch.handles import Handles
 from tapedebug.watch.hooks import WarpObject, binder, is_capturing, look_up
 from tapedebug.watch.host_transfers import host_place
@@ -36,6 +37,7 @@ from tapedebug.watch.launch import LaunchForm, LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
 from tapedebug.watch.shared_history import SharedHistory
 from tapedebug.watch.tape import WatchedTape
+from tapedebug.watch.unwritten_memory import UnwrittenMemory
 
 T = TypeVar("T")
 
@@ -75,6 +77,8 @@ class Recorder:
         self._runtime: WarpObject = None
         self.array: type[WarpObject] = look_up("warp:array")
         self.memory = MemoryMap()
+        self.unwritten = UnwrittenMemory()
+        self.sees_all_arrays = self.runtime is None
         self.objects = Handles()
         self.arguments = Arguments(self.memory, self.objects)
         self.uses = KernelUses()
@@ -95,6 +99,9 @@ class Recorder:
             "launch": self.launch,
             "command": self.command,
             "copy": self.copy,
+            "empty": self.empty,
+            "empty_like": self.empty,
+            "array_interface": self.array_interface,
             "fill": self.fill,
             "zero": self.zero,
             "fill_indexed": self.fill_indexed,
@@ -152,8 +159,9 @@ class Recorder:
             device = str(look_up("warp:get_device")())
             engine = Engine("NVIDIA Warp", str(look_up("warp:config.version")), device)
             found = self._tapes[tape] = WatchedTape(
-                engine, self.memory, user_place(), self.budget, self.history
+                engine, self.memory, user_place(), self.budget, self.history, self.unwritten
             )
+            found.sees_all_arrays = self.sees_all_arrays
             link(tape, found)
             self._live.add(found)
             self.retention.tape_created(found)
@@ -304,11 +312,13 @@ class Recorder:
             return original(*args, **named)
         tape = self.recording()
         if is_command or (tape is None and not self._live):
+            self.unwritten.all_written((*inputs, *outputs))
             return original(*args, **named)
         at = place_in(user_frame(4))  # the frames of this method, its entry and the redirection are known
         if is_adjoint:
             if tape is not None:
                 self.skip(tape, f"launch(adjoint=True) of {_name(kernel)}", "it is no part of a reverse pass")
+            self.unwritten.clear()
             result = original(*args, **named)
         else:
             result = self._run(
@@ -330,6 +340,7 @@ class Recorder:
         """Record the launch of a recorded command, which is not on Warp's tape."""
         tape = self.recording()
         if getattr(command, "adjoint", False) or (tape is None and not self._live):
+            self.unwritten.clear()
             return original(command, *args, **named)
         values = getattr(command, "fwd_args", None)  # older releases do not keep them
         if values is None:
@@ -378,6 +389,7 @@ class Recorder:
         device = self.runtime.get_device(options[0])
         if is_capturing(device) or getattr(stream, "is_capturing", False):
             self.skip(tape, f"the launch of {_name(kernel)}", "a graph is being captured")
+            self.unwritten.clear()
             return run()
         if not hasattr(kernel, "adj") or len(kernel.adj.args) != len(values):  # Warp will say so
             return run()
@@ -428,6 +440,7 @@ class Recorder:
 
     def _run_outside(self, kernel: WarpObject, values: list[Any], place: Span, run: Callable[[], Any]) -> Any:
         """Run a launch that no tape records, and note what it writes for the live tapes."""
+        self.unwritten.all_written(values)
         try:
             arrays, leaves, values = self._arguments(kernel, values)
             form = self._form(kernel, values, arrays, leaves)
@@ -559,6 +572,7 @@ class Recorder:
 
     def _filled(self, array: WarpObject, method: str, run: Callable[[], Any]) -> Any:
         if not array.ptr or not self._live:
+            self.unwritten.written(array)
             return run()
         tape = self.recording()
         gradient = self.memory.with_gradient_at(array)
@@ -624,6 +638,7 @@ class Recorder:
         known: list[WatchedArray] = []
         place = user_place()
         computed = None
+        self.unwritten.written(array)
         if self._live and isinstance(array, self.array):
             with self.guarded(None, "a write", place):
                 if copied is not None:
@@ -668,6 +683,7 @@ class Recorder:
             with self.guarded(tape, "a write outside of the tape", place):
                 for array in arrays:
                     tape.note_outside(array, how, place, times.get(array))
+                    tape.note_perhaps_written(array)
                 if computed is not None:
                     tape.note_unrecorded(*computed, arrays, place)
         return result
@@ -677,6 +693,7 @@ class Recorder:
     def read_numpy(self, original: FunctionType, array: WarpObject, *args: object, **named: object) -> Any:
         """Note that the program reads an array or a gradient through NumPy."""
         found = original(array, *args, **named)
+        self._note_view(array)
         if self._live:
             self._note_read(array, "numpy")
             self._note_gradient_read(array, "numpy", found)
@@ -691,10 +708,33 @@ class Recorder:
 
     def read_torch(self, original: FunctionType, a: WarpObject, *args: object, **named: object) -> Any:
         """Note that the program reads an array or a gradient through PyTorch."""
+        self._note_view(a)
         if self._live:
             self._note_read(a, "to_torch")
             self._note_gradient_read(a, "to_torch")
         return original(a, *args, **named)
+
+    def array_interface(self, original: FunctionType, array: WarpObject) -> Any:
+        """Note that another library may get a view of an array."""
+        self._note_view(array)
+        return original(array)
+
+    def _note_view(self, array: WarpObject) -> None:
+        """Note that the program may write an array through a view from now on."""
+        with self.guarded(None, "a view of an array"):
+            self.unwritten.written(array)
+            if self._live and self.memory.is_known(array):
+                known = self.memory.array_of(array)
+                for tape in self._live:
+                    tape.note_perhaps_written(known)
+
+    def empty(self, original: FunctionType, *args: object, **named: object) -> Any:
+        """Note memory that the program itself allocates without values."""
+        found = original(*args, **named)
+        if is_user(sys._getframe(3)):  # the frames of this method, its entry and the redirection are known
+            with self.guarded(None, "an array without values"):
+                self.unwritten.note_made(found)
+        return found
 
     def _note_read(self, array: WarpObject, how: str) -> None:
         with self.guarded(None, "an array that is read"):
@@ -721,6 +761,10 @@ class Recorder:
     ) -> None:
         """Note an array that the program makes of values from outside while a tape records."""
         original(array, data, *args, **named)
+        at = named.get("ptr", args[POINTER] if len(args) > POINTER else None)
+        if data is None and at is None and is_user(sys._getframe(3)):
+            with self.guarded(None, "an array without values"):
+                self.unwritten.note_made(array)
         if data is None or not self._live or not getattr(array, "ptr", None):
             return
         tape = self.recording()
@@ -782,6 +826,9 @@ def _parameters(function: FunctionType) -> tuple[str, ...]:
     code = function.__code__
     return code.co_varnames[: code.co_argcount]
 
+
+POINTER = 3
+"""The position of `ptr` among the arguments of `warp.array` after `data`."""
 
 BOUND = (
     "kernel",

@@ -63,7 +63,7 @@ from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.host_transfers import HostTransfers
 from tapedebug.watch.launch import LaunchTemplate, PresentStructs, WarpLaunch
-from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray, tensor_of
+from tapedebug.watch.memory import MemoryMap, WarpArray, WatchedArray, WatchedRegion, tensor_of
 from tapedebug.watch.mirror import (
     AdjointComparison,
     MirroredElementTracking,
@@ -72,6 +72,7 @@ from tapedebug.watch.mirror import (
 )
 from tapedebug.watch.shared_history import SharedHistory, WatchedHistory
 from tapedebug.watch.struct_changes import WarpStructChanges, present_structs
+from tapedebug.watch.unwritten_memory import UnwrittenMemory
 
 T = TypeVar("T")
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -124,6 +125,7 @@ class WatchedTape(OperationTape):
         created_at: The place in the program that began to record.
         budget: The number of bytes for copies of what tapes found.
         shared: The events of the memory of all tapes.
+        unwritten: The memory that nothing has written.
 
     Attributes:
         history: The events of this tape, and those of the memory that it uses.
@@ -131,6 +133,9 @@ class WatchedTape(OperationTape):
         consumed: What the program's last reverse pass added to the gradients of the inputs, by their memory.
         inherited: The inputs whose gradients were not zero when the first reverse pass of this tape began.
         gaps: The parts of the recording that are not covered, as sentences.
+        unwritten: The memory that nothing had written when the tape first used it, each with the number of
+            operations after which something off the tape may have done so; None if nothing has.
+        sees_all_arrays: All arrays were made while the program was watched.
     """
 
     def __init__(
@@ -140,8 +145,12 @@ class WatchedTape(OperationTape):
         created_at: Place,
         budget: SnapshotBudget | None = None,
         shared: SharedHistory | None = None,
+        unwritten: UnwrittenMemory | None = None,
     ) -> None:
         super().__init__(engine, budget=budget)
+        self._unwritten = unwritten
+        self.unwritten: dict[Region, int | None] = {}
+        self.sees_all_arrays = True
         self.history: WatchedHistory = WatchedHistory(shared or SharedHistory(), self)
         self.created_at = created_at
         self.memory = memory
@@ -283,6 +292,16 @@ class WatchedTape(OperationTape):
             if (gradient := array.current_gradient()) is not None and not gradient.any()
         ]
         self.history.note_zeroed(self.id, len(self.operations), zeroed, call_site)
+
+    def _see(self, region: Region) -> RecordedRegion:
+        if self._unwritten and self._unwritten.take(cast("WatchedRegion", region)):
+            self.unwritten[region] = None
+        return super()._see(region)
+
+    def note_perhaps_written(self, array: WatchedArray) -> None:
+        """Note that something off the tape may write an array from now on."""
+        if self.unwritten.get(array.region, 0) is None:
+            self.unwritten[array.region] = len(self.operations)
 
     def note_requires_grad(self, array: WatchedArray, value: bool, place: Place) -> None:
         """Note where the program has set `requires_grad` of an array."""
@@ -627,7 +646,12 @@ class _Rerecording:
 
 
 MADE_ANEW: Mapping[type, Callable[[WatchedTape], Any]] = {
-    ElementTracking: lambda tape: MirroredElementTracking(tape, tape.launches),
+    ElementTracking: lambda tape: MirroredElementTracking(
+        tape,
+        tape.launches,
+        tape.unwritten,
+        tape.sees_all_arrays and all(region.on_host for region in tape.regions),
+    ),
     StructChanges: lambda tape: WarpStructChanges(tape.launches, tape.structs),
     ThreadScheduling: lambda tape: MirroredThreadScheduling(tape.launches),
 }

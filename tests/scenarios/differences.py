@@ -3,9 +3,6 @@
 BY_RULE: dict[tuple[str, str], str] = {
     ("not-reset", "as-warp"): "Warp does not remember earlier recordings. The coverage says so.",
     ("unconverged", "as-warp"): "A solve cannot be continued by more rounds on Warp. The coverage says so.",
-    ("uninitialised-read", "as-warp"): (
-        "It is not known on Warp which memory was never written. The coverage says so."
-    ),
 }
 """By rule and the side that has more."""
 

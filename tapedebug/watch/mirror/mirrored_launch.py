@@ -210,6 +210,10 @@ class MirroredLaunch(MirroredStep):
             found = ()
         return found or [_WholeKernel(kernel.origin.span(kernel.origin.tree))]
 
+    def region_of(self, a: array) -> Hashable:
+        """Return the region in which an array of the record lies; None for memory of this engine."""
+        return self._regions.get(a.buffer)
+
     def space(self, before: Memory, after: Memory, adjoint: Memory, f64: bool) -> MemorySpace:
         """Return the address space of this launch in some memories."""
         return MemorySpace(self._regions, before, after, adjoint, self._late, f64)

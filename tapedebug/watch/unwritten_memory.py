@@ -1,0 +1,81 @@
+"""Memory that the program allocated without values, and that nothing has written yet.
+
+An array of `empty` is forgotten as soon as anything may write it: a fill, a copy, a launch off the tapes, a
+view of NumPy or PyTorch. What no function of Warp that is intercepted writes is found by comparing a sample.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from tapedebug.operations.memory import Bytes
+from tapedebug.watch.hooks import WarpObject, look_up
+from tapedebug.watch.memory import WarpArray, WatchedRegion, base_of, bytes_at, is_on_host
+
+SAMPLED = 64
+"""Largest number of bytes that are compared of an array."""
+
+
+class UnwrittenMemory:
+    """The arrays that were made without values and that nothing has written yet; they are not kept alive.
+
+    Only arrays in memory of this process are known.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, tuple[weakref.ref[WarpArray], bytes]] = {}
+        self._is_struct = look_up("warp._src.types:is_struct")
+
+    def __bool__(self) -> bool:
+        return bool(self._arrays)
+
+    def note_made(self, array: WarpArray) -> None:
+        """Note an array that was just made without values."""
+        if getattr(array, "ptr", None) and array.size and is_on_host(array.device):
+            self._arrays[id(array)] = weakref.ref(array, self._removed(id(array))), _sample(array)
+
+    def _removed(self, key: int) -> Callable[[object], object]:
+        arrays = self._arrays
+        return lambda _: arrays.pop(key, None)
+
+    def written(self, value: WarpObject) -> None:
+        """Forget the memory of an array, or of the arrays in a struct, because something may write it."""
+        if hasattr(value, "ptr") and hasattr(value, "_ref"):
+            self._arrays.pop(id(base_of(value)), None)
+        elif hasattr(value, "data") and hasattr(value, "indices"):
+            self.written(value.data)
+        elif self._is_struct(value):
+            for name in value._cls.vars:
+                self.written(getattr(value, name))
+        elif hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
+            self._arrays.clear()  # another library's view of memory that may be ours
+
+    def all_written(self, values: Iterable[WarpObject]) -> None:
+        """Forget what some arguments of a launch lead to."""
+        if self._arrays:
+            for value in values:
+                if type(value) not in _NUMBERS:
+                    self.written(value)
+
+    def clear(self) -> None:
+        """Forget all memory."""
+        self._arrays.clear()
+
+    def take(self, region: WatchedRegion) -> bool:
+        """Return True if nothing has written a region, which is forgotten: a tape uses it now."""
+        found = self._arrays.pop(id(region.owner), None)
+        if found is None or (array := found[0]()) is None:
+            return False
+        return array is region.owner and _sample(array) == found[1]
+
+
+_NUMBERS = frozenset({int, float, bool, type(None)})
+
+
+def _sample(array: WarpArray) -> bytes:
+    content: Bytes = bytes_at(array.ptr, array.capacity)
+    step = max(1, content.size // SAMPLED) | 1
+    return np.ascontiguousarray(content[::step]).tobytes()
