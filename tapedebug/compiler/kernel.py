@@ -34,6 +34,23 @@ KINDS = ("forward", "adjoint", "tangent")
 KINDS_LISTED = "'forward', 'adjoint' or 'tangent'"
 
 
+class _Plans:
+    """A table of launch plans, looked up at the first use after a setting has changed; then an attribute.
+
+    To look up those of every kernel at each change takes milliseconds in a session with thousands of kernels,
+    and a diagnosis changes settings dozens of times.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, kernel: Kernel | None, owner: type) -> Any:
+        if kernel is None:
+            return self
+        kernel.find_plans()
+        return kernel.__dict__[self.name]
+
+
 class Kernel(AnalyzedKernel):
     """A function that many threads run, over arrays.
 
@@ -63,6 +80,9 @@ class Kernel(AnalyzedKernel):
         checked_plans: The plans of launches that print or check something.
     """
 
+    plans = _Plans()
+    checked_plans = _Plans()
+
     def __init__(
         self,
         func: Callable[..., Any],
@@ -81,14 +101,11 @@ class Kernel(AnalyzedKernel):
             self.code_transformers = tuple(code_transformers)
         self.generic = generic
         self.instances: dict[tuple[Any, ...], Kernel] = {}
-        self.plans: dict[Any, Any] = {}
         self.latest: Any = None
-        self.checked_plans: dict[Any, Any] = {}
         self._repeating: dict[int, Kernel] = {}
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._entries: dict[Variant, Entry] = {}
         self._plain: dict[Variant, Interpreted] = {}
-        self.apply_settings()
         self.module.add(self)
 
     def move_to(self, module: modules.Module) -> None:
@@ -129,27 +146,28 @@ class Kernel(AnalyzedKernel):
             if variant is not None and not variant.diagnostics - {PAUSE} and self.division(variant).lanes:
                 self.in_lanes(variant)
 
-    def launch_settings(self) -> tuple[int, tuple[Any, ...]]:
-        """Return the settings as they are now: `max_unroll`, and those by which plans of launches differ."""
-        paths = (config.interpreted, config.lanes, config.vector_math)
-        return self.option("max_unroll"), (self.enable_backward, self.diagnostics, config.verify_fp, *paths)
-
-    def apply_settings(self, settings: tuple[int, tuple[Any, ...]] | None = None) -> None:
-        """Launch by the settings as they are now.
-
-        Args:
-            settings: Its `launch_settings()`, if they are known.
-        """
-        max_unroll, key = settings or self.launch_settings()
+    def apply_settings(self) -> None:
+        """Launch by the settings as they are now, and compile again if they unroll other loops."""
+        self.put_plans_aside()
         cache = self.__dict__.get("_analysis_cache")
-        if cache is not None and cache.max_unroll != max_unroll:
+        if cache is not None and cache.max_unroll != self.option("max_unroll"):
             self.renew()
-            return
-        tables = self._tables.get(key)
-        if tables is None:
-            tables = self._tables[key] = ({}, {})
-        self.plans, self.checked_plans = tables
+
+    def put_plans_aside(self) -> None:
+        """Find the plans of launches anew when the next launch needs one."""
+        for name in ("plans", "checked_plans"):
+            self.__dict__.pop(name, None)
         self.latest = None
+
+    def find_plans(self) -> None:
+        """Set `plans` and `checked_plans` to those under the present settings."""
+        with modules.finding_plans(self):
+            paths = (config.interpreted, config.lanes, config.vector_math)
+            settings = (self.enable_backward, self.diagnostics, config.verify_fp, *paths)
+            tables = self._tables.get(settings)
+            if tables is None:
+                tables = self._tables[settings] = ({}, {})
+            self.__dict__["plans"], self.__dict__["checked_plans"] = tables
 
     def instance(self, types: tuple[Any, ...]) -> Kernel:
         """The version of a generic kernel for these types of its parameters.
@@ -203,7 +221,7 @@ class Kernel(AnalyzedKernel):
 
     def _forget_plans(self) -> None:
         self._tables = {}
-        self.apply_settings()
+        self.put_plans_aside()
 
     def renew(self) -> None:
         """Compile again when it is used next: a function that it calls got a gradient or a replay.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,6 @@ class Module:
         self.name = name
         self.options = Options(f"module `{name}`")
         self.kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
-        self._settled: Any = None
         self._lock = threading.Lock()  # threads may define kernels while another changes a setting
 
     def __repr__(self) -> str:
@@ -107,24 +107,6 @@ class Module:
         """Its kernels as they are now."""
         with self._lock:
             return list(self.kernels)
-
-    def apply_settings(self) -> None:
-        """Let its kernels launch by the settings as they are now.
-
-        Kernels without options of their own share the settings of the module, which are looked up once: a
-        session may hold thousands of kernels, and a check changes settings many times.
-        """
-        alike = []
-        for kernel in self.alive():
-            if kernel.options:
-                kernel.apply_settings()
-            else:
-                alike.append(kernel)
-        settings = alike[0].launch_settings() if alike else None
-        if settings != self._settled:
-            for kernel in alike:
-                kernel.apply_settings(settings)
-            self._settled = settings
 
     def option(self, name: str) -> Any:
         """A setting as it is for this module."""
@@ -193,10 +175,38 @@ def checked_options(options: Mapping[str, Any], whose: str) -> dict[str, Any]:
     return found
 
 
+_planned: weakref.WeakSet[Kernel] = weakref.WeakSet()
+"""The kernels that have found their plans of launches since a setting last changed."""
+_planned_lock = threading.Lock()
+_max_unroll: int = config.max_unroll
+
+
+@contextmanager
+def finding_plans(kernel: Kernel) -> Iterator[None]:
+    """Context in which a kernel finds its plans, which the next change of a setting puts aside."""
+    with _planned_lock:  # a change in another thread waits, and finds this kernel
+        _planned.add(kernel)
+        yield
+
+
 def apply_settings() -> None:
     """Let all kernels launch by the settings as they are now."""
     for module in all_modules():
-        module.apply_settings()
+        for kernel in module.alive():
+            kernel.apply_settings()
 
 
-_config.LISTENERS.append(apply_settings)
+def _follow_config() -> None:
+    """Let kernels launch by `config` as it is now: those that have found their plans find them anew."""
+    global _max_unroll
+    with _planned_lock:
+        planned = list(_planned)
+        _planned.clear()
+    for kernel in planned:
+        kernel.put_plans_aside()
+    if config.max_unroll != _max_unroll:
+        _max_unroll = config.max_unroll
+        apply_settings()
+
+
+_config.LISTENERS.append(_follow_config)

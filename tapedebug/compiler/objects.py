@@ -272,8 +272,8 @@ def _linked_by_llvm(code: bytes, symbol: str) -> int:
 def _start_numba() -> None:
     """Let LLVM find the functions of Numba's runtime, and start that.
 
-    Numba does so before it compiles, and a process that finds its code in the cache compiles nothing: a call of
-    such a function would go to address 0.
+    Numba does so before it compiles, and a process that finds its code in the cache compiles nothing: a call
+    of such a function would go to address 0.
     """
     from numba.core.registry import cpu_target
 

@@ -147,6 +147,23 @@ def test_no_plan_outlives_the_settings_that_it_was_made_for():
     assert scale.latest is before or before is None
 
 
+def test_a_change_of_a_setting_looks_at_kernels_launched_since_the_last_one_alone(monkeypatch):
+    found = []
+    aside = wp.Kernel.put_plans_aside
+    monkeypatch.setattr(
+        wp.Kernel, "put_plans_aside", lambda kernel: (found.append(kernel.key), aside(kernel))
+    )
+    monkeypatch.setattr(wp.config, "check_bounds", True)
+    found.clear()
+    monkeypatch.setattr(wp.config, "check_bounds", None)
+    assert found == []
+    wp.launch(scale, 2, [wp.ones(2), wp.zeros(2), 2.0])
+    monkeypatch.setattr(wp.config, "check_bounds", True)
+    assert found == ["scale"]
+    with pytest.raises(wp.BoundsError):
+        wp.launch(scale, 3, [wp.ones(2), wp.zeros(2), 2.0])
+
+
 def test_which_plan_was_used_last_is_no_part_of_a_kernel():
     from tapedebug.compiler.fingerprint import fingerprint_of
 

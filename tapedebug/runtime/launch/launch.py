@@ -184,11 +184,14 @@ def _is_users(frame: FrameType) -> bool:
 def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
     """Return the plan of a launch and the flat arguments; the next launch tries this plan first."""
     try:
-        plan = kernel.plans.get(_kinds_of(args))
+        plans = kernel.plans
+        plan = plans.get(_kinds_of(args))
     except (AttributeError, TypeError):  # not a kernel
         plan = None
     if plan is not None:
         kernel.latest = plan
+        if kernel.__dict__.get("plans") is not plans:  # another thread has changed a setting meanwhile
+            kernel.latest = None
         return plan, args
     return resolve(kernel, args)
 
