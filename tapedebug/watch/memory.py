@@ -256,15 +256,15 @@ class WatchedArray:
         gradient = None if self.source is None else self.source.grad
         if gradient is None or not gradient.ptr:
             return None
-        return _host_copy(gradient, self.element)
+        return host_copy(gradient, self.element)
 
     def __repr__(self) -> str:
         shape = self.shape if len(self.shape) != 1 else self.shape[0]
         return f"array(shape={shape}, dtype={self.dtype_name})"
 
 
-def _host_copy(array: WarpArray, element: ElementType) -> Values:
-    """Return the values of an array of Warp."""
+def host_copy(array: WarpArray, element: ElementType) -> Values:
+    """Return a copy of the values of an array of Warp."""
     shape = (*array.shape, *element.shape)
     if not is_on_host(array.device):
         with not_intercepted():
@@ -425,6 +425,10 @@ class MemoryMap:
             else:  # regions do not overlap: if the nearest one does not reach this far, none does
                 return region if start < region.address + region.nbytes else None
         return None
+
+    def values_of(self, source: WarpArray) -> Values:
+        """Return a copy of the values of an array of Warp, which no operation need use."""
+        return host_copy(source, self.element_type(source.dtype))
 
     def element_type(self, dtype: WarpObject) -> ElementType:
         """Return the type of the elements of an array of Warp."""

@@ -34,7 +34,7 @@ from tapedebug.watch.host_transfers import host_place
 from tapedebug.watch.kernel_accesses import Use
 from tapedebug.watch.kernel_source import KernelUses
 from tapedebug.watch.launch import LaunchForm, LaunchTemplate, WarpLaunch
-from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray
+from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray, is_on_host
 from tapedebug.watch.shared_history import SharedHistory
 from tapedebug.watch.tape import WatchedTape
 from tapedebug.watch.unwritten_memory import UnwrittenMemory
@@ -528,7 +528,7 @@ class Recorder:
         given: dict[str, Any] = {**dict(zip(_parameters(original), args, strict=False)), **named}
         dest, src = given.get("dest"), given.get("src")
         tape = self.recording()
-        if self._live and isinstance(src, self.array):
+        if isinstance(src, self.array):
             self._note_gradient_read(src, "copy")
         if not isinstance(dest, self.array) or not isinstance(src, self.array):
             return self._written(getattr(dest, "data", dest), "copy", lambda: original(*args, **named))
@@ -696,14 +696,14 @@ class Recorder:
         self._note_view(array)
         if self._live:
             self._note_read(array, "numpy")
-            self._note_gradient_read(array, "numpy", found)
+        self._note_gradient_read(array, "numpy", found)
         return found
 
     def read_list(self, original: FunctionType, array: WarpObject) -> Any:
         """Note that the program reads an array or a gradient as a list."""
         if self._live:
             self._note_read(array, "list")
-            self._note_gradient_read(array, "list")
+        self._note_gradient_read(array, "list")
         return original(array)
 
     def read_torch(self, original: FunctionType, a: WarpObject, *args: object, **named: object) -> Any:
@@ -711,7 +711,7 @@ class Recorder:
         self._note_view(a)
         if self._live:
             self._note_read(a, "to_torch")
-            self._note_gradient_read(a, "to_torch")
+        self._note_gradient_read(a, "to_torch")
         return original(a, *args, **named)
 
     def array_interface(self, original: FunctionType, array: WarpObject) -> Any:
@@ -755,6 +755,21 @@ class Recorder:
             with self.guarded(None, "a gradient that is read"):
                 values = gradient.current_gradient()
                 self.history.note_gradient("read", gradient, how, user_place(), values, view)
+        elif self._may_be_gradient(array):
+            with self.guarded(None, "an array that is read"):
+                self.history.note_early_read(array, how, user_place(), self.memory.values_of(array))
+
+    def _may_be_gradient(self, array: WarpObject) -> bool:
+        """True if an array that no tape uses may turn out to be the gradient of one."""
+        return (
+            type(array) is self.array
+            and bool(array.ptr)
+            and array.size <= SMALL_GRADIENT
+            and not array.requires_grad
+            and is_on_host(array.device)
+            and self.memory.element_type(array.dtype).is_float
+            and not self.memory.is_known(array)
+        )
 
     def new_array(
         self, original: FunctionType, array: WarpObject, data: object = None, *args: object, **named: object
@@ -826,6 +841,9 @@ def _parameters(function: FunctionType) -> tuple[str, ...]:
     code = function.__code__
     return code.co_varnames[: code.co_argcount]
 
+
+SMALL_GRADIENT = 1_000_000
+"""Largest number of elements of an array whose early reads are noted, which computes its norm."""
 
 POINTER = 3
 """The position of `ptr` among the arguments of `warp.array` after `data`."""

@@ -18,12 +18,16 @@ from tapedebug._clock import clock
 from tapedebug.contract import Array, EventKind, HistoryEvent, Operation, Place, Values, view_of
 from tapedebug.operations import OperationTape, Region
 from tapedebug.operations.pass_history import Norms, PassHistory, norm_of
+from tapedebug.watch.memory import WarpArray
 
 KEPT = 64
 """Smallest number of events of one region that are stored; up to twice as many are."""
 
 SAMPLED = 32
 """Largest number of values of an array that are kept with an event."""
+
+EARLY = 1000
+"""Largest number of arrays whose reads are stored before a tape uses them."""
 
 Of = Literal["values", "gradient"]
 
@@ -34,6 +38,17 @@ class _Digest(NamedTuple):
     clock: int
     number: int
     array: weakref.ref[Array]
+
+
+class _EarlyRead(NamedTuple):
+    """The last read of an array before any tape used that of which it may be the gradient."""
+
+    array: weakref.ref[WarpArray]
+    clock: int
+    how: str
+    call_site: Place
+    norm: float
+    sample: Values | None
 
 
 @dataclass(slots=True)
@@ -87,6 +102,7 @@ class SharedHistory:
         self.tapes: weakref.WeakSet[OperationTape] = weakref.WeakSet()
         self._regions: weakref.WeakKeyDictionary[Region, _RegionHistory] = weakref.WeakKeyDictionary()
         self._viewed: weakref.WeakSet[Region] = weakref.WeakSet()
+        self._early: dict[int, _EarlyRead] = {}
 
     def events(self, regions: Iterable[Region]) -> list[HistoryEvent]:
         """Return the stored events of some regions."""
@@ -139,6 +155,39 @@ class SharedHistory:
             known.views.append(weakref.ref(view))
         if gradient is not None and (found := self.sample(gradient)) is not None:
             known.samples["gradient", array.start, array.stop, now] = found
+
+    def note_early_read(self, gradient: WarpArray, how: str, call_site: Place, values: Values) -> None:
+        """Note that the program has read an array, which may turn out to be the gradient of an input.
+
+        Args:
+            gradient: The array, which is not kept alive.
+            how: The way it was done.
+            call_site: The place in the program.
+            values: Its values.
+        """
+        if len(self._early) >= EARLY:
+            self._early = {key: read for key, read in self._early.items() if read.array() is not None}
+        key = id(gradient)
+        if key in self._early or len(self._early) < EARLY:
+            self._early[key] = _EarlyRead(
+                weakref.ref(gradient), clock.tick(), how, call_site, norm_of(values), self.sample(values)
+            )
+
+    def claim_early_reads(self, arrays: Iterable[Array]) -> None:
+        """Add the early reads of the gradients of some arrays to their events."""
+        if not self._early:
+            return
+        for array in arrays:
+            gradient = getattr(getattr(array, "source", None), "grad", None)
+            read = None if gradient is None else self._early.get(id(gradient))
+            if read is None or read.array() is not gradient:
+                continue
+            del self._early[id(gradient)]
+            place = array.region, array.start, array.stop, read.how, read.call_site
+            self.add(HistoryEvent("read", read.clock, "gradient", *place, numbers={"norm": read.norm}))
+            if read.sample is not None:
+                region = cast("Region", array.region)
+                self._regions[region].samples["gradient", array.start, array.stop, read.clock] = read.sample
 
     def before_write(self, array: Array) -> Values | None:
         """Return a sample of an array that the program is about to write, for `note_write`.
@@ -321,6 +370,7 @@ class WatchedHistory(PassHistory):
 
     def begin(self, inputs: Sequence[Array]) -> tuple[int, Norms]:
         """Note that a reverse pass begins; return the argument `begun` of `end`."""
+        self.shared.claim_early_reads(inputs)
         self.shared.catch_up(inputs)
         return super().begin(inputs)
 

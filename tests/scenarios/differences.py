@@ -7,10 +7,6 @@ BY_RULE: dict[tuple[str, str], str] = {
 """By rule and the side that has more."""
 
 OTHER_POINT = "The first tape agrees. Later tapes begin where the gradients of the run led, and those of Warp are wrong."
-EARLY_READ = (
-    "On Warp a read before the first tape that uses the array is not seen, so the first step, which moves "
-    "nothing, is not counted. The others only go along the gradient that was read: a warning."
-)
 SAME_ERROR = "The same error at the same line with the same numbers; on Warp it is measured as an overwrite."
 
 BY_PROGRAM: dict[tuple[str, str], str] = {
@@ -20,8 +16,6 @@ BY_PROGRAM: dict[tuple[str, str], str] = {
         "In Warp `tape.zero()` zeroes only gradients that a pass of that tape has used: before `backward` it "
         "does nothing, and the gradients of earlier tapes stay. On this engine it zeroes all of them."
     ),
-    ("c06_kiln_clones_gradients_early", "stale-gradient"): EARLY_READ,
-    ("c06_kiln_clones_gradients_early", "verdict"): EARLY_READ,
     ("c11_echo_gain_in_place", "warp-limitation"): SAME_ERROR,
     ("c11_echo_gain_in_place", "overwrite"): SAME_ERROR,
     ("c17_terrain_row_after_row", "run"): (
