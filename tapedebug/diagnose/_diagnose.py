@@ -217,6 +217,7 @@ def _context(
         for each in changed
     ]
     trace.coverage.notes += [note for note in notes if note not in trace.coverage.notes]
+    measured = [check if check.verdict == "WRONG" else check.without_gradients() for check in measured]
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")

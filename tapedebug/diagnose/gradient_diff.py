@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.autograd.subjects.long_vectors import BLOCK, blocks, norm
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.trace import Trace
@@ -19,12 +20,9 @@ def largest_difference(
     found: dict[str, Any] = {}
     for leaf, good in right.items():
         bad, info = wrong[leaf], trace.arrays[leaf]
-        with np.errstate(all="ignore"):
-            apart = np.abs(bad.astype(np.float64) - good.astype(np.float64))
-        apart[np.isnan(apart)] = np.inf
-        apart[(good == bad) | (np.isnan(good) & np.isnan(bad))] = 0.0
-        if apart.size and apart.max() > 0:
-            place = tuple(int(k) for k in np.unravel_index(int(apart.argmax()), apart.shape))
+        largest, flat = _largest(good.ravel(), bad.ravel())
+        if largest > 0:
+            place = tuple(int(k) for k in np.unravel_index(flat, good.shape))
             outer, inner = place[: len(info.shape)], place[len(info.shape) :]
             element = info.label + "".join(
                 f"[{', '.join(map(str, part))}]" for part in (outer, inner) if part
@@ -33,10 +31,28 @@ def largest_difference(
                 "element": element,
                 "right": float(good[place]),
                 "wrong": float(bad[place]),
-                "norm_right": float(np.linalg.norm(good.astype(np.float64))),
-                "norm_wrong": float(np.linalg.norm(bad.astype(np.float64))),
+                "norm_right": _norm(good.ravel()),
+                "norm_wrong": _norm(bad.ravel()),
             }
     return found
+
+
+def _largest(good: Values, bad: Values) -> tuple[float, int]:
+    """Return the largest difference of two elements, infinite if one is NaN, and the first place of it."""
+    most, place = 0.0, 0
+    for at in blocks(good.size):
+        one, other = good[at], bad[at]
+        with np.errstate(all="ignore"):
+            apart = np.abs(other.astype(np.float64) - one.astype(np.float64))
+        apart[np.isnan(apart)] = np.inf
+        apart[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0
+        if apart.max() > most:
+            most, place = float(apart.max()), at.start + int(apart.argmax())
+    return most, place
+
+
+def _norm(values: Values) -> float:
+    return norm(values) if values.size > BLOCK else float(np.linalg.norm(values.astype(np.float64)))
 
 
 def worst_element(gradients: Mapping[str, Any], errors: Mapping[str, float]) -> str:

@@ -174,10 +174,12 @@ class _Test:
         forward, forward_size = _products(tangents)
         self.program.forget()
         self._there = self._pushed = None
-        self._pull(1.0, 0)
+        back = self.program.reversed(self.w, double=True)
         if self.checkpoint is not None:
             self.checkpoint()
-        reverse, reverse_size = _products((v, self.back.gradient(port.array)) for port, v in self.v.items())
+        reverse, reverse_size = _products((v, back.gradient(port.array)) for port, v in self.v.items())
+        del back
+        self.program.forget()
         size = max(forward_size, reverse_size)
         mismatch = abs(forward - reverse) / size if size else 0.0
         return DotProduct(forward, reverse, mismatch) if mismatch <= DOT_PRODUCT_ROUNDING else None

@@ -25,14 +25,19 @@ def compact(values: Floats, dtype: DTypeLike) -> Floats:
         values: float64 numbers.
         dtype: The type of the array that they were read from.
     """
-    if values.size <= BLOCK or np.dtype(dtype) != np.float32:
+    if compact_type(values.size, dtype) == np.float64:
         return values
     narrow: Any = values.astype(np.float32)
-    for at in _blocks(values.size):
+    for at in blocks(values.size):
         if not np.array_equal(narrow[at], values[at], equal_nan=True):
             return values
     found: Floats = narrow
     return found
+
+
+def compact_type(size: int, dtype: DTypeLike) -> np.dtype[Any]:
+    """Return the type in which `compact` keeps numbers that an array of this type holds."""
+    return np.dtype(np.float32 if size > BLOCK and np.dtype(dtype) == np.float32 else np.float64)
 
 
 def dot(a: Floats, b: Floats) -> float:
@@ -83,13 +88,13 @@ def norm(a: Floats) -> float:
 
 def largest_difference(a: Floats, b: Floats) -> float:
     """Return the largest absolute difference of two elements; NaN if one is NaN, 0 without elements."""
-    found = [np.abs(a[at] - b[at]).max(initial=0.0) for at in _blocks(a.size)]
+    found = [np.abs(a[at] - b[at]).max(initial=0.0) for at in blocks(a.size)]
     return float(np.max(found, initial=0.0))
 
 
 def raise_to_difference(most: Floats, a: Floats, b: Floats) -> None:
     """Replace elements of `most` by the absolute difference of `a` and `b` where that is larger."""
-    for at in _blocks(most.size):
+    for at in blocks(most.size):
         np.maximum(most[at], np.abs(a[at] - b[at]), out=most[at])
 
 
@@ -98,9 +103,10 @@ def _wide(values: Floats) -> Floats:
 
 
 def _summed(size: int, part: Callable[[slice], Any]) -> float:
-    return float(np.sum([float(part(at)) for at in _blocks(size)]))
+    return float(np.sum([float(part(at)) for at in blocks(size)]))
 
 
-def _blocks(size: int) -> Iterator[slice]:
+def blocks(size: int) -> Iterator[slice]:
+    """Yield the slices that divide a vector into blocks."""
     for start in range(0, size, BLOCK):
         yield slice(start, start + BLOCK)

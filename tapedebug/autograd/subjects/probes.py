@@ -17,6 +17,7 @@ SEED = 20210
 KEPT_SCALARS = 1 << 17  # scalars of random directions that are kept for the next check
 
 Signs = np.ndarray[Any, np.dtype[np.int8]]
+Bits = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def choose(size: int, limit: int, sample: Sample = "random") -> Indices:
@@ -118,16 +119,21 @@ def random_direction(size: int, number: int, count: int) -> Floats:
     rng = np.random.default_rng([SEED + size, number])
     direction = rng.random(size)
     direction += 0.5
-    direction *= random_signs(rng, size)
+    direction *= signs_of(random_bits(rng, size), size)
     return direction
 
 
-def random_signs(rng: np.random.Generator, size: int) -> Signs:
-    """Return random signs of 1 byte each, (size,), drawn bit by bit."""
-    bits = np.unpackbits(rng.integers(0, 256, -(-size // 8), dtype=np.uint8), count=size).view(np.int8)
-    bits <<= 1
-    bits -= 1
-    return bits
+def random_bits(rng: np.random.Generator, size: int) -> Bits:
+    """Return random bits, 8 in a byte."""
+    return rng.integers(0, 256, -(-size // 8), dtype=np.uint8)
+
+
+def signs_of(bits: Bits, size: int) -> Signs:
+    """Return a sign of 1 byte for each bit, (size,)."""
+    signs = np.unpackbits(bits, count=size).view(np.int8)
+    signs <<= 1
+    signs -= 1
+    return signs
 
 
 @lru_cache(maxsize=16)

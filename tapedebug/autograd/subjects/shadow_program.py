@@ -116,14 +116,21 @@ class ShadowProgram:
         double: bool = False,
         preserved: bool = False,
     ) -> Replay:
-        """Run backward as `pull` does, and return the replay that holds the gradients."""
+        """Run backward as `pull` does, and return the replay that holds the gradients.
+
+        In float64 its values may be those of any moment of the run.
+        """
         consume: Consume = "versions" if preserved else self.consume
         use: Use = ("backward", double, consume)
         wanted = NOWHERE if at is None else at
+        shadow = self._replay(use)
+        given = {p.array: seed.reshape(p.shape) for p, seed in seeds.items()}
+        if double and consume == "versions" and isinstance(shadow, Shadow) and shadow.reverses_in_parts:
+            self._displace(use, wanted)
+            return shadow.gradients_in_parts(given)
         if use not in self._at or self._at[use] is not wanted:
             self._run(use, wanted)
-        shadow = self._replay(use)
-        shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=consume)
+        shadow.backward(given, consume=consume)
         return shadow
 
     def pull_rounded(self, seeds: Mapping[Port, Floats]) -> dict[Port, Floats]:
@@ -281,12 +288,17 @@ class ShadowProgram:
         return self._replays[use]
 
     def _run(self, use: Use, changes: Mapping[Port, Floats]) -> Replay:
+        shadow = self._displace(use, changes)
+        shadow.forward(0)
+        self._at[use] = changes
+        return shadow
+
+    def _displace(self, use: Use, changes: Mapping[Port, Floats]) -> Replay:
+        """Return a replay before its first operation, with these inputs."""
         self._at.pop(use, None)
         shadow = self._replay(use).reset()
         for port, values in changes.items():
             shadow.set(port.array, values.reshape(port.shape))
-        shadow.forward(0)
-        self._at[use] = changes
         return shadow
 
 

@@ -29,11 +29,12 @@ from tapedebug.autograd.results.gradcheck_result import Coverage
 from tapedebug.autograd.subjects.long_vectors import (
     BLOCK,
     compact,
+    compact_type,
     dot_of_sizes,
     norm,
     raise_to_difference,
 )
-from tapedebug.autograd.subjects.probes import random_signs
+from tapedebug.autograd.subjects.probes import random_bits, signs_of
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import UNMATCHED, gradient_of
 from tapedebug.autograd.subjects.whole_tape import WholeTape, whole_tape
@@ -317,31 +318,51 @@ def _transpose_fails(
     return not small and all(check.verdict == "AGREE" for check in checks)
 
 
-def _rounded_otherwise(program: WholeTape, port: Port, rng: np.random.Generator) -> Floats:
-    """Return the values of an input, each changed by one rounding up or down; they are read-only."""
-    values = program.values(port)
-    if values.size <= BLOCK:
-        near: Floats = values * (1 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
-        return near
-    moved: Any = random_signs(rng, values.size) * np.float64(port.rounding)
-    moved += 1
-    moved *= values
-    moved.flags.writeable = False
-    found: Floats = moved
+class _RoundedOtherwise(Mapping[Port, Floats]):
+    """The values of all inputs, each changed by one rounding up or down.
+
+    Of long inputs only the signs are kept, as bits: their values are computed when they are read.
+    """
+
+    def __init__(self, program: WholeTape, rng: np.random.Generator) -> None:
+        self._program = program
+        self._signs = {
+            port: random_bits(rng, port.size)
+            if port.size > BLOCK
+            else rng.choice([-1.0, 1.0], size=port.size)
+            for port in program.inputs
+        }
+
+    def __getitem__(self, port: Port) -> Floats:
+        values, signs = self._program.values(port), self._signs[port]
+        if port.size <= BLOCK:
+            near: Floats = values * (1 + port.rounding * signs)
+            return near
+        moved: Floats = signs_of(signs, port.size) * np.float64(port.rounding)
+        moved += 1
+        moved *= values
+        moved.flags.writeable = False
+        return moved
+
+    def __iter__(self) -> Iterator[Port]:
+        return iter(self._signs)
+
+    def __len__(self) -> int:
+        return len(self._signs)
+
+
+def _type_of(port: Port) -> np.dtype[Any]:
+    found: np.dtype[Any] = np.dtype(port.array.scalar_dtype)
     return found
 
 
 def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
     rng = np.random.default_rng(0)
     seeds = program.seeds
-    consumed = {
-        port: compact(values, port.array.scalar_dtype) for port, values in program.pull(seeds).items()
-    }
-    program.forget()  # its copies would be kept while those in float64 are made
     exact = program.pull(seeds, double=True, preserved=True)
     same = exact if program.preserves else program.pull(seeds, double=True)
     # Of long inputs in float32: it is an estimate, and as many bytes as the gradient itself.
-    spread = {port: np.zeros(port.size, values.dtype) for port, values in consumed.items()}
+    spread = {port: np.zeros(port.size, compact_type(port.size, _type_of(port))) for port in exact}
     began, used, samples = time.perf_counter(), time.process_time(), 0
     sensitive = False
     while samples < MOVED:
@@ -349,8 +370,7 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
         if took > samples * SLOW and samples and not sensitive:
             break
         samples += 1
-        at = {port: _rounded_otherwise(program, port, rng) for port in program.inputs}
-        moved = program.reversed(seeds, at=at, double=True, preserved=True)
+        moved = program.reversed(seeds, at=_RoundedOtherwise(program, rng), double=True, preserved=True)
         for port, most in spread.items():
             raise_to_difference(most, gradient_of(moved, port), exact[port])
             sensitive = sensitive or not norm(most) <= SENSITIVE * norm(exact[port])
@@ -363,6 +383,11 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
             f"the effect of float32 rounding on the gradient was sampled {TIMES[samples]}, and multiplied by "
             f"{FEWER:g}: each sample takes a reverse pass"
         )
+    del moved
+    program.forget()  # before the float32 replay is made
+    replay = program.reversed(seeds)
+    consumed = {port: compact(gradient_of(replay, port), _type_of(port)) for port in program.inputs}
+    del replay
     program.forget()
     least = {port: norm(negligible(program, port)) for port in program.inputs}
     promised = [dot_of_sizes(np.abs(exact[port]), program.values(port)) for port in program.inputs]

@@ -70,6 +70,11 @@ class InputCheck:
     stationary: bool = False
     rounding: bool = False
 
+    def without_gradients(self) -> InputCheck:
+        """Return the result with NaN in place of both gradients, which takes no memory."""
+        unknown = np.broadcast_to(np.nan, self.consumed.shape)
+        return replace(self, consumed=unknown, reference=unknown)
+
     @property
     def kink(self) -> tuple[float, float] | None:
         """The slopes on the left and on the right if the verdict is KINK."""

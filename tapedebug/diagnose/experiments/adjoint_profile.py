@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._float_types import is_float
+from tapedebug.autograd.subjects.long_vectors import BLOCK
 from tapedebug.contract import Array, Operation
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.trace import Summary, Version
@@ -208,6 +209,9 @@ def _floats(record: Operation, what: str) -> list[int]:
 
 def _norm(values: np.ndarray[Any, Any]) -> float:
     """Return the Euclidean norm; inf if a value is not finite."""
+    if values.size > BLOCK:
+        parts = values.ravel()
+        return math.hypot(*(_norm(parts[at : at + BLOCK]) for at in range(0, parts.size, BLOCK)))
     found = values.astype(np.float64)
     largest = float(np.max(np.abs(found), initial=0.0))
     if not math.isfinite(largest):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from tapedebug.autograd.subjects.long_vectors import blocks
 from tapedebug.contract import Consume as Consume
 from tapedebug.contract import FollowedThread, ReverseDivergence, Stack, StoredLoop
 from tapedebug.contract import Values as Values
@@ -285,9 +287,14 @@ def relative_errors(right: Mapping[int, Values], wrong: Mapping[int, Values]) ->
 def _relative_error(right: Values, wrong: Values) -> float:
     if np.array_equal(right, wrong, equal_nan=True):
         return 0.0
-    sound = np.isfinite(right)
-    good, bad = right[sound].astype(np.float64), wrong[sound].astype(np.float64)
-    size, difference = float(np.linalg.norm(good)), float(np.linalg.norm(bad - good))
+    sizes, differences = [], []
+    for at in blocks(right.size):
+        one, other = right.ravel()[at], wrong.ravel()[at]
+        sound = np.isfinite(one)
+        good, bad = one[sound].astype(np.float64), other[sound].astype(np.float64)
+        sizes.append(float(np.linalg.norm(good)))
+        differences.append(float(np.linalg.norm(bad - good)))
+    size, difference = math.hypot(*sizes), math.hypot(*differences)
     if difference == 0:
         return 0.0
     return difference / size if np.isfinite(difference) and size > 0 else float("inf")
@@ -295,12 +302,18 @@ def _relative_error(right: Values, wrong: Values) -> float:
 
 def value_change(shape: Sequence[int], old: Values, new: Values) -> ValueChange:
     """Compare two contents of an array element by element; a vec3 is one element of three scalars."""
-    same = (old == new) | ((old != old) & (new != new))
-    elements = same.reshape((int(np.prod(shape)), -1)).all(axis=1)
-    changed = int((~elements).sum())
-    largest, place = 0.0, None
-    if changed:
-        place = int(np.flatnonzero(~elements)[0])
+    elements = math.prod(shape)
+    before, after = old.reshape((elements, -1)), new.reshape((elements, -1))
+    changed, largest, place = 0, 0.0, None
+    for at in blocks(elements):
+        one, other = before[at], after[at]
+        differs = ~((one == other) | ((one != one) & (other != other))).all(axis=1)
+        if not differs.any():
+            continue
+        if place is None:
+            place = at.start + int(differs.argmax())
+        changed += int(differs.sum())
         with np.errstate(all="ignore"):
-            largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
-    return ValueChange(int(elements.size), changed, largest, place)
+            apart = np.abs(other.astype(np.float64) - one.astype(np.float64))
+        largest = float(np.maximum(largest, apart.max()))  # a NaN stays
+    return ValueChange(elements, changed, largest, place)

@@ -165,7 +165,7 @@ def _pushed(
         a = replay.records[last + item.reader].args[item.read]
         values = shadow.values(a)
         if is_float(values.dtype):
-            given[a] = rng.choice([-1.0, 1.0], size=values.shape)
+            given[a] = rng.choice(np.array([-1, 1], np.int8), size=values.shape)
     shadow.push(given, start=last, stop=last + rounds.length)
     shares, tangents = [], []
     for item in rounds.carried:

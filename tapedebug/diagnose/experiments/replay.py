@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,6 +54,8 @@ from tapedebug.trace import Location
 if TYPE_CHECKING:
     from tapedebug.trace.recording import TraceBinding
 
+LARGE = 1 << 20
+"""Bytes of arrays from which on no replay, and few gradients, are kept for later rules."""
 SECONDS = 1.0
 """Time limit for following threads to find the line that wrote an element."""
 
@@ -162,7 +165,11 @@ class Replay:
             shadow.backward(self.seeds, skip=unrecorded)
             for array, values in before.items():
                 shadow.set(self.arrays[array], values)
-            self._gradients[key] = {leaf: shadow.gradient(self.arrays[leaf]) for leaf in self.leaves}
+            found = {leaf: shadow.gradient(self.arrays[leaf]) for leaf in self.leaves}
+            if self._is_large and any(key):  # rules share the plain gradients
+                self.stale.see(shadow, (), ())  # drops the values that the launches left
+                return found
+            self._gradients[key] = found
         return self._gradients[key]
 
     def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
@@ -466,6 +473,12 @@ class Replay:
 
     # ----------------------------------------------------------------- shadows
 
+    @functools.cached_property
+    def _is_large(self) -> bool:
+        """True if running the tape again costs less than memory for what an earlier run computed."""
+        regions = {array.region: array.stop - array.start for array in self.arrays}
+        return sum(regions.values()) > LARGE
+
     def _ready(self) -> TapeReplay:
         """Return a cached float32 replay at the end of the tape."""
         if self._single is None:
@@ -486,6 +499,8 @@ class Replay:
         return shadow
 
     def _shadow(self, *, double: bool = False, forward_only: bool = False) -> TapeReplay:
+        if self._is_large:
+            self._single = None  # one copy of the program's memory at a time
         found = self._new(double)
         found.forward_only = forward_only
         return self._prepared(found)
@@ -508,6 +523,8 @@ class Replay:
         found: Tangents | None = self.recorded.tape.capability(Tangents)
         if found is None:
             raise TapedebugError("the engine has no forward mode")
+        if self._is_large:
+            self._single = None
         try:
             shadow = found.tangent_replay(float64=True)
         except TapeError:

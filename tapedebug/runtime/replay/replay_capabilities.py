@@ -14,6 +14,7 @@ from tapedebug.runtime import capabilities
 from tapedebug.runtime.launch.python_operation import operation_of
 from tapedebug.runtime.replay.second_order import SecondShadow
 from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.shadow_space import check_float64
 from tapedebug.runtime.replay.tangents import why_lost
 from tapedebug.runtime.tape.record import Record, site_span
 
@@ -34,7 +35,7 @@ class Float64Replays:
             if record.kind == "python" and (why := operation_of(record).measured()):
                 return f"record {record.index} ({record.name}) computes in float32: {why}"
         try:
-            Shadow(self.tape.tracker, float64_type)
+            check_float64(self.tape.tracker)
         except TapeError as error:
             return error.message
         return ""

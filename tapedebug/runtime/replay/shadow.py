@@ -21,6 +21,7 @@ from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.parallel import parallel_memcpy
+from tapedebug.runtime.replay.partial_reversal import PartialReversal
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, copied
 from tapedebug.runtime.replay.shadow_state import ShadowState
 from tapedebug.runtime.replay.shadow_state import Values as Values
@@ -353,6 +354,29 @@ class Shadow(ShadowState):
         finally:
             for buffer, data in before:
                 buffer.data[:] = data
+
+    @property
+    def reverses_in_parts(self) -> bool:
+        """True if `gradients_in_parts` takes much less memory than `forward` and `backward`."""
+        return self._partial is not None and not (
+            self.forward_only or self._replaceable or self.after_operation or self.after_adjoint
+        )
+
+    def gradients_in_parts(self, seeds: Mapping[A, Any]) -> Self:
+        """Run forward and backward as `forward(0).backward(seeds)` does, in less memory.
+
+        The adjoints are equal to the last bit. The values are not those at the end of the tape.
+
+        Raises:
+            TapeError: As for `forward` and `backward`.
+        """
+        assert self._partial is not None, "see reverses_in_parts"
+        self._partial.run(self, seeds)
+        return self
+
+    @cached_property
+    def _partial(self) -> PartialReversal | None:
+        return PartialReversal.of(self)
 
     # -- internals ------------------------------------------------------------------------------------
 

@@ -72,17 +72,10 @@ class ShadowBuffer:
     def _allocate(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self.buffer = buffer
         scalars = {types.numpy_dtype(a.dtype) for a in used}
-        narrow = min((s.itemsize for s in scalars if f64 and is_short_float(s)), default=8)
-        self.scale = 8 // narrow
+        self.scale = scale_of(buffer, f64, used)
+        narrow = 8 // self.scale
         self._short = next((s for s in scalars if is_short_float(s) and s.itemsize == narrow), None)
         self.mixed = self.scale > 1 and len(scalars) > 1
-        if self.mixed and not _are_fields(used, self.scale):
-            names = ", ".join(sorted(str(s) for s in scalars))
-            raise TapeError(
-                f"replay: one buffer of {self.buffer.nbytes} bytes is used as {names}; "
-                "its float64 twin has no such views",
-                hint="replay without dtype=, or use one array for each type",
-            )
         self.double = self.scale > 1 or np.dtype(np.float64) in scalars
         self.data = aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
@@ -219,8 +212,7 @@ class ShadowBuffer:
         """Write the elements of a live-in, but not the gaps between them."""
         a = live.array
         if a.is_contiguous and not self.mixed:
-            found = self._expanded(content)
-            self.data[live.start * self.scale : live.start * self.scale + found.size] = found
+            self._fill(live.start, content)
             return
         scalar, inner = types.numpy_dtype(a.dtype), types.value_shape(a.dtype)
         strides = a.strides + contiguous_strides(inner, scalar.itemsize)
@@ -230,8 +222,7 @@ class ShadowBuffer:
     def _take_over(self, used: list[array]) -> None:
         """Copy the present content of the user's buffer."""
         if not self.mixed and self._in_step(used):
-            found = self._expanded(self.buffer.data)
-            self.data[: found.size] = found
+            self._fill(0, self.buffer.data)
             return
         for a in used:
             self.view(a)[...] = a._numpy_view()
@@ -243,14 +234,34 @@ class ShadowBuffer:
             place % item for a in used for place in (a.ptr - self.buffer.address, *a.strides)
         )
 
-    def _expanded(self, content: Bytes) -> Bytes:
+    def _fill(self, start: int, content: Bytes) -> None:
+        """Write the bytes of the user's buffer from `start` on, perhaps as float64."""
         if self._short is None or self.scale == 1:
-            return content
-        narrow = self._short
-        whole = content[: content.size // narrow.itemsize * narrow.itemsize].copy()
+            self.data[start : start + content.size] = content
+            return
+        narrow = self._short.itemsize
+        count = content.size // narrow
+        wide = np.ndarray(count, np.float64, self.data, start * self.scale)
         with np.errstate(invalid="ignore"):  # values that were never written may be any bit pattern
-            wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
-        return wide
+            wide[...] = np.ndarray(count, self._short, content[: count * narrow])
+
+
+def scale_of(buffer: Buffer, f64: bool, used: list[array]) -> int:
+    """Return the bytes in a replay for each byte of a buffer; see `ShadowBuffer.scale`.
+
+    Raises:
+        TapeError: In float64, if the buffer is used both as float32 and as another type.
+    """
+    scalars = {types.numpy_dtype(a.dtype) for a in used}
+    scale = 8 // min((s.itemsize for s in scalars if f64 and is_short_float(s)), default=8)
+    if scale > 1 and len(scalars) > 1 and not _are_fields(used, scale):
+        names = ", ".join(sorted(str(s) for s in scalars))
+        raise TapeError(
+            f"replay: one buffer of {buffer.nbytes} bytes is used as {names}; "
+            "its float64 twin has no such views",
+            hint="replay without dtype=, or use one array for each type",
+        )
+    return scale
 
 
 def injections_of(buffers: dict[Buffer, ShadowBuffer]) -> dict[int, list[ShadowBuffer]]:

@@ -8,7 +8,7 @@ from tapedebug import _time_limit
 from tapedebug.runtime.launch.plan import NOTHING
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
-from tapedebug.runtime.replay.shadow_memory import IdleBuffer, ShadowBuffer, Values
+from tapedebug.runtime.replay.shadow_memory import IdleBuffer, ShadowBuffer, Values, scale_of
 from tapedebug.runtime.state import refuse_at_another_time
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
@@ -38,20 +38,12 @@ class ShadowSpace:
         if not tracker.dry:
             refuse_at_another_time("replay")
         self.f64 = f64
-        used: dict[Buffer, list[array]] = {}
-        for a in tracker.states:
-            used.setdefault(a.buffer, []).append(a)
+        used, idle = _arrays_of(tracker)
         last = _last_writers(tracker)
         self.buffers: dict[Buffer, ShadowBuffer] = {}
         for b, ledger in tracker.ledgers.items():
             _time_limit.pulse()
-            self.buffers[b] = ShadowBuffer(ledger, f64, tracker, used.get(b, []), last.get(b, {}))
-        idle: dict[Buffer, list[array]] = {}
-        for record in tracker.records:
-            for p in getattr(record.plan, "arrays", ()):
-                a = record.args[p]
-                if a.buffer not in self.buffers:
-                    idle.setdefault(a.buffer, []).append(a)
+            self.buffers[b] = ShadowBuffer(ledger, f64, tracker, used[b], last.get(b, {}))
         for buffer, arrays in idle.items():
             self.buffers[buffer] = IdleBuffer(buffer, f64, arrays)
         self.copies: dict[SavedValue, Bytes] = {}
@@ -122,6 +114,34 @@ class ShadowSpace:
 
     def call(self, record: Record) -> None:
         """Do nothing: custom functions use the user's arrays; `Shadow.uncovered` lists them."""
+
+
+def check_float64(tracker: Tracker) -> None:
+    """Check that a tape can be replayed in float64.
+
+    Raises:
+        TapeError: One buffer is used both as float32 and as another type; or the arrays are those of another
+            moment of the tape.
+    """
+    if not tracker.dry:
+        refuse_at_another_time("replay")
+    for found in _arrays_of(tracker):
+        for buffer, arrays in found.items():
+            scale_of(buffer, True, arrays)
+
+
+def _arrays_of(tracker: Tracker) -> tuple[dict[Buffer, list[array]], dict[Buffer, list[array]]]:
+    """Return the arrays in each buffer that the tape uses, and those in buffers that launches only get."""
+    used: dict[Buffer, list[array]] = {buffer: [] for buffer in tracker.ledgers}
+    for a in tracker.states:
+        used.setdefault(a.buffer, []).append(a)
+    idle: dict[Buffer, list[array]] = {}
+    for record in tracker.records:
+        for p in getattr(record.plan, "arrays", ()):
+            a = record.args[p]
+            if a.buffer not in tracker.ledgers:
+                idle.setdefault(a.buffer, []).append(a)
+    return used, idle
 
 
 def _last_writers(tracker: Tracker) -> dict[Buffer, dict[int, int]]:

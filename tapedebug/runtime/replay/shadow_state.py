@@ -45,8 +45,9 @@ class ShadowState:
         self.space = ShadowSpace(tracker, self.is_float64)
         self._buffers = self.space.buffers
         self._injections = injections_of(self._buffers)
-        self._inputs: dict[array, Values] = {}
-        self._fixed: dict[array, Values] = {}
+        # By array, the values that were set before the first record; None where memory keeps them.
+        self._inputs: dict[array, Values | None] = {}
+        self._fixed: dict[array, Values | None] = {}
         self._found: dict[array, Values | None] = {}  # the values before they were set; None: those at first
         self._unused: array | None = None  # was set after the first record, and nothing has run since
 
@@ -74,11 +75,16 @@ class ShadowState:
         found = _fitting("the values for", a, values)
         if self.position == 0:
             self._inputs.pop(a, None)  # the last one set wins if inputs overlap
-            self._inputs[a] = found if _is_constant(found) else found.copy()
+            self._inputs[a] = None
+            if buffer.restarts:
+                self._inputs[a] = found if _is_constant(found) else found.copy()
             if a not in self._found:
                 self._found[a] = None if buffer.restarts else narrowed(buffer.view(a), a)
         else:
             self._unused = a
+            for other, values in self._inputs.items():
+                if values is None and other.buffer is a.buffer:
+                    self._inputs[other] = buffer.view(other).copy()
         buffer.view(a)[...] = found
 
     def fix_inputs(self) -> None:
@@ -158,7 +164,8 @@ class ShadowState:
                 buffer.restart()
             self.position = 0
         for a, values in self._inputs.items():
-            parallel_memcpy.copy(self._buffer(a).view(a), values)
+            if values is not None:
+                parallel_memcpy.copy(self._buffer(a).view(a), values)
 
     def _unused_error(self, what: str, otherwise: str) -> TapeError:
         """Return the error for values that were set after the first record and would be lost unused."""

@@ -9,7 +9,7 @@ gradients.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -202,7 +202,7 @@ class Recomputation:
             yield from self._again_and_again(base, low, high, room)
             return
         inner = [base]
-        cuts = self._cuts(low, high, parts)
+        cuts = balanced_cuts(self.sums, low, high, parts)
         for start, stop in pairwise(cuts[:-1]):
             self._run(start, stop)
             inner.append(self._checkpoint(stop))
@@ -229,13 +229,6 @@ class Recomputation:
         """Release the values that the last part needed."""
         self._table = None
         self.work.saved, self.work.inplace_values = {}, {}
-
-    def _cuts(self, low: int, high: int, parts: int) -> list[int]:
-        """Return the positions that divide records into parts that need about the same memory."""
-        total = self.sums[high] - self.sums[low]
-        wanted = [self.sums[low] + total * k / parts for k in range(1, parts)]
-        inner = np.searchsorted(self.sums[low : high + 1], wanted) + low
-        return sorted({low, high, *(min(max(int(cut), low + 1), high - 1) for cut in inner)})
 
     def _checkpoint(self, at: int) -> Checkpoint:
         runs, strided = self.budget.extent.runs()
@@ -301,6 +294,21 @@ class Recomputation:
             TapedebugWarning,
             stacklevel=messages.user_stacklevel(),
         )
+
+
+def balanced_cuts(sums: Sequence[int], low: int, high: int, parts: int) -> list[int]:
+    """Return the positions that divide records into parts that need about the same memory.
+
+    Args:
+        sums: The memory that the records before each need together.
+        low: The first record.
+        high: The record after the last.
+        parts: The number of parts; of few records there may be fewer.
+    """
+    total = sums[high] - sums[low]
+    wanted = [sums[low] + total * k / parts for k in range(1, parts)]
+    inner = np.searchsorted(sums[low : high + 1], wanted) + low
+    return sorted({low, high, *(min(max(int(cut), low + 1), high - 1) for cut in inner)})
 
 
 def _parts(total: int, size: int, room: int, records: int) -> int:
