@@ -115,6 +115,10 @@ def diagnose(
         if all(context.trace.tape.began for context, *_ in found):
             found.sort(key=lambda each: each[0].trace.tape.began)
         allow_for_start([context for context, *_ in found])
+        for context, *_ in found:  # rules need the gradients of inputs that are WRONG
+            context.measured = [
+                check if check.verdict == "WRONG" else check.without_gradients() for check in context.measured
+            ]
         for context, own, item in found:
             reverse = item.capability(WarpReverse)
             pace.subject = context.trace.name
@@ -217,7 +221,6 @@ def _context(
         for each in changed
     ]
     trace.coverage.notes += [note for note in notes if note not in trace.coverage.notes]
-    measured = [check if check.verdict == "WRONG" else check.without_gradients() for check in measured]
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")

@@ -43,8 +43,8 @@ class RuleContext:
         named_loss: The caller named the loss.
         progress: Called with a short text before each slow step.
         elsewhere: Errors that are shown on another tape of the diagnosis and also concern this one.
-        measured: The result of the end-to-end check for each input, with the gradients of those that are
-            WRONG.
+        measured: The result of the end-to-end check for each input; while rules run, with the gradients of
+            those that are WRONG only.
         changed: The inputs whose gradient in the program is not the one that a replay of its pass gives.
         rules: The rules that ran to completion.
         run_seconds: The duration of a forward run, if the end-to-end check measured it.

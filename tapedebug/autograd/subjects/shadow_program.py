@@ -64,6 +64,7 @@ class ShadowProgram:
         # from.
         self._replays: dict[Use, Replay] = {}
         self._at: dict[Use, Mapping[Port, Floats]] = {}
+        self._set: dict[Use, frozenset[Port]] = {}  # the inputs that a replay has other values of
         self._batched: dict[Use, BatchedReplay | None] = {}
         self._values: dict[Port, Floats] = {}
         self._rounded: Replay | None = None
@@ -103,9 +104,12 @@ class ShadowProgram:
         at: Mapping[Port, Floats] | None = None,
         double: bool = False,
         preserved: bool = False,
+        compacted: bool = False,
     ) -> dict[Port, Floats]:
-        """Run backward; see `Program`."""
+        """Run backward; see `Program`. `compacted` gradients are as `compact` returns them."""
         shadow = self.reversed(seeds, at=at, double=double, preserved=preserved)
+        if compacted:
+            return {port: compact(gradient_of(shadow, port), port.array.scalar_dtype) for port in self.inputs}
         return {port: gradient_of(shadow, port) for port in self.inputs}
 
     def reversed(
@@ -280,6 +284,7 @@ class ShadowProgram:
         self._batched.clear()
         self._rounded = None
         self._at.clear()
+        self._set.clear()
 
     def _replay(self, use: Use) -> Replay:
         if use not in self._replays:
@@ -296,7 +301,12 @@ class ShadowProgram:
     def _displace(self, use: Use, changes: Mapping[Port, Floats]) -> Replay:
         """Return a replay before its first operation, with these inputs."""
         self._at.pop(use, None)
-        shadow = self._replay(use).reset()
+        shadow = self._replay(use)
+        if self._set.get(use, frozenset()) <= changes.keys():
+            shadow.forward(0, 0)  # inputs that are replaced again need not be restored
+        else:
+            shadow.reset()
+        self._set[use] = frozenset(changes)
         for port, values in changes.items():
             shadow.set(port.array, values.reshape(port.shape))
         return shadow

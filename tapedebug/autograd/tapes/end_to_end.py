@@ -28,7 +28,6 @@ from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.gradcheck_result import Coverage
 from tapedebug.autograd.subjects.long_vectors import (
     BLOCK,
-    compact,
     compact_type,
     dot_of_sizes,
     norm,
@@ -385,9 +384,7 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
         )
     del moved
     program.forget()  # before the float32 replay is made
-    replay = program.reversed(seeds)
-    consumed = {port: compact(gradient_of(replay, port), _type_of(port)) for port in program.inputs}
-    del replay
+    consumed = program.pull(seeds, compacted=True)
     program.forget()
     least = {port: norm(negligible(program, port)) for port in program.inputs}
     promised = [dot_of_sizes(np.abs(exact[port]), program.values(port)) for port in program.inputs]
