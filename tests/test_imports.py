@@ -230,8 +230,8 @@ def test_climbing_is_seen() -> None:
     assert climbs("from tapedebug.diagnose.rules.overwrite import find", "diagnose", "experiments") == [
         "line 1: tapedebug.diagnose.rules.overwrite.find"
     ]
-    assert climbs("from tapedebug.autograd.gradcheck import gradcheck", "autograd", "subjects") == [
-        "line 1: tapedebug.autograd.gradcheck.gradcheck"
+    assert climbs("from tapedebug.autograd.gradchecks import gradcheck", "autograd", "subjects") == [
+        "line 1: tapedebug.autograd.gradchecks.gradcheck"
     ]
 
 
@@ -351,6 +351,7 @@ BY_NAME = {
     "aswarp/module_counterparts.py": "the modules of Warp's API, which a program may import under any name",
     "autograd/subjects/pickling.py": "the modules of the user's objects",
     "compiler/elementwise.py": "the package itself, as the name `wp` of generated kernels",
+    "autograd/__init__.py": "its own modules, when one of their names is used",
     "contract/__init__.py": "its own modules, when one of their names is used",
     "watch/hooks.py": "the modules of Warp, if it is installed",
     "runtime/memory/interop.py": "torch, JAX and other libraries, if they are installed",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import LaunchDim, Loss
-from tapedebug.autograd.gradcheck import gradcheck
+from tapedebug.autograd.gradchecks import gradcheck
 from tapedebug.autograd.results.gradcheck_result import GradcheckFailure, GradcheckResult
 from tapedebug.autograd.tape_check import gradcheck_tape
 from tapedebug.compiler.kernel import Kernel
