@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from tapedebug.contract.history import OutsideReads as OutsideReads
     from tapedebug.contract.history import OverwrittenOutside as OverwrittenOutside
     from tapedebug.contract.history import RecordingGaps as RecordingGaps
+    from tapedebug.contract.history import SharedGradient as SharedGradient
+    from tapedebug.contract.history import SharedGradients as SharedGradients
     from tapedebug.contract.history import Stack as Stack
     from tapedebug.contract.history import UnrecordedLaunch as UnrecordedLaunch
     from tapedebug.contract.history import UnrecordedLaunches as UnrecordedLaunches

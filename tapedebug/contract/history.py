@@ -190,6 +190,28 @@ class ConsumedGradients(Protocol):
         """Return what the pass added to the gradient of an input; None if that is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class SharedGradient:
+    """Two arrays of different memory whose gradients share memory.
+
+    Attributes:
+        one: One of them.
+        other: The other.
+        call_site: The place in the program that gave one of them the gradient of the other, if it is known.
+    """
+
+    one: Array
+    other: Array
+    call_site: Place | None = None
+
+
+class SharedGradients(Protocol):
+    """Arrays whose gradients were the same memory when the last reverse pass began."""
+
+    def shared(self) -> Sequence[SharedGradient]:
+        """Return pairs of such arrays."""
+
+
 class RecordingGaps(Protocol):
     """Parts of the program that ran while the tape recorded and that are not on it."""
 

@@ -22,7 +22,9 @@ from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.whole_tape import whole_tape
 from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.autograd.thresholds import ENTRY_IS_OFF
+from tapedebug.contract import SharedGradients
 from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.gradient_diff import largest_difference, off_by, worst_element
 from tapedebug.diagnose.rule import RuleFinding, inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
@@ -267,14 +269,26 @@ def _outside(context: RuleContext, wrong: Sequence[ChangedGradient]) -> Finding:
     site = passes[-1].call_site if passes else None
     where = "" if site is None else f" at {words.place(site)}"
     reader = next((v.reads[:1] for v in trace.versions_of(leaves[labels[0]]) if v.reads), [])
+    reason = "something that is not on the tape changed the gradient while backward ran."
+    fix = (
+        f"look for what else runs in backward and writes the gradient of {words.listed(labels)}; "
+        "record it as a function with tape.record_func"
+    )
+    shared = _shared_gradient(context)
+    if shared is not None:
+        one, other, place = shared
+        both = words.listed([one, other])
+        given = "" if place is None else f" since {words.place(place)}"
+        reason = f"the gradients of {both} are the same memory{given}, so that each gets what the other gets."
+        fix = f"give {both} gradients of their own"
+        site = place or site
     return RuleFinding(
         rule=WrongAdjoint.code,
         severity="error",
         message=(
             f"Backward{where} left another gradient than the adjoints of the tape give: "
             f"{off_by(errors, 'is ')}{worst_element(gradients, errors)}. Differences of the loss confirm "
-            "what a replay of the pass gives: something that is not on the tape changed the gradient while "
-            "backward ran."
+            f"what a replay of the pass gives: {reason}"
         ),
         launches=reader,
         arrays=labels,
@@ -282,8 +296,16 @@ def _outside(context: RuleContext, wrong: Sequence[ChangedGradient]) -> Finding:
         call_site=site,
         inputs=labels,
         evidence={"kind": "changed in backward", "gradients": gradients, "relative_error": errors},
-        fix=(
-            f"look for what else runs in backward and writes the gradient of {words.listed(labels)}; "
-            "record it as a function with tape.record_func"
-        ),
+        fix=fix,
     )
+
+
+def _shared_gradient(context: RuleContext) -> tuple[str, str, Location | None] | None:
+    """Return two arrays of the tape whose gradients are the same memory, and the line that made them so."""
+    found = context.rerun.recorded.tape.capability(SharedGradients)
+    for pair in () if found is None else found.shared():
+        numbers = [context.rerun.recorded.id_of(array) for array in (pair.one, pair.other)]
+        labels = [context.trace.arrays[number].label for number in numbers if number is not None]
+        if len(labels) == len(numbers):
+            return labels[0], labels[1], None if pair.call_site is None else location_at(pair.call_site)
+    return None

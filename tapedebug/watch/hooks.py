@@ -27,6 +27,7 @@ INTERCEPTED = {
     "zero": "warp._src.types:array.zero_",
     "fill_indexed": "warp._src.types:noncontiguous_array_base.fill_",
     "array": "warp._src.types:array.__init__",
+    "gradient": "warp._src.types:array.grad.fset",
     "requires_grad": "warp._src.types:array.requires_grad.fset",
     "array_interface": "warp._src.types:array.__array_interface__.fget",
     "read_numpy": "warp._src.types:array.numpy",

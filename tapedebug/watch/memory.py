@@ -21,7 +21,7 @@ import numpy as np
 from tapedebug._errors import TapedebugError
 from tapedebug._float_types import MissingFloatTypeError, bfloat16_dtype, is_float
 from tapedebug._interception import not_intercepted
-from tapedebug.contract import Values, view_of
+from tapedebug.contract import Place, Values, view_of
 from tapedebug.operations import Region
 from tapedebug.operations.memory import Bytes
 from tapedebug.watch.hooks import WarpObject, look_up
@@ -152,6 +152,9 @@ class ElementType:
         return is_float(self.scalar)
 
 
+BYTE = ElementType(np.dtype(np.uint8), (), 1, "uint8")
+
+
 class WatchedArray:
     """An array of the program, as `contract.Array` describes it.
 
@@ -279,6 +282,8 @@ def host_copy(array: WarpArray, element: ElementType) -> Values:
 
 REMEMBERED = 10_000
 """Number of arrays in the tables of known arrays beyond which those that are gone are removed."""
+MOST_GIVEN = 1000
+"""Largest number of arrays that were given another array as their gradient whose places are stored."""
 NOWHERE = WatchedRegion(0, 0, None)
 """The memory of arrays that no operation uses."""
 
@@ -296,6 +301,7 @@ class MemoryMap:
         self._by_id: dict[int, weakref.ref[WatchedArray]] = {}
         self._by_place: dict[tuple[Any, ...], weakref.ref[WatchedArray]] = {}
         self._most = REMEMBERED
+        self._given: dict[int, tuple[weakref.ref[WarpArray], Place]] = {}
 
     def array_of(self, source: WarpArray) -> WatchedArray:
         """Return the array of the contract for an array of Warp.
@@ -350,7 +356,9 @@ class MemoryMap:
 
     def find(self, source: WarpArray) -> WatchedArray:
         """Return the array of the contract; an array of no memory if no operation uses that of `source`."""
-        if source.device is not None and self.is_known(source):
+        if source.device is None:  # the type of a parameter
+            return WatchedArray(NOWHERE, 0, (), (), BYTE)
+        if self.is_known(source):
             return self.array_of(source)
         return WatchedArray(NOWHERE, 0, source.shape, source.strides, self.element_type(source.dtype), source)
 
@@ -383,6 +391,18 @@ class MemoryMap:
             if source is not None:
                 found.address, found.gradient_address = source.ptr, source.grad.ptr
         return found
+
+    def note_gradient_given(self, source: WarpArray, place: Place) -> None:
+        """Note the place in the program that gave an array another array as its gradient."""
+        if len(self._given) >= MOST_GIVEN:
+            self._given = {key: found for key, found in self._given.items() if found[0]() is not None}
+        if len(self._given) < MOST_GIVEN:
+            self._given[id(source)] = weakref.ref(source), place
+
+    def gradient_given(self, source: WarpArray) -> Place | None:
+        """Return the place in the program that gave an array its gradient, if it is known."""
+        found = self._given.get(id(source))
+        return found[1] if found is not None and found[0]() is source else None
 
     def is_known(self, source: WarpArray) -> bool:
         """True if an operation uses the memory of an array of Warp."""

@@ -106,6 +106,7 @@ class Recorder:
             "zero": self.zero,
             "fill_indexed": self.fill_indexed,
             "array": self.new_array,
+            "gradient": self.gradient,
             "requires_grad": self.requires_grad,
             "read_numpy": self.read_numpy,
             "read_list": self.read_list,
@@ -177,8 +178,9 @@ class Recorder:
             found = self._tapes.get(tape)
             self._current = None, None
             if found is not None and found.is_recording:
-                with self.guarded(found, "the end of a tape"):
+                with self.guarded(found, "the names of a tape's arrays"):
                     found.find_names(user_frame())
+                with self.guarded(found, "the end of a tape"):
                     found.end()
                     self.retention.tape_exited(found)
 
@@ -787,6 +789,13 @@ class Recorder:
             with self.guarded(tape, "an array that is made of values"):
                 if not self.memory.is_known(array):
                     tape.transfers.note_arrival(array, "array", host_place(), len(tape.operations))
+
+    def gradient(self, original: FunctionType, array: WarpObject, gradient: WarpObject) -> None:
+        """Note where the program gives an array another array as its gradient."""
+        original(array, gradient)
+        if isinstance(gradient, self.array):
+            with self.guarded(None, "a gradient that is set"):
+                self.memory.note_gradient_given(array, user_place())
 
     def requires_grad(self, original: FunctionType, array: WarpObject, value: object) -> None:
         """Note that the program sets `requires_grad` of an array that a tape uses."""

@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -34,6 +35,8 @@ from tapedebug.contract import (
     Rerecording,
     ReverseDivergence,
     Seeds,
+    SharedGradient,
+    SharedGradients,
     StructChanges,
     Tangents,
     ThreadScheduling,
@@ -163,6 +166,7 @@ class WatchedTape(OperationTape):
         self.structs: dict[int, PresentStructs] = {}
         self._settings: dict[Hashable, tuple[bool, Place]] = {}
         self.set_later: dict[Hashable, str] = {}
+        self.shared_gradients: list[SharedGradient] = []
         self.transfers = HostTransfers()
         self._verified = 0
         arrays = _Arrays(memory, self.history)
@@ -229,6 +233,7 @@ class WatchedTape(OperationTape):
     def _before_pass(self, inputs: Sequence[Array]) -> None:
         """Store the gradients of the inputs before a reverse pass of the program."""
         self._forget_unrecorded()
+        self.shared_gradients = self._find_shared_gradients()
         self._gradients = {array: array.current_gradient() for array in inputs}
         for array in inputs:
             if tensor_of(array) is not None:
@@ -251,6 +256,24 @@ class WatchedTape(OperationTape):
         launch = UnrecordedLaunch(name, reads, writes, at, place, paused=not self.is_recording)
         if launch not in self.unrecorded[-len(writes) - 1 :]:
             self.unrecorded.append(launch)
+
+    def _find_shared_gradients(self) -> list[SharedGradient]:
+        """Return neighbours in memory whose gradients overlap although their values do not, in that way."""
+        placed = [
+            (array.gradient_address + array.start - array.offset, array)
+            for arrays in self.regions.values()
+            for array in cast("dict[WatchedArray, None]", arrays)
+            if array.gradient_address and array.address and array.size
+        ]
+        placed.sort(key=lambda item: item[0])
+        found = []
+        for (start, one), (following, other) in pairwise(placed):
+            assert one.address and one.gradient_address and other.address and other.gradient_address
+            apart = other.address - one.address != other.gradient_address - one.gradient_address
+            if apart and following < start + one.stop - one.start:
+                places = (self.memory.gradient_given(array.source) for array in (other, one))
+                found.append(SharedGradient(one, other, next(filter(None, places), None)))
+        return found
 
     def _forget_unrecorded(self) -> None:
         """Forget launches off the tape of whose results it has used none, so that it does not keep these."""
@@ -443,6 +466,17 @@ class _Consumed:
     def consumed(self, array: Array, /) -> Values | None:
         """Return what the last reverse pass added to the gradient of an input; None if it is not known."""
         return self._tape.consumed.get(memory_key(array))
+
+
+class _SharedGradients:
+    """The capability `SharedGradients`."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def shared(self) -> Sequence[SharedGradient]:
+        """Return pairs of arrays whose gradients were the same memory when the last reverse pass began."""
+        return self._tape.shared_gradients
 
 
 class _Gaps:
@@ -661,6 +695,7 @@ MADE_LATER: Mapping[type, Callable[[WatchedTape], Any]] = {
     ConsumedGradients: _Consumed,
     EngineCoverage: _Coverage,
     RecordingGaps: _Gaps,
+    SharedGradients: _SharedGradients,
     Rerecording: _Rerecording,
     Tangents: _Tangents,
     UnrecordedLaunches: _Unrecorded,
