@@ -287,11 +287,13 @@ def _packed(unit: bytes) -> tuple[bytes, int, int]:
     """A list of so much of `unit`, deflated; its checksum and its length."""
     engine = zlib.compressobj(9, zlib.DEFLATED, -15)
     block = unit * ((1 << 20) // len(unit))
-    packed, crc, size = [], 0, 0
-    for part in [b"[", *[block] * 256, b"0]"]:
-        packed.append(engine.compress(part))
-        crc, size = zlib.crc32(part, crc), size + len(part)
-    return b"".join([*packed, engine.flush()]), crc, size
+    start = engine.compress(b"[") + engine.flush(zlib.Z_FULL_FLUSH)
+    once = engine.compress(block) + engine.flush(zlib.Z_FULL_FLUSH)  # which refers to nothing before it
+    end = engine.compress(b"0]") + engine.flush()
+    crc, size = zlib.crc32(b"["), 1
+    for _ in range(256):
+        crc, size = zlib.crc32(block, crc), size + len(block)
+    return start + once * 256 + end, zlib.crc32(b"0]", crc), size + 2
 
 
 def _other_method(chance: random.Random, members: dict[str, bytes]) -> bytes:
