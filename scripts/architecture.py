@@ -33,12 +33,21 @@ STYLE = {
 }
 
 
+def inner_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements directly inside of a module or statement, and the clauses that hold some.
+
+    Imports, docstrings and definitions are among them: to look into expressions takes six times as long.
+    """
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        yield from getattr(node, name, ())
+
+
 def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and the absolute name of every import of a module."""
     todo: list[tuple[ast.AST, str]] = [(tree, "load")]
     while todo:
         node, kind = todo.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and kind == "load":
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and kind == "load":
             kind = "lazy"
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             todo += [(child, "types") for child in node.body] + [(child, kind) for child in node.orelse]
@@ -52,7 +61,7 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, str]]:
                 base = ".".join([*above[: len(above) - node.level + 1], base]).rstrip(".")
             # `from tapedebug import runtime` names the room after `import`
             yield from ((kind, f"{base}.{alias.name}") for alias in node.names)
-        todo += [(child, kind) for child in ast.iter_child_nodes(node)]
+        todo += [(child, kind) for child in inner_statements(node)]
 
 
 @cache

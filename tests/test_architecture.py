@@ -22,7 +22,10 @@ def riddles(package: Path) -> list[str]:
 
 def docstring_riddles(source: str) -> list[str]:
     """First lines of docstrings, of constants and attributes too, that begin as no description does."""
-    strings = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr)]
+    todo: list[ast.AST] = [ast.parse(source)]
+    for node in todo:
+        todo += architecture.inner_statements(node)
+    strings = [node.value for node in todo if isinstance(node, ast.Expr)]
     texts = [value.value for value in strings if isinstance(value, ast.Constant)]
     return [text for text in texts if isinstance(text, str) and RIDDLE.match(text)]
 

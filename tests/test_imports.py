@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from scripts.architecture import inner_statements
 from tapedebug import _tape_functions
 from tests.processes import PLAIN, ROOT, modules_after
 
@@ -144,50 +146,67 @@ MAGICS = [f"notebook/{name}.py" for name in ("_magic_base", "_options", "_report
 LATE |= {name: {"IPython", "runtime", "autograd", "diagnose", *MAGICS} for name in MAGICS}
 
 
-def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of every import that runs when the module loads (not inside functions)."""
-    todo: list[ast.AST] = list(tree.body)
+class Statement(NamedTuple):
+    """An import.
+
+    Attributes:
+        node: The statement.
+        lazy: It is inside a function.
+        typing: It is for type checkers alone.
+    """
+
+    node: ast.Import | ast.ImportFrom
+    lazy: bool
+    typing: bool
+
+
+@cache
+def import_statements(source: str) -> tuple[Statement, ...]:
+    """Return the imports of a module. Several rules look at them: the trees of all modules take 200 MB."""
+    found: list[Statement] = []
+    todo: list[tuple[ast.AST, bool, bool]] = [(ast.parse(source), False, False)]
     while todo:
-        node = todo.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            todo += node.orelse
+        node, lazy, typing = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(Statement(node, lazy, typing))
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += [(child, lazy, True) for child in node.body]
+            todo += [(child, lazy, typing) for child in node.orelse]
+        else:
+            lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            todo += [(child, lazy, typing) for child in inner_statements(node)]
+    return tuple(found)
+
+
+def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of every import that runs when the module loads (not inside functions)."""
+    for node, lazy, typing in import_statements(source):
+        if lazy or typing:
             continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base]).rstrip(".")
             # `from tapedebug import runtime` names the room after `import`
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
-        todo += ast.iter_child_nodes(node)
 
 
-@cache
-def parsed(source: str) -> ast.Module:
-    """Return the tree of a module: several rules look at each."""
-    return ast.parse(source)
-
-
-@cache
-def all_imports(source: str) -> tuple[tuple[int, str], ...]:
+def all_imports(source: str) -> list[tuple[int, str]]:
     """Return line and absolute name of every import, also those inside functions and for type checkers."""
     found: list[tuple[int, str]] = []
-    for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.Import):
-            found += ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            found += ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-    return tuple(found)
+    for node, _, _ in import_statements(source):
+        before = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        found += ((node.lineno, f"{before}{alias.name}") for alias in node.names)
+    return found
 
 
 def trespasses(source: str, room: str, allowed: Iterable[str] = ()) -> list[str]:
     """Return the imports of `source`, a module of `room`, at load time that the design does not allow."""
     wrong = []
-    for line, name in imports(parsed(source), f"tapedebug.{room}"):
+    for line, name in imports(source, f"tapedebug.{room}"):
         parts = name.split(".")
         late = [
             path for path in LATE if ("/".join(parts[1:]) + "/").startswith(path.removesuffix(".py") + "/")
@@ -206,7 +225,7 @@ def trespasses(source: str, room: str, allowed: Iterable[str] = ()) -> list[str]
 def climbs(source: str, room: str, shelf: str) -> list[str]:
     """Return the imports of a module of `room/shelf` from a shelf above it, or from above all shelves."""
     wrong = []
-    for line, name in imports(parsed(source), f"tapedebug.{room}.{shelf}"):
+    for line, name in imports(source, f"tapedebug.{room}.{shelf}"):
         parts = name.split(".")
         if parts[:2] != ["tapedebug", room] or len(parts) < 3:
             continue
@@ -309,7 +328,10 @@ def test_imports_inside_functions_that_cross_rooms_are_listed() -> None:
 
 def untyped_parameters(source: str) -> list[str]:
     """Return `function.parameter` for every parameter that is annotated `Any`."""
-    functions = (n for n in ast.walk(parsed(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    if "Any" not in source:
+        return []
+    tree = ast.parse(source)
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     return [
         f"{function.name}.{parameter.arg}"
         for function in functions
@@ -337,14 +359,7 @@ def test_an_untyped_parameter_is_seen() -> None:
 
 def lazy_lines(source: str) -> set[int]:
     """Return the lines of the imports inside functions."""
-    found, todo = set(), [(parsed(source), False)]
-    while todo:
-        node, inside = todo.pop()
-        if inside and isinstance(node, ast.Import | ast.ImportFrom):
-            found.add(node.lineno)
-        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        todo += ((child, inside) for child in ast.iter_child_nodes(node))
-    return found
+    return {statement.node.lineno for statement in import_statements(source) if statement.lazy}
 
 
 BY_NAME = {
@@ -361,11 +376,14 @@ BY_NAME = {
 
 def imports_by_name(source: str) -> list[int]:
     """Return the lines that import a module by a name that is computed, or one of ours."""
-    calls = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call) and node.args]
+    names = ("import_module", "__import__")
+    if not any(name in source for name in names):
+        return []
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and node.args]
     return [
         call.lineno
         for call in calls
-        if ast.unparse(call.func).rpartition(".")[2] in {"import_module", "__import__"}
+        if ast.unparse(call.func).rpartition(".")[2] in names
         if not (
             isinstance(call.args[0], ast.Constant) and not str(call.args[0].value).startswith("tapedebug")
         )
