@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tapedebug._time_limit import OutOfTime
+
 STEPS = (0.1, 0.1 / 3, 0.1 / 9, 0.1 / 27, 0.1 / 81, 1e-4)
 """Relative displacements, of which the best is used. All but the last share points with the one before."""
 POINTS = np.arange(-3, 4) / 3
@@ -56,6 +58,9 @@ def fitted_slope(
         noise: A lower bound of the noise of its values: few roundings can look like a smooth curve.
         steps: The displacements, the largest first.
         enough: Function of a slope that returns the error at which no shorter displacement is tried.
+
+    Raises:
+        OutOfTime: Time was up before the second displacement; after it, the error is that of those so far.
     """
     start = function(0.0)
     shared: dict[float, float] = {}  # values at a third of a displacement, which may be the next one
@@ -64,7 +69,12 @@ def fitted_slope(
     levels = worse = 0
     for step in steps:
         ends = [shared.get(_rounded(side * step)) for side in (-1.0, 1.0)]
-        values = np.array([_value(function, start, ends, place, step) for place in range(7)])
+        try:
+            values = np.array([_value(function, start, ends, place, step) for place in range(7)])
+        except OutOfTime:
+            if not np.isfinite(best.error):
+                raise
+            break
         shared = {_rounded(float(POINTS[place] * step)): float(values[place]) for place in (2, 4)}
         if not np.isfinite(values).all():
             continue

@@ -8,12 +8,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TextIO
 
 from tapedebug._blas import one_thread
 from tapedebug._memory_retention import retention
 from tapedebug._time_limit import OutOfTime as OutOfTime
+from tapedebug._time_limit import processor_time
 
 Show = Callable[[str], None]
 """Function that shows a line in place of the previous one; an empty line removes it."""
@@ -31,6 +33,26 @@ GONE = (
 """HTML that hides its own output: Jupyter cannot remove a single output, and an empty one leaves a gap."""
 
 
+@dataclass(frozen=True)
+class ProcessorLimit:
+    """A time limit in processor time of this process, which other programs on the machine do not shorten.
+
+    The compilation of kernels, which happens once on a machine, does not count.
+
+    Attributes:
+        seconds: The limit.
+        longest: The limit of a diagnosis that has not compared a gradient by then, or that found a wrong one,
+            which has to be explained, too.
+    """
+
+    seconds: float
+    longest: float
+
+    def part(self, share: float) -> ProcessorLimit:
+        """Return the limit of a part of the work."""
+        return ProcessorLimit(share * self.seconds, share * self.longest)
+
+
 class Progress:
     """Progress display and time limit of a diagnosis or check.
 
@@ -39,13 +61,16 @@ class Progress:
     Args:
         progress: Function that is called with a short text at each step; None shows the text on a terminal or
             in a notebook, if there is one; False shows nothing.
-        max_seconds: The time limit of all the work; None for no limit.
+        max_seconds: The time limit of all the work, in seconds that pass or as processor time; None for no
+            limit.
         parts: The number of tapes that share the time.
         caller: The function that was called, for error messages.
         doing: The word shown before the step: "diagnosing", "checking".
 
     Attributes:
         subject: The tape or array that is being diagnosed or checked, for the displayed text.
+        max_seconds: The time limit in seconds of its clock; None for no limit.
+        now: Returns the time on that clock.
 
     Raises:
         TypeError: `progress` or `max_seconds` has another type.
@@ -55,7 +80,7 @@ class Progress:
     def __init__(
         self,
         progress: Callable[[str], None] | bool | None = None,
-        max_seconds: float | None = None,
+        max_seconds: float | ProcessorLimit | None = None,
         parts: int = 1,
         *,
         caller: str = "diagnose",
@@ -65,6 +90,10 @@ class Progress:
             raise TypeError(
                 f"{caller}: progress is a function of one string, True or False, not {progress!r}"
             )
+        self._processor = max_seconds if isinstance(max_seconds, ProcessorLimit) else None
+        self.now: Callable[[], float] = time.monotonic
+        if isinstance(max_seconds, ProcessorLimit):
+            self.now, max_seconds = processor_time, max_seconds.seconds
         if max_seconds is not None and (
             isinstance(max_seconds, bool) or not isinstance(max_seconds, (int, float))
         ):
@@ -77,10 +106,12 @@ class Progress:
         self._doing = doing
         self._tell = progress if callable(progress) else None
         self._show: Show | None = None if progress is False or self._tell is not None else find_display()
-        self._began = time.monotonic()
-        self._shown_at = self._began + PATIENCE - EVERY
+        self._shown_from = time.monotonic()
+        self._shown_at = self._shown_from + PATIENCE - EVERY
+        self._began = self.now()
         self._until = float("inf") if max_seconds is None else self._began + max_seconds
-        self._next = min(self._shown_at + EVERY, self._until)
+        self._compared_until = self._until
+        self._next = self._shown_at + EVERY
         self._step = ""
         self._visible = False
 
@@ -94,7 +125,7 @@ class Progress:
     ) -> None:
         retention.__exit__()
         one_thread.__exit__()
-        self._next = float("inf")
+        self._next = self._until = float("inf")
         if self._visible and self._show is not None:
             self._visible = False
             self._show("")
@@ -113,12 +144,33 @@ class Progress:
         Raises:
             OutOfTime: The time limit has expired.
         """
-        if time.monotonic() >= self._next:
-            self._update()
+        if self.now() >= self._until:
+            limit = f"max_seconds={self.max_seconds:g}"
+            if self._processor is not None:
+                limit = f"{self.max_seconds:.2g} s of processor time"
+            raise OutOfTime(f"time was up ({limit})")
+        if self._show is not None and time.monotonic() >= self._next:
+            self._update(self._show)
 
     def remaining(self) -> float:
         """Return the seconds until the deadline; infinite without one."""
-        return self._until - time.monotonic()
+        return self._until - self.now()
+
+    @property
+    def counts_compilation(self) -> bool:
+        """True if the clock runs while kernels are compiled."""
+        return self._processor is None
+
+    @property
+    def explains_wrong(self) -> bool:
+        """True if `allow_for_explanation` extends the limit."""
+        return self._processor is not None and self._processor.longest > self._processor.seconds
+
+    def allow_for_explanation(self) -> None:
+        """Extend a limit in processor time because a gradient is wrong."""
+        if self._processor is not None and self.explains_wrong:
+            self.max_seconds = self._processor.longest
+            self._until = self._began + self.max_seconds
 
     @contextlib.contextmanager
     def share(self, part: float, most: float) -> Iterator[float]:
@@ -130,29 +182,32 @@ class Progress:
         if self.max_seconds is None:
             yield most
             return
-        until, now = self._until, time.monotonic()
-        if self._waiting:
-            seconds = (self._began + part * self.max_seconds - now) / self._waiting
-            self._waiting -= 1
+        until, now, waiting = self._until, self.now(), self._waiting
+        self._waiting = max(0, waiting - 1)
+
+        if waiting:
+            last = now + max(0.0, self._began + part * self.max_seconds - now) / waiting
         else:
-            seconds = part * (until - now)
-        self._until = min(until, now + max(0.0, seconds))
-        self._next = min(self._next, self._until)
+            last = now + part * max(0.0, until - now)
+        self._until = self._compared_until = min(until, last)
+        if self._processor is not None:  # the tapes that come first are sure to be compared
+            self._until = max(last, self._began + part * self._processor.longest)
         try:
-            yield max(0.0, min(most, 0.5 * (self._until - time.monotonic())))
+            yield max(0.0, min(most, 0.5 * (self._compared_until - now)))
         finally:
             self._until = until
 
-    def _update(self) -> None:
+    def compared(self) -> None:
+        """Note the first result of a step that has a share: from now on its limit is not the longest one."""
+        self._until = min(self._until, self._compared_until)
+
+    def _update(self, show: Show) -> None:
         now = time.monotonic()
-        if now >= self._until:
-            raise OutOfTime(f"time was up (max_seconds={self.max_seconds:g})")
-        if self._show is not None and now >= self._shown_at + EVERY:
+        if now >= self._shown_at + EVERY:
             what = f"{self._doing} {self.subject}" if self.subject else self._doing
             self._visible, self._shown_at = True, now
-            self._show(f"{what}: {self._step or 'starting'} ({now - self._began:.0f} s)")
-        waiting = float("inf") if self._show is None else self._shown_at + EVERY
-        self._next = min(self._until, waiting)
+            show(f"{what}: {self._step or 'starting'} ({now - self._shown_from:.0f} s)")
+        self._next = self._shown_at + EVERY
 
 
 def find_display() -> Show | None:

@@ -29,6 +29,15 @@ class OutOfTime(TapedebugError):
 class TimeLimit(Protocol):
     """A time limit with a deadline."""
 
+    @property
+    def counts_compilation(self) -> bool:
+        """True if its clock runs while kernels are compiled."""
+        ...
+
+    def now(self) -> float:
+        """Return the time on the clock of the limit, in seconds."""
+        ...
+
     def remaining(self) -> float:
         """Return the seconds until the deadline; infinite without one."""
         ...
@@ -41,8 +50,33 @@ class TimeLimit(Protocol):
         """
         ...
 
+    def compared(self) -> None:
+        """Note that there is a first result, for which the limit may be longer."""
+        ...
+
 
 _limits: list[tuple[int, TimeLimit]] = []
+_compiling = 0.0
+"""The processor time that this process has spent compiling kernels, in seconds."""
+
+
+def processor_time() -> float:
+    """Return the processor time of this process in seconds, without that of `compilation`."""
+    return time.process_time() - _compiling
+
+
+@contextlib.contextmanager
+def compilation() -> Iterator[None]:
+    """Context in which a kernel is compiled, after which it is in the cache.
+
+    Limits of processor time do not count it: else the first diagnosis of a program would tell least.
+    """
+    global _compiling
+    began = processor_time()
+    try:
+        yield
+    finally:
+        _compiling += processor_time() - began
 
 
 @contextlib.contextmanager
@@ -62,6 +96,28 @@ def _current() -> TimeLimit | None:
         return None
     thread = threading.get_ident()
     return next((limit for owner, limit in reversed(_limits) if owner == thread), None)
+
+
+def now() -> float:
+    """Return the time on the clock of this thread's limit; that of `time.monotonic` if there is none.
+
+    Deadlines within a limit are times of this clock: it may be that of the processor.
+    """
+    limit = _current()
+    return time.monotonic() if limit is None else limit.now()
+
+
+def remaining() -> float:
+    """Return the seconds until the deadline of this thread's limit; infinite if there is none."""
+    limit = _current()
+    return float("inf") if limit is None else limit.remaining()
+
+
+def compared() -> None:
+    """Note that there is a first result, for which the limit of this thread may be longer."""
+    limit = _current()
+    if limit is not None:
+        limit.compared()
 
 
 def pulse() -> None:
@@ -85,11 +141,24 @@ class _Share:
 
     def __init__(self, outer: TimeLimit, seconds: float) -> None:
         self._outer = outer
-        self._until = time.monotonic() + seconds
+        self._until = outer.now() + seconds
+
+    def compared(self) -> None:
+        """Note a first result in the limit around it."""
+        self._outer.compared()
+
+    @property
+    def counts_compilation(self) -> bool:
+        """True if the clock of the limit around it runs while kernels are compiled."""
+        return self._outer.counts_compilation
+
+    def now(self) -> float:
+        """Return the time on the clock of the limit around it."""
+        return self._outer.now()
 
     def remaining(self) -> float:
         """Return the seconds until this limit ends."""
-        return min(self._until - time.monotonic(), self._outer.remaining())
+        return min(self._until - self.now(), self._outer.remaining())
 
     def pulse(self) -> None:
         """Test both limits.
@@ -98,7 +167,7 @@ class _Share:
             OutOfTime: One of them has expired.
         """
         self._outer.pulse()
-        if time.monotonic() >= self._until:
+        if self.now() >= self._until:
             raise OutOfTime("the share of the time for this step was up")
 
 
@@ -114,17 +183,17 @@ def shared(part: float) -> Iterator[None]:
 
 
 def ensure(seconds: float, step: str) -> None:
-    """Test if a step fits into the limit of this thread.
+    """Test if the compilation of a kernel fits into the limit of this thread.
 
     Args:
         seconds: The estimated duration.
-        step: The step, in a few words.
+        step: The compilation, in a few words.
 
     Raises:
         OutOfTime: It does not fit.
     """
     limit = _current()
-    if limit is None:
+    if limit is None or not limit.counts_compilation:
         return
     limit.pulse()
     left = limit.remaining()

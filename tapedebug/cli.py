@@ -41,12 +41,17 @@ from tapedebug._warp_watch import WarpWatch
 from tapedebug.formats import LEVELS, Run, fails, junit, one_line, sarif
 
 if TYPE_CHECKING:
+    from tapedebug._progress import ProcessorLimit
     from tapedebug._tape_retention import TapeRetention
     from tapedebug.contract import RecordedTape
     from tapedebug.diagnose import Diagnosis
     from tapedebug.trace import Trace
 
 CLEAN, WRONG, FAILED = 0, 1, 2
+CONTINUED = (
+    "the diagnosis was limited to a multiple of the program's processor time; --max-seconds SECONDS sets "
+    "another limit"
+)
 
 
 class UsageError(Exception):
@@ -377,7 +382,8 @@ def _run(options: argparse.Namespace) -> int:
             for hint in _hints(options, outcome, watch, recorded=recorder.count > 0):
                 print(f"  = hint: {hint}", file=sys.stderr)
             sys.stderr.flush()
-            diagnoses, notes = _diagnose(name, recorder, outcome, options)
+            used = time.process_time() if watch.watched is not None else None
+            diagnoses, notes = _diagnose(name, recorder, outcome, options, used)
             done.traces = [diagnosis.trace for diagnosis in diagnoses]
             said = [note for trace in done.traces for note in trace.coverage.notes]
             done.notes = notes + watch.notes(said)
@@ -543,26 +549,37 @@ def _conclude(diagnoses: list[Diagnosis], run: Run, outputs: Outputs, options: a
 
 
 def _diagnose(
-    name: str, recorder: TapeRetention, outcome: ScriptOutcome, options: argparse.Namespace
+    name: str,
+    recorder: TapeRetention,
+    outcome: ScriptOutcome,
+    options: argparse.Namespace,
+    program_seconds: float | None = None,
 ) -> tuple[list[Diagnosis], list[str]]:
-    """Diagnose the retained tapes; consecutive ones are diagnosed together."""
+    """Diagnose the retained tapes; consecutive ones are diagnosed together.
+
+    Without --max-seconds, the processor time of a program on NVIDIA Warp limits that of its diagnosis.
+    """
     from tapedebug.diagnose import Diagnosis, diagnose
+    from tapedebug.diagnose.default_limit import default_limit
 
     diagnoses: list[Diagnosis] = []
     notes = recorder.coverage()
     total = len(recorder.tapes)
     began = time.monotonic()
     for run in recorder.runs():
-        left = None
+        left: float | ProcessorLimit | None = None
+        share = len(run) / (total - len(diagnoses))
         if options.max_seconds is not None:
-            left = options.max_seconds - (time.monotonic() - began)
-            if left <= 0:
+            seconds = options.max_seconds - (time.monotonic() - began)
+            if seconds <= 0:
                 notes.append(
                     f"{total - len(diagnoses)} of these tapes were not diagnosed: --max-seconds "
                     f"{options.max_seconds:g} is over"
                 )
                 break
-            left *= len(run) / (total - len(diagnoses))
+            left = share * seconds
+        elif program_seconds is not None:
+            left = default_limit(program_seconds, time.process_time() - program_seconds).part(share)
         try:
             found = diagnose([item.tape for item in run], as_warp=options.as_warp, max_seconds=left)
         except KeyboardInterrupt:
@@ -574,6 +591,8 @@ def _diagnose(
             for finding in trace.findings:
                 finding.tape = len(diagnoses)
             diagnoses.append(Diagnosis(trace.verdict, trace.coverage, trace.findings, trace))
+    if options.max_seconds is None and any(diagnosis.coverage.partial for diagnosis in diagnoses):
+        notes += [] if program_seconds is None else [CONTINUED]
     return diagnoses, notes
 
 

@@ -153,8 +153,9 @@ class AnalysisCache:
         entry = None if key is None else backend.cached(key)
         if entry is None:
             _time_limit.pulse()
-            made = text()
-            key, entry = backend.compiled(made, name)
+            with _time_limit.compilation():
+                made = text()
+                key, entry = backend.compiled(made, name)
             diagnostics = made.diagnostics
             self.put(what, (key, diagnostics))
         entry.diagnostics = diagnostics

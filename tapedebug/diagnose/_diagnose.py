@@ -11,7 +11,7 @@ from tapedebug._config import debugging
 from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state
-from tapedebug._progress import OutOfTime, Progress
+from tapedebug._progress import OutOfTime, ProcessorLimit, Progress
 from tapedebug._tape_observers import recorded_tape
 from tapedebug._time_limit import enforced
 from tapedebug.autograd import end_to_end
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 VERDICT_SHARE = 0.6
 """The share of `max_seconds` for the end-to-end verdict; the rest is for its explanation."""
 
+VERDICT_FIRST = 0.85
+"""The same if a wrong gradient gets more time to be explained."""
+
 SUMMARISED = 1 << 27
 """Bytes of versions up to which a diagnosis also summarises their values, for the panel."""
 
@@ -68,7 +71,7 @@ def diagnose(
     *,
     as_warp: bool = False,
     progress: Callable[[str], None] | bool | None = None,
-    max_seconds: float | None = None,
+    max_seconds: float | ProcessorLimit | None = None,
 ) -> Diagnosis:
     """Diagnose the gradients of a tape: return a verdict, its coverage, and the bugs that were found.
 
@@ -86,7 +89,8 @@ def diagnose(
         progress: Called with a short text before each slow step. By default a diagnosis of more than half a
             second shows a line in a notebook, or on a terminal, where it is removed at the end; False shows
             nothing.
-        max_seconds: The time limit. Steps that do not fit in are skipped and listed in the coverage.
+        max_seconds: The time limit, in seconds or as a limit of processor time. Steps that do not fit in are
+            skipped and listed in the coverage.
 
     Returns:
         Verdict, coverage and findings, worst first.
@@ -106,10 +110,11 @@ def diagnose(
         _reused(tapes),
     ):
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
-        found = [(_context(item, own, inputs, pace), own, item) for item, own in pairs]
+        first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False)
+        found = [(first(item, own), own, item) for item, own in pairs]
         if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
             found = [
-                (_context(item, own, inputs, pace) if _is_late(context) else context, own, item)
+                (first(item, own) if _is_late(context) else context, own, item)
                 for context, own, item in found
             ]
         if all(context.trace.tape.began for context, *_ in found):
@@ -119,11 +124,14 @@ def diagnose(
             context.measured = [
                 check if check.verdict == "WRONG" else check.without_gradients() for check in context.measured
             ]
+        if any(_is_wrong(context) for context, *_ in found):
+            pace.allow_for_explanation()
         for context, own, item in found:
             reverse = item.capability(WarpReverse)
             pace.subject = context.trace.name
             context.as_warp = as_warp or (reverse is not None and reverse.is_own)
             if context.trace.launches:
+                _summarise(context, pace)
                 apply_rules(context)
                 context.trace.findings = attribute_causes(context.trace.findings)
                 _reveal(context, functools.partial(_context, loss=own, inputs=inputs, pace=pace))
@@ -190,7 +198,13 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
 
 
 def _context(
-    tape: RecordedTape, loss: Loss, inputs: Any, pace: Progress, *, check: bool = True
+    tape: RecordedTape,
+    loss: Loss,
+    inputs: Any,
+    pace: Progress,
+    *,
+    check: bool = True,
+    summarise: bool = True,
 ) -> RuleContext:
     """Return the context of a tape: its trace, with the end-to-end verdict if `check`, and its replays."""
     loss, inputs = from_program(tape, loss), from_program(tape, inputs)
@@ -233,7 +247,8 @@ def _context(
         changed=changed,
         run_seconds=run_seconds,
     )
-    _summarise(context, recorded, seeds, pace)
+    if summarise:
+        _summarise(context, pace)
     return context
 
 
@@ -289,16 +304,20 @@ def _allow_for_optimizer_gradient(trace: Trace, elsewhere: Sequence[str] = ()) -
         trace.verdict = "WRONG"
 
 
-def _summarise(
-    context: RuleContext, recorded: TraceBinding, seeds: Mapping[Any, Any], pace: Progress
-) -> None:
-    trace = recorded.trace
+def _is_wrong(context: RuleContext) -> bool:
+    """True if a gradient is wrong that the program consumed."""
+    return context.trace.verdict == "WRONG" or any(each.is_wrong for each in context.changed)
+
+
+def _summarise(context: RuleContext, pace: Progress) -> None:
+    """Add summaries of the values of all versions, for rules and the panel, if there are not too many."""
+    trace = context.trace
     size = {info.id: info.stop - info.start for info in trace.arrays}
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
         try:
             pace.begin("summarising values")
             with context.timer.measure("summaries of values", context.estimate(PROFILE)):
-                add_summaries(recorded, seeds, pace.pulse)
+                add_summaries(context.rerun.recorded, context.rerun.seeds, pace.pulse)
         except (OutOfTime, BoundsError) as error:
             context.skipped(f"values and adjoints were not summarised: {error.message}")
 
@@ -316,7 +335,8 @@ def _end_to_end(
     inputs = [recorded.arrays[leaf] for leaf in leaves] if named else None
     try:
         pace.begin("comparing the gradient with differences of the loss")
-        with pace.share(VERDICT_SHARE, DIRECTIONS) as seconds:
+        share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
+        with pace.share(share, DIRECTIONS) as seconds:
             result = end_to_end(
                 recorded.tape, target, inputs, labels=labels, max_seconds=seconds, checkpoint=pace.pulse
             )
@@ -336,7 +356,7 @@ def _end_to_end(
         launches=done.launches,
         checked=done.checked,
         notes=[*trace.coverage.notes, *done.notes],
-        partial=bool(result.left_out),
+        partial=result.is_partial,
     )
     label = "loss" if trace.backward.loss is None else trace.arrays[trace.backward.loss].label
     trace.checks = [

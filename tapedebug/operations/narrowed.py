@@ -22,9 +22,9 @@ class NarrowOperation(Step, Protocol):
 
 
 class NarrowMemory:
-    """The memory of the program's precision that all such steps of a replay share.
+    """The memory of the program's precision that all such steps of a replay share, and of other replays.
 
-    Each rounds into it what it uses.
+    Each step rounds into it what it uses, so that nothing has to stay in it.
 
     Args:
         sizes: The size in bytes of each region of the program.

@@ -56,6 +56,7 @@ class OperationReplay:
         forward_only: The replay will not run in reverse and keeps no overwritten values.
         on_outside: Called with an operation before which there was an outside write, after that is loaded.
         after_operation: Called with this replay and each operation that ran forward; may change values.
+        before, after: The values of `load_values`.
         after_adjoint: Called likewise after the adjoint of each operation; may change adjoints.
     """
 
@@ -81,6 +82,7 @@ class OperationReplay:
         self._steps: list[Step | None] = list(self._kept.steps)
         self._written: set[Hashable] | None = None
         self._found: dict[Region, Bytes] = {}  # what regions would hold without the inputs that were set
+        self._is_fresh = False  # nothing but inputs has been set since the memory was filled
         self._restart()
 
     def __del__(self) -> None:
@@ -123,6 +125,7 @@ class OperationReplay:
         """
         if not discard:
             self._refuse_unused("reset() drops them", f"to use these, go on with forward({self.position})")
+        self._is_fresh = self._is_fresh and not self._inputs
         self._inputs.clear()
         self._unused = None
         self._restart()
@@ -159,6 +162,7 @@ class OperationReplay:
 
     def set_gradient(self, array: Array, values: Values, /) -> None:
         """Replace the adjoint of an array."""
+        self._kept.has_adjoints = True
         self.adjoint.view(self._known(array))[...] = values
 
     def matches_live(self) -> bool:
@@ -193,9 +197,11 @@ class OperationReplay:
         self._needs.clear()
         self._open.clear()
         self._found.clear()
-        self._kept.restart(self.tape)
-        for array, values in self._inputs.items():
-            self.memory.view(array)[...] = values
+        if not self._is_fresh:
+            self._kept.restart()
+            for array, values in self._inputs.items():
+                self.memory.view(array)[...] = values
+        self._is_fresh = True
 
     def _refuse_unused(self, what: str, otherwise: str) -> None:
         """Raise an error if values that were set after the first operation and never used would be dropped.
@@ -230,6 +236,7 @@ class OperationReplay:
             )
         if start < last:
             self._unused = None
+            self._is_fresh = False
         for index in range(start, last):
             if self.pulse is not None:
                 self.pulse()
@@ -246,6 +253,7 @@ class OperationReplay:
     def load_outside(self, index: int) -> None:
         """Load the outside writes just before an operation."""
         writes = self.tape.injections(index)
+        self._is_fresh = self._is_fresh and not writes
         for write in writes:
             stop = write.start + write.content.size
             self._preserve(write.region, write.start, stop)
@@ -365,6 +373,7 @@ class OperationReplay:
             self._kept.clear_adjoint()
             for array, values in seeds.items():
                 self.set_gradient(array, values)
+        self._kept.has_adjoints = True
         for loaded in self._loaded:
             loaded.clear()
         current = self._as_they_ended() if consume == "current" else None
@@ -389,15 +398,24 @@ class OperationReplay:
 
     def _pull(self, operation: ExecutableOperation, step: Step) -> None:
         """Run an adjoint with the values that its operation had."""
-        for memory, loaded, needs in zip(
-            (self.before, self.after), self._loaded, self._needs[operation.index], strict=True
-        ):
-            for need in needs:
-                self._load(memory, loaded.setdefault(need.region, {}), need)
+        if self._plan(operation.index).is_exact and all(
+            need.copy is None for needs in self._needs[operation.index] for need in needs
+        ):  # they are where the forward run left them
+            step.vjp(self.memory, self.memory, self.adjoint)
+            return
+        self.load_values(operation.index)
         given = self.before
         if self._plan(operation.index).is_measured:
             given = self.after if given_values(self.tape)[operation.index] == "after" else self.before
         step.vjp(given, self.after, self.adjoint)
+
+    def load_values(self, index: int) -> None:
+        """Fill `before` and `after` with the values around an operation that its adjoint may read."""
+        for memory, loaded, needs in zip(
+            (self.before, self.after), self._loaded, self._needs[index], strict=True
+        ):
+            for need in needs:
+                self._load(memory, loaded.setdefault(need.region, {}), need)
 
     def _load(self, memory: Memory, loaded: dict[tuple[int, int], _Need], need: _Need) -> None:
         key = need.start, need.stop

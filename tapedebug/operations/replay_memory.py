@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tapedebug.contract import Array, Irreplayable
 from tapedebug.operations.adjoint_values import may_need_after
-from tapedebug.operations.memory import NARROW, Bytes, Memory
+from tapedebug.operations.memory import ALIGNMENT, NARROW, Bytes, Memory, widened
 from tapedebug.operations.narrowed import NarrowedStep, NarrowMemory
 from tapedebug.operations.operation import ExactAdjoint, ExecutableOperation, RunsInFloat64, Step
 
@@ -32,10 +32,11 @@ class Plan:
         writes: The ranges that it writes.
         before: The ranges whose values before the operation its adjoint may read.
         after: Those whose values after it.
+        is_exact: Its adjoint is exact, and reads these values only.
         is_measured: Measurement decides which of the two its adjoint gets.
     """
 
-    __slots__ = ("after", "before", "is_measured", "writes")
+    __slots__ = ("after", "before", "is_exact", "is_measured", "writes")
 
     def __init__(self, operation: ExecutableOperation) -> None:
         both = may_need_after(operation)
@@ -43,11 +44,47 @@ class Plan:
         self.writes = [_range(x.array) for x in accesses if x.writes]
         self.before = [_range(x.array) for x in accesses if x.needs_before or (both and x.needs_after)]
         self.after = [_range(x.array) for x in accesses if x.needs_after or (both and x.needs_before)]
-        self.is_measured = both and operation.capability(ExactAdjoint) is None
+        self.is_exact = operation.capability(ExactAdjoint) is not None
+        self.is_measured = both and not self.is_exact
 
 
 def _range(array: Array) -> Range:
     return array.region, array.start, array.stop
+
+
+class FoundValues:
+    """The values that a tape found, in the form in which replays of one precision hold them.
+
+    Most memory of a simulation is zero at first: of regions without another value nothing is stored.
+
+    Args:
+        tape: The tape.
+        layout: Memory like that of the replays.
+    """
+
+    def __init__(self, tape: OperationTape, layout: Memory) -> None:
+        self._contents: list[tuple[Hashable, Bytes]] = []
+        self._zero: list[tuple[int, int]] = []
+        start = 0
+        for region, there in layout.bytes.items():
+            content = tape.live_in(region)
+            stop = start + -(-there.nbytes // ALIGNMENT) * ALIGNMENT
+            if content.any():
+                dtype = layout.wide.get(region)
+                self._contents.append((region, content if dtype is None else widened(content, dtype)))
+            elif self._zero and self._zero[-1][1] == start:
+                self._zero[-1] = self._zero[-1][0], stop
+            else:
+                self._zero.append((start, stop))
+            start = stop
+
+    def load(self, memory: Memory) -> None:
+        """Write the values to memory that `Memory.zeros` made."""
+        assert memory.block is not None
+        for start, stop in self._zero:
+            memory.block[start:stop] = 0
+        for region, content in self._contents:
+            memory.bytes[region][:] = content
 
 
 class ReplayMemory:
@@ -56,16 +93,27 @@ class ReplayMemory:
     Args:
         tape: The tape.
         float64: Hold float32 and float16 values as float64.
+        found: The values that the tape found; by default they are asked of the tape.
+        narrow: Memory for steps without a float64 form; by default new memory.
 
     Attributes:
+        found: The values that the tape found.
         values, adjoint: The memory that operations run on, and that of the adjoints.
         before, after: The values before and after the operation that is being reversed.
         steps: The step of each operation; None if it cannot be run again.
         plans: The plan of each operation, if it has run.
         is_changed: It is not fit for another replay.
+        has_adjoints: Adjoints may have been written. Clearing memory that was never used takes longer than a
+            run of the tape: the operating system has to find pages for it.
     """
 
-    def __init__(self, tape: OperationTape, float64: bool) -> None:
+    def __init__(
+        self,
+        tape: OperationTape,
+        float64: bool,
+        found: FoundValues | None = None,
+        narrow: NarrowMemory | None = None,
+    ) -> None:
         self.float64 = float64
         self.count = len(tape.operations)
         self.wide = tape.wide_regions() if float64 else NARROW
@@ -73,26 +121,22 @@ class ReplayMemory:
         self.values, self.adjoint = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self.before, self.after = (Memory.zeros(self.sizes, self.wide) for _ in range(2))
         self._ended: Memory | None = None
-        self._found: Bytes | None = None
-        narrow = NarrowMemory(self.sizes)
+        self.found = FoundValues(tape, self.values) if found is None else found
+        narrow = NarrowMemory(self.sizes) if narrow is None else narrow
         self.steps = [_step(operation, float64, narrow) for operation in tape.operations]
         self.plans: list[Plan | None] = [None] * self.count
-        self.is_changed = False
+        self.is_changed = self.has_adjoints = False
 
-    def restart(self, tape: OperationTape) -> None:
+    def restart(self) -> None:
         """Fill the memory with the values that the tape found."""
-        assert self.values.block is not None
-        if self._found is not None:
-            self.values.block[:] = self._found
-            return
-        for region in self.sizes:
-            self.values.load(region, tape.live_in(region))
-        self._found = self.values.block.copy()
+        self.found.load(self.values)
 
     def clear_adjoint(self) -> None:
         """Set all adjoints to zero."""
         assert self.adjoint.block is not None
-        self.adjoint.block[:] = 0
+        if self.has_adjoints:
+            self.adjoint.block[:] = 0
+        self.has_adjoints = False
 
     def memory_at_end(self) -> Memory:
         """Return a copy of the memory, for the writes after the last operation."""
@@ -125,6 +169,8 @@ class IdleReplays:
 
     def __init__(self, *, kept: bool = False) -> None:
         self._idle: list[ReplayMemory] = []
+        self._found: dict[tuple[bool, int, int], FoundValues] = {}
+        self._narrow: dict[tuple[bool, int, int], NarrowMemory] = {}
         self._depth = int(kept)
 
     @contextlib.contextmanager
@@ -137,6 +183,8 @@ class IdleReplays:
             self._depth -= 1
             if not self._depth:
                 self._idle.clear()
+                self._found.clear()
+                self._narrow.clear()
 
     def take(self, tape: OperationTape, float64: bool) -> ReplayMemory:
         """Return memory for a replay of the operations that a tape has now."""
@@ -146,7 +194,14 @@ class IdleReplays:
                 if found.count == len(tape.operations):
                     found.clear_adjoint()
                     return found
-        return ReplayMemory(tape, float64)
+        key = float64, len(tape.operations), len(tape.regions)
+        if not self._depth:
+            return ReplayMemory(tape, float64)
+        if key not in self._narrow:
+            self._narrow[key] = NarrowMemory({region: region.nbytes for region in tape.regions})
+        made = ReplayMemory(tape, float64, self._found.get(key), self._narrow[key])
+        self._found[key] = made.found
+        return made
 
     def give(self, memory: ReplayMemory) -> None:
         """Keep the memory of a replay that has ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, cast
 
@@ -96,9 +96,11 @@ class SharedHistory:
 
     Attributes:
         tapes: The tapes that still exist.
+        mirrored: The kernels that this engine runs with the results of Warp, as far as they were compared.
     """
 
     def __init__(self) -> None:
+        self.mirrored: set[Hashable] = set()
         self.tapes: weakref.WeakSet[OperationTape] = weakref.WeakSet()
         self._regions: weakref.WeakKeyDictionary[Region, _RegionHistory] = weakref.WeakKeyDictionary()
         self._viewed: weakref.WeakSet[Region] = weakref.WeakSet()

@@ -216,7 +216,7 @@ class WatchedTape(OperationTape):
         if self._verified < len(self.operations):
             self._verified = len(self.operations)
             self.look()
-            verify_mirrors(self, self.launches)
+            verify_mirrors(self, self.launches, self.history.shared.mirrored)
 
     def array(self, source: WarpArray) -> WatchedArray:
         """Return the array of the contract for an array of Warp."""

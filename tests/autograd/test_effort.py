@@ -13,10 +13,11 @@ import tapedebug as wp
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd import end_to_end
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.autograd.tapes import effort
+from tapedebug.autograd.tapes import effort, input_check
 from tapedebug.autograd.tapes import end_to_end as check
 from tapedebug.autograd.tapes.directional import _largest
-from tapedebug.autograd.tapes.effort import Effort, plan_directions
+from tapedebug.autograd.tapes.effort import DirectionPlan, Effort, plan_directions
+from tapedebug.autograd.tapes.joint_directions import JointDirections
 from tests.autograd import kernels as k
 from tests.autograd.test_entry_bisection import one_of_them
 
@@ -160,7 +161,7 @@ def test_the_plan_follows_from_the_time_of_a_run(
         now[0] += seconds
         return 0.0
 
-    monkeypatch.setattr(effort.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(effort._time_limit, "now", lambda: now[0])
     monkeypatch.setattr(effort.time, "process_time", lambda: 10 * now[0])
     program: Any = SimpleNamespace(loss=loss, is_narrow=False, inputs=[SimpleNamespace(size=100)] * count)
     plan = plan_directions(program, 3, 30.0)
@@ -204,3 +205,72 @@ def test_the_coverage_says_how_often_the_effect_of_rounding_was_sampled(
     assert end_to_end(*squares(arrays), arrays).coverage.notes == (note,)
     monkeypatch.setattr(check, "SENSITIVE", 0.0)  # where rounding matters, nothing is saved
     assert end_to_end(*squares(arrays), arrays).coverage.notes == ()
+
+
+def test_the_first_joint_direction_is_a_result_when_time_is_up(slow: None) -> None:
+    arrays = inputs(12)
+    tape, loss = squares(arrays)
+    directions: list[int] = []
+    displace = JointDirections._displace
+
+    def counted(self: JointDirections, group: Any, number: int) -> Any:
+        found = displace(self, group, number)
+        directions.append(number)
+        return found
+
+    def expire() -> None:
+        if directions:
+            raise OutOfTime("time was up")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JointDirections, "_displace", counted)
+        patch.setattr(check, "plan_directions", lambda *_: DirectionPlan(Effort(1, 1), 2, 0))
+        result = end_to_end(tape, loss, arrays, checkpoint=expire)
+    assert (result.verdict, directions) == ("AGREE", [0])
+    assert [len(each.probes) for each in result.inputs] == [1] * 12
+
+
+def test_inputs_that_no_joint_direction_tells_apart_are_undecidable_when_time_is_up(slow: None) -> None:
+    arrays = inputs(6)
+    loss = k.vector([0.0])
+    with wp.Tape() as tape:
+        for number, x in enumerate(arrays):
+            wp.launch(one_of_them, 40, inputs=[x, 11, 0.9 if number == 3 else 1.0, loss])
+    directions: list[int] = []
+    displace = JointDirections._displace
+
+    def counted(self: JointDirections, group: Any, number: int) -> Any:
+        if directions:
+            raise OutOfTime("time was up")
+        directions.append(number)
+        return displace(self, group, number)
+
+    def expire() -> None:
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JointDirections, "_displace", counted)
+        patch.setattr(check, "plan_directions", lambda *_: DirectionPlan(Effort(1, 1), 2, 0))
+        result = end_to_end(tape, loss, arrays, checkpoint=expire)
+    assert {each.verdict for each in result.inputs} == {"UNDECIDABLE"}
+    note = (
+        "of 6 inputs, 0 were displaced together in random directions, 0 one by one; there was no time to "
+        "tell the other 6 apart"
+    )
+    assert note in result.coverage.notes
+
+
+def test_a_verdict_that_needs_more_time_is_undecidable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays = inputs(1)
+    tape, loss = squares(arrays)
+
+    def late(*_: Any, **__: Any) -> Any:
+        raise OutOfTime("time was up")
+
+    monkeypatch.setattr(input_check, "_weighed", late)
+    result = end_to_end(tape, loss, arrays)
+    assert result.verdict == "UNDECIDABLE"
+    assert result.is_partial
+    assert result.inputs[0].reason == "there was no time to tell an error from rounding"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate, slope
 
 
@@ -190,3 +191,26 @@ def test_smooth_functions_cost_four_evaluations() -> None:
 
 def test_a_sharper_demand_costs_more_evaluations() -> None:
     assert at(np.exp, 0.3, enough=lambda v: 1e-13 * np.abs(v)).evaluations > 4
+
+
+def test_a_sweep_that_a_time_limit_ends_has_the_error_bar_of_its_steps() -> None:
+    steps: list[float] = []
+
+    def displaced(step: float) -> np.ndarray:
+        steps.append(step)
+        if len(steps) > allowed:
+            raise OutOfTime("time was up")
+        return np.array([np.sin(1.0 + step)])
+
+    def swept() -> DerivativeEstimate:
+        steps.clear()
+        return slope(
+            displaced, np.array([np.sin(1.0)]), eps=0.1, magnitude=1.0, enough=lambda found: 0 * found
+        )
+
+    allowed = 7
+    found = swept()
+    assert abs(found.value[0] - np.cos(1.0)) <= found.bar[0] <= 1e-4
+    allowed = 5
+    with pytest.raises(OutOfTime):
+        swept()

@@ -16,7 +16,8 @@ import pytest
 
 from tapedebug._errors import TapedebugError
 from tapedebug._import_hook import AfterImport
-from tapedebug.cli import main
+from tapedebug.cli import CONTINUED, main
+from tapedebug.diagnose import default_limit
 from tests.processes import ROOT
 
 PROGRAM = f"""
@@ -241,3 +242,18 @@ def test_a_time_limit_ends_the_diagnosis(run: Run) -> None:
     status, out, _ = run("--max-seconds", "1e-9")
     assert status == 0
     assert "NOT CHECKED" in out or "not diagnosed: --max-seconds 1e-09 is over" in out
+
+
+def test_the_program_limits_its_diagnosis(
+    watcher: Watcher, fake_warp: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, _ = run(before="import warp")
+    assert status == 0
+    assert CONTINUED not in out
+    for name in "TIMES", "LEAST", "LONGEST_TIMES", "LONGEST_LEAST":
+        monkeypatch.setattr(default_limit, name, 1e-9)
+    status, out, _ = run(before="import warp")
+    assert status == 0
+    assert "NOT CHECKED" in out
+    assert CONTINUED in out
+    assert CONTINUED not in run("--max-seconds", "100", before="import warp")[1]

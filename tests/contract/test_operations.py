@@ -7,6 +7,7 @@ import pytest
 
 from tapedebug import TapeError, contract
 from tapedebug._float32_slope import fitted_slope, slope
+from tapedebug._time_limit import OutOfTime
 from tapedebug.operations import Memory, Region
 from tapedebug.operations import tape as operations_tape
 from tapedebug.operations.adjoint_values import given_values
@@ -342,6 +343,43 @@ def test_a_fit_in_float32_tries_no_shorter_steps_than_needed():
     assert len(tried) == 11
     for each in (found, sooner):
         assert abs(each.value - 0.3) <= each.error <= 3e-4
+
+
+def test_a_slope_that_a_time_limit_ends_has_the_error_of_its_displacements():
+    calls = []
+
+    def displaced(t):
+        calls.append(t)
+        if len(calls) > 13:
+            raise OutOfTime("time was up")
+        return float(np.float32(np.exp(0.3 * t)))
+
+    found = fitted_slope(displaced, 6e-8)
+    assert abs(found.value - 0.3) <= found.error <= 3e-3
+    calls[:] = [0.0] * 7
+    with pytest.raises(OutOfTime):
+        fitted_slope(displaced, 6e-8)
+
+
+def test_replays_share_what_the_tape_found_and_clear_adjoints_that_were_written():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        total(y, loss)
+    with tape.idle_replays.reused():
+        first = tape.new_replay()
+        second = tape.new_replay()
+        assert first._kept.found is second._kept.found
+        first.forward().backward({loss: np.ones(1)})
+        np.testing.assert_array_equal(first.gradient(x), [2, 4])
+        del first
+        third = tape.new_replay()
+        assert not third.gradient(x).any()
+        third.set(x, np.array([3.0, 4.0]))
+        assert third.forward().values(loss) == 25
+        assert third.reset().forward().values(loss) == 5
+        third.reset().set(y, np.array([7.0, 7.0]))
+        np.testing.assert_array_equal(third.reset().values(y), [0, 0])
 
 
 def test_operations_after_a_reverse_pass_inside_the_block_are_no_part_of_it():

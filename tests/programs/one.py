@@ -1,4 +1,4 @@
-"""Run one program, plainly or watched: `python -m tests.programs.one NAME RESULT [MAX_SECONDS]`.
+"""Run one program, plainly or watched: `python -m tests.programs.one NAME RESULT [watched]`.
 
 The result is a JSON file. `table` starts this module in a process of its own for each program.
 """
@@ -50,12 +50,14 @@ def run(program: Program) -> None:
             runpy.run_path(str(program.file), run_name="__main__")
 
 
-def watched(program: Program, max_seconds: float) -> dict:
-    """Run a program, watched, and diagnose its tapes within a time limit; return what the table shows."""
+def watched(program: Program) -> dict:
+    """Run a program, watched, and diagnose its tapes as `tapedebug run` does; return what the table shows."""
     import tapedebug
+    from tapedebug.diagnose.default_limit import default_limit
 
     with tapedebug.watch_warp() as session:
         run(program)
+    used = time.process_time()
     tapes = session.tapes
     result: dict = {"tapes": len(tapes), "not_covered": [str(item) for item in session.not_covered]}
     result["operations"] = Counter(
@@ -63,9 +65,10 @@ def watched(program: Program, max_seconds: float) -> dict:
     )
     result["gaps"] = sorted({text for tape in tapes for text in tape.gaps})
     if tapes:
-        began = time.perf_counter()
-        found = tapedebug.diagnose(tapes, progress=False, as_warp=True, max_seconds=max_seconds)
-        result["max_seconds"], result["diagnosis_seconds"] = max_seconds, time.perf_counter() - began
+        diagnose = tapedebug.diagnose
+        limit = default_limit(used, time.process_time() - used)
+        found = diagnose(tapes, progress=False, as_warp=True, max_seconds=limit)
+        result["max_seconds"], result["diagnosis_seconds"] = limit.seconds, time.process_time() - used
         result["verdict"] = found.verdict
         result["text"] = str(found)
         result["findings"] = [finding.to_json() for finding in found.findings]
@@ -86,7 +89,7 @@ def main() -> None:
     name, result = sys.argv[1:3]
     program = BY_NAME[name]
     started = time.perf_counter()
-    told = watched(program, float(sys.argv[3])) if sys.argv[3:] else (run(program), {})[1]
+    told = watched(program) if sys.argv[3:] else (run(program), {})[1]
     told["wall_seconds"] = time.perf_counter() - started
     told["seconds"] = time.process_time()
     Path(result).write_text(json.dumps(told, indent=1, default=str), encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from tests.programs.catalog import BY_NAME, DRIVERS, PACKAGES, PROGRAMS, REQUIREMENTS
 from tests.programs.judgements import JUDGEMENTS
 from tests.programs.one import engine_of
-from tests.programs.table import LEAST, PAGE, ROOT, judgement, load, loud, measure, page
+from tests.programs.table import PAGE, ROOT, judgement, load, loud, measure, page
 
 RESULTS = load()["programs"]
 
@@ -58,7 +58,7 @@ def test_operations_that_are_no_launches_are_counted_apart():
 def test_a_program_gives_its_row_again(name):
     for needed in ("warp", PACKAGES[BY_NAME[name].package]):
         pytest.importorskip(needed)
-    found = measure(BY_NAME[name], LEAST)
+    found = measure(BY_NAME[name], watched=True)
     assert "failed" not in found, found
     assert found["verdict"] == RESULTS[name]["verdict"]
     assert {finding["rule"] for finding in found["findings"] if finding["severity"] != "info"} == {

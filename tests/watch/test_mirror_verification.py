@@ -221,11 +221,19 @@ def test_parameters_are_described() -> None:
 class Expired:
     """A time limit that has expired after some tests."""
 
+    counts_compilation = True
+
     def __init__(self, tests: int) -> None:
         self.tests = tests
 
+    def now(self) -> float:
+        return 0.0
+
     def remaining(self) -> float:
         return 100.0
+
+    def compared(self) -> None:
+        pass
 
     def pulse(self) -> None:
         self.tests -= 1
@@ -240,6 +248,22 @@ def test_mirrors_that_were_not_compared_in_time_are_refused() -> None:
     with _time_limit.enforced(Expired(0)):
         verify_mirrors(tape, dict(enumerate(launches)))
     assert [launch.reason for launch in launches] == [verification.LATE] * 2
+
+
+def test_on_later_tapes_one_launch_of_each_kernel_is_compared(monkeypatch) -> None:
+    ran = []
+    forward = MirroredLaunch.forward
+    monkeypatch.setattr(
+        MirroredLaunch, "forward", lambda self, values: (ran.append(self), forward(self, values))
+    )
+    compared: set[Any] = set()
+    for count in 3, 1:
+        arrays = [host(1, 2, 3), *(host(0, 0, 0) for _ in range(4))]
+        launches = [Launch(curve, x, y) for x, y in pairwise(arrays)]
+        ran.clear()
+        verify_mirrors(recorded(*launches), dict(enumerate(launches)), compared)
+        assert len(ran) == count
+    assert compared == {curve}
 
 
 def test_a_mirror_that_takes_too_long_to_compile_is_tried_once(monkeypatch) -> None:

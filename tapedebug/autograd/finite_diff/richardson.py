@@ -9,15 +9,18 @@ function usually reaches 1e-10 relative. Many directions are swept together; eac
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.thresholds import FUNCTION_ROUNDING, SLOPE_CONVERGED, SLOPE_CONVERGED_STEPS
 
+LEAST_STEPS = 3  # of a sweep that a time limit ends: with fewer it has no result
 RATIO = 8.0  # between steps; a power of two keeps x ± h exact
 MAX_STEPS = 11  # from 1e-4 down to 1e-13
 EPSILON = float(np.finfo(np.float64).eps)
@@ -114,7 +117,8 @@ def slopes(
         max_steps: See `slope`.
     """
     found = _swept(f, at_zero, np.full(len(magnitudes), eps), magnitudes, enough, max_steps)
-    found = _looked_at_from_afar(f, at_zero, found, eps, magnitudes, enough, max_steps)
+    with contextlib.suppress(OutOfTime):
+        found = _looked_at_from_afar(f, at_zero, found, eps, magnitudes, enough, max_steps)
     tiny: Indices = np.flatnonzero((magnitudes > 0) & (magnitudes < eps * TINY))
     if not len(tiny):
         return found
@@ -175,7 +179,12 @@ def _swept(
     enough: Callable[[Floats], Floats],
     max_steps: int,
 ) -> DerivativeEstimate:
-    """Return `slopes` for the largest steps `largest`, (k,)."""
+    """Return `slopes` for the largest steps `largest`, (k,).
+
+    Raises:
+        OutOfTime: Time was up before `LEAST_STEPS` steps; after them, the error bars are those of the steps
+            so far.
+    """
     total = (len(magnitudes), len(at_zero))
     unknown = np.full(total, np.nan)
     no, maybe = np.zeros(total, bool), np.zeros(total, bool)
@@ -189,7 +198,13 @@ def _swept(
     evaluations = 0
     with np.errstate(all="ignore"):
         for number in range(max_steps):
-            up, down = f(active, steps)
+            try:
+                up, down = f(active, steps)
+            except OutOfTime:
+                if number < LEAST_STEPS:
+                    raise
+                sweep.finish(np.ones(len(active), bool), active, found)
+                break
             evaluations += 2 * len(active)
             sweep.add(steps[:, None], up, down, enough)
             steps = steps / RATIO

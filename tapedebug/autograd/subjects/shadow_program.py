@@ -97,6 +97,11 @@ class ShadowProgram:
         shadow = self._run(use, changes)
         return {port: shadow.values(port.array).ravel().astype(np.float64) for port in self.outputs}
 
+    def outputs_before_reverse(self) -> dict[Port, Floats]:
+        """Run forward in float32, as recorded; `pull` with these inputs goes on from there."""
+        shadow = self._run(("backward", False, self.consume), NOWHERE)
+        return {port: shadow.values(port.array).ravel().astype(np.float64) for port in self.outputs}
+
     def pull(
         self,
         seeds: Mapping[Port, Floats],
@@ -125,8 +130,12 @@ class ShadowProgram:
         In float64 its values may be those of any moment of the run.
         """
         consume: Consume = "versions" if preserved else self.consume
-        use: Use = ("backward", double, consume)
         wanted = NOWHERE if at is None else at
+        use: Use = ("backward", double, consume)
+        other: Use = ("backward", double, "current" if consume == "versions" else "versions")
+        if use not in self._replays and self._at.get(other) is wanted:
+            # It stands at the end with these inputs. Those of other engines can run backward in both ways.
+            use = use if isinstance(self._replays[other], Shadow) else other
         shadow = self._replay(use)
         given = {p.array: seed.reshape(p.shape) for p, seed in seeds.items()}
         if double and consume == "versions" and isinstance(shadow, Shadow) and shadow.reverses_in_parts:
@@ -276,7 +285,9 @@ class ShadowProgram:
 
     def matches_live(self) -> bool:
         """True if the last run in float32, with no input replaced, gave what the user's arrays hold."""
-        return self._run(("forward", False, "versions"), {}).matches_live()
+        use: Use = ("forward", False, "versions")
+        stands = use in self._at and not self._at[use]
+        return (self._replay(use) if stands else self._run(use, {})).matches_live()
 
     def forget(self) -> None:
         """Give back the memory of all shadows; values of inputs stay."""

@@ -149,7 +149,13 @@ class WholeTape(ShadowProgram):
 
     def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
         """The objective, with some inputs replaced."""
-        outputs = self.evaluate(changes or {}, single=single)
+        return self._objective(self.evaluate(changes or {}, single=single))
+
+    def loss_before_reverse(self) -> float:
+        """The objective of another run in float32, from whose end the consumed gradient is computed next."""
+        return self._objective(self.outputs_before_reverse())
+
+    def _objective(self, outputs: Mapping[Port, Floats]) -> float:
         return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tapedebug import _time_limit
 from tapedebug._float32_slope import STEPS, fitted_slope
+from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, DerivativeEstimate, slope
@@ -105,17 +106,29 @@ def unit_direction(values: Floats, flat: int) -> Floats:
 
 
 def _directions(values: Floats, gradient: Floats, effort: Effort) -> Iterator[tuple[int | None, Floats]]:
-    """Yield the directions of an input one by one: each is as large as the input."""
-    typical = typical_size(values)
+    """Yield the directions of an input one by one: each is as large as the input.
+
+    Under a time limit, after which there may be no second one, a random direction is the first.
+    """
     size = values.size
     chosen = np.sort(_largest(gradient, min(effort.entries, size if size <= FEW_SCALARS else ENTRIES)))
+    random = range(effort.random if size > 1 else 0)
+    first = 1 if _time_limit.remaining() < np.inf else 0
+    for number in random[:first]:
+        yield None, _random_direction(values, number, effort)
     for flat in chosen:
         yield int(flat), unit_direction(values, int(flat))
-    for number in range(effort.random if size > 1 else 0):
-        direction = random_direction(size, number, effort.random)
-        # Every second direction displaces all entries equally: errors also count at small inputs.
-        direction *= typical if number % 2 else np.maximum(np.abs(values), 0.01 * typical)
-        yield None, direction
+    for number in random[first:]:
+        yield None, _random_direction(values, number, effort)
+
+
+def _random_direction(values: Floats, number: int, effort: Effort) -> Floats:
+    """Return a random direction; every second one displaces all entries equally."""
+    typical = typical_size(values)
+    direction = random_direction(values.size, number, effort.random)
+    # Errors also count at small inputs.
+    direction *= typical if number % 2 else np.maximum(np.abs(values), 0.01 * typical)
+    return direction
 
 
 def _largest(gradient: Floats, count: int) -> Indices:
@@ -145,6 +158,9 @@ def probe_input(
         rtol: The relative error up to which they agree.
         effort: The number of directions.
         checkpoint: Called before each evaluation.
+
+    Raises:
+        OutOfTime: Time was up before the first comparison.
     """
     values = program.values(port)
     consumed, exact = gradients.consumed[port], gradients.exact[port]
@@ -153,7 +169,7 @@ def probe_input(
     hurried = False
     for flat, direction in _directions(values, exact, effort):
         known = any((probe.entry is None) == (flat is None) for probe in probes)
-        if known and time.perf_counter() > effort.until:
+        if known and _time_limit.now() > effort.until:
             hurried = True
             continue
         probe = Probe(
@@ -168,10 +184,18 @@ def probe_input(
             direction=direction if flat is None else None,
         )
         noise = dot_of_sizes(floor, direction)
-        found, start = measured(program, {port: direction}, probe, rtol, noise, checkpoint)
+        try:
+            found, start = measured(program, {port: direction}, probe, rtol, noise, checkpoint)
+        except OutOfTime:
+            if not probes:
+                raise
+            hurried = True
+            break
+        _time_limit.compared()
         probes.append(judged(found, start, noise, probe.unit))
     if hurried:
-        program.notes.append(f"{port.name} was displaced in {len(probes)} directions only, to save time")
+        many = f"{len(probes)} direction{'s' * (len(probes) != 1)}"
+        program.notes.append(f"{port.name} was displaced in {many} only, to save time")
     return probes
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tapedebug import _time_limit
+
 if TYPE_CHECKING:
     from tapedebug.autograd.subjects.whole_tape import WholeTape
 
@@ -29,6 +31,7 @@ PATIENCE = 1.0  # seconds that displacing each input by itself may take
 TAPES = 20.0  # runs of the tape that displacements may take, if a few of them exceed `PATIENCE`
 OVERDRAWN = 4.0  # times the planned duration: from then on, inputs that disagree get two directions each
 GRADIENT_RUNS = 24.0  # forward runs that the gradients take which displacements are compared with
+TIMED_ONCE = 0.5  # seconds of a run from which on it is not timed again
 SLOWEST = 0.05  # seconds of a run from which on no input is displaced by itself unless differences disagree
 
 
@@ -36,7 +39,7 @@ SLOWEST = 0.05  # seconds of a run from which on no input is displaced by itself
 class Effort:
     """The number of directions in which an input is displaced: its largest entries, and random ones.
 
-    After `until` (a time of `time.perf_counter`), only the first of each kind is used.
+    After `until` (a time of `_time_limit.now`), only the first of each kind is used.
     """
 
     entries: int
@@ -70,7 +73,7 @@ class DirectionPlan:
         together: The number of random directions of all inputs together; 0 if each is displaced by itself.
         sample: The number of inputs that are displaced by themselves nevertheless.
         note: A sentence for the coverage, if there are fewer directions than requested.
-        deadline: A time of `time.perf_counter` from which on no further inputs are displaced together.
+        deadline: A time of `_time_limit.now` from which on no further inputs are displaced together.
         run_seconds: The measured duration of a forward run.
     """
 
@@ -109,7 +112,8 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
     inputs = program.inputs
     several = len(inputs) >= MANY
     needed = each * sum(full.of(port.size) for port in inputs)
-    if several or needed * seconds > PATIENCE:  # the first run may have been disturbed, or compiled
+    # The first run may have been disturbed, or compiled.
+    if several or (needed * seconds > PATIENCE and seconds <= TIMED_ONCE):
         wall, seconds = map(min, zip((wall, seconds), _timed(program.loss), strict=True))
     limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:
@@ -126,18 +130,18 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
     left = max(1, count - BANDS * together)
     sample = min(SAMPLE, max(1, left // (1 + directions)))
     alone = Effort.within(each * left / sample, directions, each)
-    if seconds > SLOWEST:
+    if seconds > SLOWEST or affordable == limit:
         sample = 0
-    now = time.perf_counter()
+    now = _time_limit.now()
     alone = replace(alone, until=now + min(max_seconds, OVERDRAWN * affordable * seconds))
     return DirectionPlan(alone, together, sample, deadline=now + max_seconds, run_seconds=seconds)
 
 
 def _timed(run: Callable[[], object]) -> tuple[float, float]:
-    """Return the seconds of a run: that passed, and that it would have taken on an idle machine at most."""
-    began, used = time.perf_counter(), time.process_time()
+    """Return the seconds of a run: those of the time limit, and those on an idle machine at most."""
+    began, used = _time_limit.now(), time.process_time()
     run()
-    passed, used = time.perf_counter() - began, time.process_time() - used
+    passed, used = _time_limit.now() - began, time.process_time() - used
     return max(1e-6, passed), max(1e-6, min(passed, used))
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug import _time_limit
 from tapedebug._display import renderer
 from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
 SLOW = 0.25  # seconds of a sample from which on fewer are taken
+HURRY = 0.02  # the same as a part of the time that is left
 SENSITIVE = 1e-5  # relative effect from which on all samples are taken
 FEWER = 2.0  # factor of the effect if fewer were taken: the largest of three is about as much more than one
 TIMES = {1: "once", 2: "twice"}
@@ -89,6 +91,11 @@ class EndToEnd:
 
     def __bool__(self) -> bool:
         return self.verdict == "AGREE" and not self.left_out
+
+    @property
+    def is_partial(self) -> bool:
+        """True if time was up before all was compared."""
+        return bool(self.left_out) or any(check.late for check in self.inputs)
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}: {self.coverage}"]
@@ -139,13 +146,8 @@ def end_to_end(
     program = whole_tape(recorded_tape(tape), loss, inputs, labels)
     program.pulse = checkpoint
     with np.errstate(all="ignore"):
-        dot = dot_test(program, checkpoint)
-        if not program.has_tangents:
-            program.notes.append("no dot-product test: the engine has no tangents")
-        # A gradient that is meant to differ is no transpose of anything.
-        program.notes += [dot.message] if dot is not None and dot.message and not program.meant else []
-        checks, value, value64, run_seconds = _check_inputs(
-            program, rtol, max(1, directions), max_seconds, checkpoint, each or (lambda _: None), dot
+        checks, dot, value, value64, run_seconds = _check_inputs(
+            program, rtol, max(1, directions), max_seconds, checkpoint, each or (lambda _: None)
         )
     errors = [check.rel_error for check in checks]
     done = {id(check.array) for check in checks}
@@ -254,28 +256,33 @@ def _check_inputs(
     max_seconds: float,
     checkpoint: Checkpoint | None,
     each: Callable[[InputCheck], Any],
-    dot: DotProduct | None,
-) -> tuple[list[InputCheck], float, float, float | None]:
+) -> tuple[list[InputCheck], DotProduct | None, float, float, float | None]:
+    limited = _time_limit.remaining() < np.inf
+    # It needs less memory before the gradients; under a time limit the comparisons come first.
+    dot = None if limited else _dot_test(program, checkpoint)
     value = program.loss(single=True)
-    again = program.loss(single=True)
+    matches = program.matches_live()
     value64 = program.base
     if not program.inputs:
-        return [], value, value64, None
-    if value == again and not program.matches_live():
-        program.notes.append(UNMATCHED)
+        return [], dot, value, value64, None
+    for port in program.inputs:
+        program.values(port)  # they are kept; a replay that stands at the beginning is not
     program.forget()
+    again = program.loss_before_reverse()
+    if value == again and not matches:
+        program.notes.append(UNMATCHED)
     gradients = _gradients(program, checkpoint)
     retention.release()  # differences of the loss need no values that adjoints read
     plan = plan_directions(program, directions, max_seconds)
     program.notes += [plan.note] if plan.note else []
-    began = time.perf_counter()
+    began = _time_limit.now()
     diverged = not abs(value - value64) <= RUNS_DIVERGED * max(abs(value), abs(value64))
     if abs(value - again) > 1e-5 * abs(value):
         message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
         found = [
             result_of(port, gradients, [], "NONDETERMINISTIC", message, message) for port in program.inputs
         ]
-        return found, value, value64, plan.run_seconds
+        return found, dot, value, value64, plan.run_seconds
     together: dict[Port, list[Probe]] = {}
     if plan.together:
         together = JointDirections(program, gradients, rtol, plan, checkpoint).run()
@@ -290,11 +297,26 @@ def _check_inputs(
             probes = together.get(port) or probe_input(program, port, gradients, rtol, share, checkpoint)
             checks.append(judge_input(program, port, gradients, probes, rtol, diverged, reference))
             each(checks[-1])
+    dot = _dot_test(program, checkpoint) if limited else dot
     if dot is not None and _transpose_fails(dot, program, reference, checks):
         checks = [unconfirmed(check, dot.message) for check in checks]
         for check in checks:
             each(check)
-    return checks, value, value64, plan.run_seconds
+    return checks, dot, value, value64, plan.run_seconds
+
+
+def _dot_test(program: WholeTape, checkpoint: Checkpoint | None) -> DotProduct | None:
+    """Return the dot-product test of a tape; None if it has no result."""
+    if not program.has_tangents:
+        program.notes.append("no dot-product test: the engine has no tangents")
+    try:
+        dot = dot_test(program, checkpoint)
+    except OutOfTime:
+        program.notes.append("no dot-product test: time was up")
+        return None
+    # A gradient that is meant to differ is no transpose of anything.
+    program.notes += [dot.message] if dot is not None and dot.message and not program.meant else []
+    return dot
 
 
 @contextlib.contextmanager
@@ -364,9 +386,10 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
     spread = {port: np.zeros(port.size, compact_type(port.size, _type_of(port))) for port in exact}
     began, used, samples = time.perf_counter(), time.process_time(), 0
     sensitive = False
+    slow = min(SLOW, HURRY * max(0.0, _time_limit.remaining()))
     while samples < MOVED:
         took = min(time.perf_counter() - began, time.process_time() - used)
-        if took > samples * SLOW and samples and not sensitive:
+        if took > samples * slow and samples and not sensitive:
             break
         samples += 1
         moved = program.reversed(seeds, at=_RoundedOtherwise(program, rng), double=True, preserved=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.messages import kink_words
@@ -52,6 +53,7 @@ class InputCheck:
             is as close as requested.
         stationary: It agrees as far as float32 resolves it near a stationary point: its size is no measure.
         rounding: It is UNDECIDABLE because rounding is a large part of it, though its adjoint is right.
+        late: It is UNDECIDABLE because there was no time for a measurement.
     """
 
     name: str
@@ -69,6 +71,7 @@ class InputCheck:
     note: str = ""
     stationary: bool = False
     rounding: bool = False
+    late: bool = False
 
     def without_gradients(self) -> InputCheck:
         """Return the result with NaN in place of both gradients, which takes no memory."""
@@ -82,6 +85,10 @@ class InputCheck:
             return None
         worst = _worst_kink(self.probes)
         return worst.left, worst.right
+
+
+LATE = "there was no time to tell an error from rounding"
+"""The reason of a verdict that further runs of the tape might have decided."""
 
 
 def judge_input(
@@ -106,7 +113,7 @@ def judge_input(
     """
     consumed = gradients.consumed[port]
     departure: Departure | None = None
-    explained = False
+    explained = late = False
     numbers = _numbers(port, gradients, probes)
     rel_error: float | None = None
     resolution = Resolution("")
@@ -116,18 +123,21 @@ def judge_input(
         reason = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
         numbers = ""
     else:
-        verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol)
-        if verdict == "UNDECIDABLE":
-            rounding = float32_error_bar(program, gradients, port)
-            if rounding.is_dust(probes):
-                verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
-            elif not _follows(program, port, consumed, rounding):
-                verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
-            elif not reason:
-                resolution = resolve(program, port, gradients, probes, diverged=diverged)
-                verdict, reason = resolution.verdict, resolution.reason
-                rel_error = rel_error if np.isnan(resolution.error) else resolution.error
-                numbers = resolution.note or numbers
+        try:
+            verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol)
+            if verdict == "UNDECIDABLE":
+                rounding = float32_error_bar(program, gradients, port)
+                if rounding.is_dust(probes):
+                    verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
+                elif not _follows(program, port, consumed, rounding):
+                    verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
+                elif not reason:
+                    resolution = resolve(program, port, gradients, probes, diverged=diverged)
+                    verdict, reason = resolution.verdict, resolution.reason
+                    rel_error = rel_error if np.isnan(resolution.error) else resolution.error
+                    numbers = resolution.note or numbers
+        except OutOfTime:
+            verdict, reason, late = "UNDECIDABLE", LATE, True
         departure = reference.departure(port)
         if departure is not None and departure.right == "reference":
             if departure.functions or verdict != "WRONG":
@@ -137,11 +147,15 @@ def judge_input(
         elif departure is not None and departure.right == "unknown" and verdict == "AGREE":
             verdict, reason, explained = "UNDECIDABLE", departure.reason, True
         elif verdict == "AGREE" and not program.meant:
-            found = GradientBisection(program, port, gradients).run(probes)
+            found = None
+            try:
+                found = GradientBisection(program, port, gradients).run(probes)
+            except OutOfTime:  # a difference disagrees, by less than is allowed for all entries together
+                verdict, reason, late = "UNDECIDABLE", LATE, True
             if found is not None:
                 verdict, probes = "WRONG", [*probes, found]
                 reason, rel_error = _refuted(port, found), found.rel_error
-    if verdict == "UNDECIDABLE" and not program.meant and not explained:
+    if verdict == "UNDECIDABLE" and not program.meant and not explained and not late:
         reason += _beside(program, port, probes)
     if program.blind and verdict in ("AGREE", "WRONG"):
         verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
@@ -156,6 +170,7 @@ def judge_input(
         note=resolution.note,
         stationary=resolution.stationary,
         rounding=resolution.rounding and verdict == "UNDECIDABLE",
+        late=late,
     )
 
 

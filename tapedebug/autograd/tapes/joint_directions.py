@@ -7,12 +7,13 @@ of the inputs are displaced, until the inputs with wrong gradients are found.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from tapedebug import _time_limit
+from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.subjects.long_vectors import dot, dot_of_sizes, norm, square_of_products
 from tapedebug.autograd.subjects.probes import entry_scales, random_direction, typical_size
@@ -54,18 +55,30 @@ class JointDirections:
         self.probes: dict[Port, list[Probe]] = {}
         self.one_by_one = 0
         self.left = 0
+        self.doubts: dict[Port, list[Probe]] = {}  # those so far, of groups that are not done
         self.moves = {port: self._moves(port) for port in program.inputs}
 
     def run(self) -> dict[Port, list[Probe]]:
-        """Return the comparisons that concern each input; inputs for which there was no time are missing."""
+        """Return the comparisons that concern each input; inputs for which there was no time are missing.
+
+        Raises:
+            OutOfTime: Time was up before the first comparison.
+        """
         inputs = sorted(self.program.inputs, key=lambda port: -self.moves[port])
         sample = self.effort.sample
-        for port in inputs[:sample]:
-            self._probe_alone(port)
-        for band in _bands(inputs[sample:], self.moves):
-            self._group(band)
-        for port in self._wrong():
-            self._probe_alone(port)
+        try:
+            for port in inputs[:sample]:
+                self._probe_alone(port)
+            for band in _bands(inputs[sample:], self.moves):
+                self._group(band)
+            for port in self._wrong():
+                self._probe_alone(port)
+        except OutOfTime:
+            if not self.probes and not self.doubts:
+                raise
+            doubts = {port: probes for port, probes in self.doubts.items() if port not in self.probes}
+            self.left += sum(not np.isfinite(probes[0].bar) for probes in doubts.values())
+            self.probes |= doubts
         together = len(self.probes) - self.one_by_one - self.left
         self.program.notes.append(
             f"of {len(inputs)} inputs, {together} were displaced together in random directions, "
@@ -102,27 +115,36 @@ class JointDirections:
 
     def _group(self, group: Sequence[Port]) -> None:
         """Displace a group together, and its halves if that is inconclusive."""
-        if self.probes and time.perf_counter() > self.effort.deadline:
+        if self.probes and _time_limit.now() > self.effort.deadline:
             return
         if len(group) == 1:
             self._probe_alone(group[0])
             return
-        found = [self._displace(group, number) for number in range(self.effort.together)]
-        if all(_confirms(probe) for probes in found for probe in probes.values()):
+        found: list[dict[Port, Probe]] = []
+        for number in range(self.effort.together):
+            found.append(self._displace(group, number))
+            _time_limit.compared()
+            confirmed = all(_confirms(probe) for probes in found for probe in probes.values())
             for port in group:
-                self.probes[port] = [probes[port] for probes in found]
-        elif time.perf_counter() > self.effort.alone.until and (
+                own = [probes[port] for probes in found]
+                self.doubts[port] = own if confirmed else list(map(_doubtful, own))
+        doubts = {port: self.doubts.pop(port) for port in group}
+        if confirmed:
+            self.probes |= doubts
+        elif _time_limit.now() > self.effort.alone.until and (
             self.program.is_narrow
             or any(probe.verdict in ("WRONG", "KINK") for probes in self.probes.values() for probe in probes)
         ):
             self.left += len(group)
-            for port in group:
-                doubts = [replace(probes[port], bar=float("inf"), verdict="UNDECIDABLE") for probes in found]
-                self.probes[port] = doubts
+            self.probes |= doubts
         else:
             half = len(group) // 2
-            self._group(group[:half])
-            self._group(group[half:])
+            try:
+                self._group(group[:half])
+                self._group(group[half:])
+            except OutOfTime:
+                self.doubts = doubts | self.doubts
+                raise
 
     def _displace(self, group: Sequence[Port], number: int) -> dict[Port, Probe]:
         program, gradients = self.program, self.gradients
@@ -163,6 +185,11 @@ def _confirms(probe: Probe) -> bool:
         and abs(probe.exact - probe.fd) <= probe.allowed + probe.bar
         and not (refutes(probe) and probe.noise <= ROUNDING_SENSITIVE * probe.size)
     )
+
+
+def _doubtful(probe: Probe) -> Probe:
+    """Return a comparison of inputs together that does not tell which of them it concerns."""
+    return replace(probe, bar=float("inf"), verdict="UNDECIDABLE")
 
 
 def _bands(inputs: Sequence[Port], moves: dict[Port, float]) -> list[list[Port]]:

@@ -129,7 +129,7 @@ class BoundsPrecheck:
         return (
             read is not None
             and not self._may_alias(found, read, raw)
-            and self._probed(kind, threads, address)
+            and self._passes(kind, read, threads, address)
         )
 
     def is_confined(self, threads: int, address: int, room: Mapping[int, tuple[int, int]]) -> bool:
@@ -159,6 +159,16 @@ class BoundsPrecheck:
                 self._known.clear()
             known = self._known[key] = self._are_within(found, threads, raw)
         return found, known, raw
+
+    def _passes(self, kind: str, read: Sequence[int], threads: int, address: int) -> bool:
+        """Return the result of a probe, which is known if the same launch ran and it reads no memory."""
+        if read:
+            return self._probed(kind, threads, address)
+        key = kind, threads, string_at(address, self.kernel.layout.size)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._probed(kind, threads, address)
+        return found
 
     def _probed(self, kind: str, threads: int, address: int) -> bool:
         probe = self._probes.get(kind)

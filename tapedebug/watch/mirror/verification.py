@@ -20,7 +20,7 @@ from tapedebug.watch.mirror.comparison import Difference, differences_between
 from tapedebug.watch.mirror.mirrored_launch import MirroredLaunch
 
 VERIFIED = 3
-"""The number of launches of each kernel whose results are compared."""
+"""The number of launches of each kernel whose results are compared; on later tapes it is one."""
 COMPARED = 32
 """The number of launches of each kernel whose adjoints are compared, unless a difference is found."""
 
@@ -50,7 +50,9 @@ class TwoEngines(ExecutableOperation, Protocol):
         """Let Warp alone run this launch from now on."""
 
 
-def verify_mirrors(tape: OperationTape, launches: Mapping[int, TwoEngines]) -> None:
+def verify_mirrors(
+    tape: OperationTape, launches: Mapping[int, TwoEngines], compared: set[Hashable] | None = None
+) -> None:
     """Run the first launches of each kernel both ways, and refuse mirrors whose results are not Warp's.
 
     Under a time limit this takes at most `SHARE` of the time that is left. Mirrors that were not compared by
@@ -59,11 +61,14 @@ def verify_mirrors(tape: OperationTape, launches: Mapping[int, TwoEngines]) -> N
     Args:
         tape: The tape.
         launches: Its launches that may be mirrored, by index.
+        compared: The kernels of which results were compared and equal on earlier tapes; those of this tape
+            are added.
     """
+    earlier = set() if compared is None else compared
     seen: Counter[Hashable] = Counter()
     chosen = []
     for index, launch in sorted(launches.items()):
-        if launch.mirrored is not None and seen[launch.code] < VERIFIED:
+        if launch.mirrored is not None and seen[launch.code] < (1 if launch.code in earlier else VERIFIED):
             seen[launch.code] += 1
             chosen.append(index)
     if not chosen:
@@ -72,7 +77,7 @@ def verify_mirrors(tape: OperationTape, launches: Mapping[int, TwoEngines]) -> N
     replay.forward_only = True
     scratch = Memory.zeros(replay.sizes)
     wrong: dict[Hashable, str] = {}
-    compared: set[Hashable] = set()
+    done: set[Hashable] = set()
     try:
         with _time_limit.shared(SHARE):
             replay.pulse = _time_limit.pulse
@@ -85,11 +90,12 @@ def verify_mirrors(tape: OperationTape, launches: Mapping[int, TwoEngines]) -> N
                 reason = _refusal(launch, replay, scratch)
                 if reason:
                     wrong[launch.code] = reason
-                compared.add(launch.code)
+                done.add(launch.code)
     except OutOfTime:
         for index in chosen:
-            if launches[index].code not in compared:
+            if launches[index].code not in done:
                 wrong[launches[index].code] = LATE
+    earlier |= done - wrong.keys()
     for launch in launches.values():
         if launch.code in wrong:
             launch.refuse_mirror(wrong[launch.code])
@@ -183,6 +189,7 @@ class AdjointComparison:
             replay.backward(None, start=index + 1, stop=index)
             position = index
             if any(values.any() for values in incoming.values()):
+                replay.load_values(index)
                 self._compare(index, launch, replay, incoming, scratch)
 
     def _compare(

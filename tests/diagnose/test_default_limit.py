@@ -1,0 +1,94 @@
+"""The time limit of diagnoses without `max_seconds`: processor time, in proportion to the program's."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import tapedebug as wp
+from tapedebug import _progress, _time_limit
+from tapedebug._progress import OutOfTime, ProcessorLimit, Progress
+from tapedebug._time_limit import enforced, ensure
+from tapedebug.diagnose.default_limit import default_limit
+from tests.diagnose.test_time_limit import overwritten
+
+
+class Processor:
+    """A stand-in for the module `time` whose processor waits for the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        own = SimpleNamespace(process_time=lambda: self.seconds, monotonic=lambda: 1e6)
+        monkeypatch.setattr(_time_limit, "time", own)
+        monkeypatch.setattr(_progress, "time", own)
+        monkeypatch.setattr(_time_limit, "_compiling", 0.0)
+
+
+@pytest.fixture
+def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
+    return Processor(monkeypatch)
+
+
+def test_the_limit_is_a_multiple_of_the_program_and_at_least_some_seconds() -> None:
+    assert default_limit(0.1) == ProcessorLimit(3.0, 6.0)
+    assert default_limit(10.0) == ProcessorLimit(20.0, 50.0)
+    assert default_limit(10.0, spent=5.0) == ProcessorLimit(15.0, 45.0)
+    assert default_limit(10.0, spent=99.0).seconds > 0
+    assert default_limit(10.0).part(0.5) == ProcessorLimit(10.0, 25.0)
+
+
+def test_the_clock_is_that_of_the_processor(processor: Processor) -> None:
+    with Progress(False, ProcessorLimit(2.0, 5.0)) as pace:
+        processor.seconds = 1.5
+        pace.pulse()
+        assert pace.remaining() == 0.5
+        processor.seconds = 2.0
+        with pytest.raises(OutOfTime, match=r"time was up \(2 s of processor time\)"):
+            pace.pulse()
+        pace.allow_for_explanation()
+        processor.seconds = 4.9
+        pace.pulse()
+
+
+def test_a_first_comparison_has_the_longest_limit(processor: Processor) -> None:
+    pace = Progress(False, ProcessorLimit(10.0, 40.0), parts=2)
+    with enforced(pace):
+        with pace.share(0.5, 99.0) as seconds:
+            assert seconds == 0.5 * 2.5  # of the first of two tapes
+            processor.seconds = 9.0
+            pace.pulse()
+            _time_limit.compared()
+            with pytest.raises(OutOfTime):
+                pace.pulse()
+        with pace.share(0.5, 99.0) as seconds:
+            assert seconds == 0
+            processor.seconds = 19.0
+            pace.pulse()
+            processor.seconds = 20.0
+            with pytest.raises(OutOfTime):
+                pace.pulse()
+
+
+def test_compilation_does_not_count(processor: Processor) -> None:
+    with Progress(False, ProcessorLimit(2.0, 5.0)) as pace, enforced(pace):
+        ensure(1e9, "compiling it")
+        with _time_limit.compilation():
+            processor.seconds += 100.0
+            with _time_limit.compilation():
+                processor.seconds += 100.0
+        processor.seconds += 1.0
+        assert pace.remaining() == 1.0
+        with _time_limit.shared(0.5):
+            ensure(1e9, "compiling it")
+            processor.seconds += 0.5
+            with pytest.raises(OutOfTime):
+                _time_limit.pulse()
+
+
+def test_a_wrong_gradient_is_explained_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = []
+    monkeypatch.setattr(Progress, "allow_for_explanation", lambda self: allowed.append(self))
+    tape, loss = overwritten()
+    assert wp.diagnose(tape, loss, progress=False).verdict == "WRONG"
+    assert len(allowed) == 1
