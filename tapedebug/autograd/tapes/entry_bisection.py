@@ -26,6 +26,8 @@ from tapedebug.autograd.thresholds import (
     ROUNDING_SENSITIVE,
 )
 
+MOST_KINKS = 16
+"""Largest number of entries that are searched for kinks one by one."""
 AGAIN = 8.0  # times shorter steps, with which the entry is displaced a second time
 
 
@@ -71,6 +73,31 @@ class GradientBisection:
                 return found
         return None
 
+    def kinks(self, entries: Indices) -> list[Probe] | None:
+        """Return the kinks at entries whose consumed gradient lies between the slopes of both sides.
+
+        At a kink each number between them is as good: `abs(0)` has the slopes -1 and 1, and one engine takes
+        0 where another one takes 1.
+
+        Args:
+            entries: The entries, at most `MOST_KINKS`.
+
+        Returns:
+            The kinks; None if an entry has none, or if the consumed gradient is no such number there.
+        """
+        found = []
+        for entry in entries if len(entries) <= MOST_KINKS else ():
+            unit = np.zeros(self.port.size)
+            unit[entry] = abs(float(self.program.values(self.port)[entry])) or 1.0
+            probe = self._along(unit)
+            low, high = sorted((probe.left, probe.right))
+            if probe.verdict != "KINK" or not low - probe.bar <= probe.ad <= high + probe.bar:
+                return None
+            left, right = probe.left / unit[entry], probe.right / unit[entry]
+            place, step = shape_index(int(entry), self.port.shape), float(unit[entry])
+            found.append(replace(probe, entry=place, unit=step, left=left, right=right))
+        return found or None
+
     def _entry(self, direction: Floats, probe: Probe) -> int | None:
         """Return the single entry left after bisection; None if the error is lost on the way."""
         among: Indices = np.flatnonzero(direction)
@@ -110,4 +137,6 @@ class GradientBisection:
             self.program, {self.port: direction}, plain, ENTRY_REPORTED, 0.0, self.checkpoint
         )
         bent = bool(slope.kink[0]) and abs(float(slope.left[0] - slope.right[0])) > found.bar
-        return replace(found, verdict="KINK") if bent else found
+        if not bent:
+            return found
+        return replace(found, verdict="KINK", left=float(slope.left[0]), right=float(slope.right[0]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tapedebug._time_limit import OutOfTime
-from tapedebug.autograd.array_types import Floats
+from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.messages import kink_words
 from tapedebug.autograd.subjects.entry_names import entry_name
@@ -130,7 +130,10 @@ def judge_input(
                 if rounding.is_dust(probes):
                     verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
                 elif not _follows(program, port, consumed, rounding):
+                    kinks = GradientBisection(program, port, gradients).kinks(_off(program, port, consumed))
                     verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
+                    if kinks is not None:
+                        verdict, reason, probes = "KINK", _kink(kinks), [*probes, *kinks]
                 elif not reason:
                     resolution = resolve(program, port, gradients, probes, diverged=diverged)
                     verdict, reason = resolution.verdict, resolution.reason
@@ -284,6 +287,13 @@ def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Float32
     # One sample of rounding may be small by chance in an entry.
     allowed += ROUNDING_SPREAD * scatter_nearby(program, port)
     return bool((np.abs(consumed - along) <= allowed).all())
+
+
+def _off(program: WholeTape, port: Port, consumed: Floats) -> Indices:
+    """Return the entries at which the float32 reverse pass is off its float64 twin."""
+    along = program.along[port]
+    found: Indices = np.flatnonzero(np.abs(consumed - along) > FLOAT32_OFF_ITS_TWIN * np.abs(along).max())
+    return found
 
 
 def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:

@@ -115,8 +115,12 @@ def _constructs(context: RuleContext) -> Iterator[Finding]:
         context.skipped(
             f"{WarpLimitation.code}: of {len(groups)} kernels with such constructs {MEASURED} were measured"
         )
+    kinked = {check.input for check in context.trace.checks if check.verdict == "KINK"}
     for group in groups[:MEASURED]:
-        if measure(context, group) and (severity := severity_of(group.errors)) is not None:
+        measured = measure(context, group)
+        for label in kinked & group.errors.keys():  # each slope between those of both sides is right
+            del group.errors[label]
+        if measured and (severity := severity_of(group.errors)) is not None:
             yield _finding(context, group, severity)
 
 
