@@ -112,8 +112,10 @@ class _Table:
     def __init__(self) -> None:
         self.memory = mmap.mmap(-1, SIZE)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.names: dict[int, list[str]] = {}
+        self.names: dict[int, tuple[int, list[str]]] = {}
         self.used = TEXTS
+        self._mprotect = ctypes.CDLL(None).mprotect  # to look it up takes longer than to call it
+        self._mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         later = self.text(LATER)
         struct.pack_into("=4Q", self.memory, 0, 0, self.address + FIRST, *later)
 
@@ -132,23 +134,24 @@ class _Table:
 
     def note(self, span: tuple[int, int], name: str) -> None:
         """Note what lies from one address to another; kernels of the same text share their code."""
-        names = self.names.setdefault(span[0], [])
-        number = list(self.names).index(span[0])
+        number, names = self.names.setdefault(span[0], (len(self.names), []))
         if name in names or number >= MOST:
             return
         names.append(name)
+        self.protect(writable=True)
         with contextlib.suppress(OverflowError):
             text = self.text(
                 f"\ntapedebug: the process crashed in the {' or the '.join(names)}. "
                 f"An index may be outside its array; to see which, {CHECK}.\n"
             )
             ROW.pack_into(self.memory, FIRST + number * ROW.size, *span, *text)
-            struct.pack_into("=Q", self.memory, 0, len(self.names))
+            struct.pack_into("=Q", self.memory, 0, min(len(self.names), MOST))
+        self.protect(writable=False)
 
     def protect(self, *, writable: bool) -> None:
         """Let it be written, or not."""
         allowed = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        ctypes.CDLL(None).mprotect(ctypes.c_void_p(self.address), ctypes.c_size_t(SIZE), allowed)
+        self._mprotect(self.address, SIZE, allowed)
 
 
 _table: _Table | None = None
@@ -167,9 +170,7 @@ def watch(kernel: Any, kind: str, entry: Entry) -> None:
         if span is not None:
             of = "" if kind == "forward" else f"{kind.replace('_', ' ')} of "
             place = f"{display_file(kernel.origin.file)}:{kernel.origin.first_line}"
-            _table.protect(writable=True)
             _table.note(span, f"{of}kernel `{kernel.__name__}` ({place})")
-            _table.protect(writable=False)
 
 
 def _install(table: _Table) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -129,3 +131,17 @@ def test_a_handler_of_the_users_runs_too(when: str, tmp_path: Path) -> None:
 def test_a_program_that_launches_nothing_keeps_its_handlers(tmp_path: Path) -> None:
     text = crashed(tmp_path, "assert not faulthandler.is_enabled()\nos.abort()")
     assert "tapedebug: the process crashed" not in text
+
+
+def test_the_table_has_room_for_so_many_kernels_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel of the same text as an early one is noted there, though the table is full."""
+    monkeypatch.setattr(crash_report, "MOST", 4)
+    table = crash_report._Table()
+    for number in range(6):
+        table.note((number * 64, number * 64 + 32), f"kernel `k{number}`")
+    table.note((0, 32), "kernel `again`")
+    assert struct.unpack_from("=Q", table.memory)[0] == 4
+    start, stop, text, length = crash_report.ROW.unpack_from(table.memory, crash_report.FIRST)
+    assert (start, stop) == (0, 32)
+    told = ctypes.string_at(text, length).decode()
+    assert told.startswith("\ntapedebug: the process crashed in the kernel `k0` or the kernel `again`. ")
