@@ -106,6 +106,9 @@ class Library(Protocol):
     def builtin(self, found: object, /) -> str | None:
         """Return the name of a built-in function; None if the object is none."""
 
+    def native(self, found: object, /) -> Mapping[str, Use] | None:
+        """Return the uses of the parameters of a function in C++, in order; None if the object is none."""
+
     def is_plain(self, found: object, /) -> bool:
         """True for objects that use no array that they are called with, such as types."""
 
@@ -298,6 +301,13 @@ class _Function:
                 self.followed[key] = callee, set()  # for a recursive call
                 known = self.followed[key] = callee, self.follow(function, given, named)
             return known[1]
+        native = self.library.native(callee)
+        if native is not None:
+            for name, use in native.items():
+                position = list(native).index(name)
+                passed = given[position] if position < len(given) else named.get(name, set())
+                self.use(passed, use, node)
+            return set()
         everything: set[Reference] = set().union(*given, *named.values())
         if not self.library.is_plain(callee):
             self.use(everything, ANYTHING, node)

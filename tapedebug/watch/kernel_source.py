@@ -14,6 +14,7 @@ from tapedebug.contract import Parameter, Place, SourceAccess, SourceText
 from tapedebug.watch.arguments import Leaf, WarpKernel
 from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.kernel_accesses import ANYTHING, Definition, Path, Use, uses_of
+from tapedebug.watch.native_snippets import NativeFunction
 
 
 def is_reversible(kernel: WarpKernel) -> bool:
@@ -155,6 +156,17 @@ class WarpLibrary:
         if isinstance(found, look_up("warp._src.context:Function")) and function.is_builtin():
             return str(function.key)
         return "len" if found is len else None
+
+    def native(self, found: object, /) -> dict[str, Use] | None:
+        """Return the uses of the parameters of a native snippet; None if the object is none."""
+        function: Any = found
+        snippet = getattr(function, "native_snippet", None)
+        if snippet is None:
+            return None
+        texts = [snippet, *filter(None, [getattr(function, "replay_snippet", None)])]
+        params = list(function.input_types)
+        made = NativeFunction(params, texts, getattr(function, "adj_native_snippet", None) or "")
+        return {name: made.uses(name) for name in params}
 
     def is_plain(self, found: object, /) -> bool:
         """True for types and `range`: they use no array that they are called with."""

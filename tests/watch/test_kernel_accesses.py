@@ -36,6 +36,9 @@ class Library:
         known = "atomic_add atomic_max tile_load tile_store sin"
         return found if found in known.split() else None
 
+    def native(self, found):
+        return None
+
     def is_plain(self, found):
         return found == "vec3"
 
