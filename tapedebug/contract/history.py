@@ -157,15 +157,16 @@ class Arrivals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnrecordedLaunch:
-    """A launch, or a copy, that wrote arrays of a tape and is not on it.
+    """A launch, or another operation, that wrote arrays of a tape and is not on it.
 
     Attributes:
-        name: The name of the kernel, or `copy`.
+        name: The name of the kernel, `copy`, or the name of a function.
         reads: The arrays of the tape that it read, or whose values it got through others like it.
         writes: The arrays of the tape that it wrote.
         at: The number of operations on the tape then.
         call_site: The place in the program.
         paused: The tape did not record then, and recorded again afterwards.
+        kind: A launch, a copy, or the call of a function that no tape records.
     """
 
     name: str
@@ -174,6 +175,7 @@ class UnrecordedLaunch:
     at: int
     call_site: Place
     paused: bool = False
+    kind: Literal["launch", "copy", "call"] = "launch"
 
 
 class UnrecordedLaunches(Protocol):

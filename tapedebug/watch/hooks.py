@@ -28,6 +28,8 @@ INTERCEPTED = {
     "fill_indexed": "warp._src.types:noncontiguous_array_base.fill_",
     "array": "warp._src.types:array.__init__",
     "gradient": "warp._src.types:array.grad.fset",
+    "array_sum": "warp._src.utils:array_sum",
+    "array_inner": "warp._src.utils:array_inner",
     "requires_grad": "warp._src.types:array.requires_grad.fset",
     "array_interface": "warp._src.types:array.__array_interface__.fget",
     "read_numpy": "warp._src.types:array.numpy",

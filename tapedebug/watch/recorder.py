@@ -36,7 +36,7 @@ from tapedebug.watch.kernel_source import KernelUses
 from tapedebug.watch.launch import LaunchForm, LaunchTemplate, WarpLaunch
 from tapedebug.watch.memory import MemoryMap, NotWatchable, WatchedArray, is_on_host
 from tapedebug.watch.shared_history import SharedHistory
-from tapedebug.watch.tape import WatchedTape
+from tapedebug.watch.tape import Computed, WatchedTape
 from tapedebug.watch.unwritten_memory import UnwrittenMemory
 
 T = TypeVar("T")
@@ -108,6 +108,8 @@ class Recorder:
             "array": self.new_array,
             "gradient": self.gradient,
             "requires_grad": self.requires_grad,
+            "array_sum": self.reduced,
+            "array_inner": self.reduced,
             "read_numpy": self.read_numpy,
             "read_list": self.read_list,
             "read_torch": self.read_torch,
@@ -452,7 +454,7 @@ class Recorder:
         except Exception as error:
             self.skip(None, f"the launch of {_name(kernel)}", _reason(error), place)
             return run()
-        return self._outside(run, written, "launch", place, (_name(kernel), read))
+        return self._outside(run, written, "launch", place, ("launch", _name(kernel), read))
 
     def _note_gradients(self, gradients: Sequence[tuple[WatchedArray, Use]], place: Span) -> None:
         """Note that a launch reads or writes gradients as its arguments."""
@@ -628,6 +630,22 @@ class Recorder:
             self.skip(tape, "capture_launch", "the launches of a captured graph are not seen one by one")
         return original(*args, **named)
 
+    def reduced(self, original: FunctionType, *args: object, **named: object) -> Any:
+        """Note a sum or an inner product that Warp computes without a launch, which no tape records."""
+        given = {**dict(zip(_parameters(original), args, strict=False)), **named}
+        out = given.get("out")
+        sources = [a for name in ("values", "a", "b") if isinstance(a := given.get(name), self.array)]
+        computed: Computed | None = None
+        written: list[WatchedArray] = []
+        if self._live and isinstance(out, self.array) and any(map(self.memory.is_known, sources)):
+            with self.guarded(None, f"the call of {original.__name__}"):
+                computed = "call", original.__name__, [self.memory.array_of(a) for a in sources]
+                written.append(self.memory.array_of(out))
+        if not written:
+            return self._written(out, "launch", lambda: original(*args, **named))
+        self.unwritten.written(out)
+        return self._outside(lambda: original(*args, **named), written, "launch", user_place(), computed)
+
     def _written(self, array: WarpObject, how: str, run: Callable[[], Any], copied: WarpObject = None) -> Any:
         """Run something that writes an array, and note that for the tapes that use its memory.
 
@@ -639,12 +657,12 @@ class Recorder:
         """
         known: list[WatchedArray] = []
         place = user_place()
-        computed = None
+        computed: Computed | None = None
         self.unwritten.written(array)
         if self._live and isinstance(array, self.array):
             with self.guarded(None, "a write", place):
                 if copied is not None:
-                    computed = how, [self.memory.array_of(copied)]
+                    computed = "copy", how, [self.memory.array_of(copied)]
                 if computed is not None or self.memory.is_known(array):
                     known.append(self.memory.array_of(array))
                 gradient = self.memory.with_gradient_at(array)
@@ -658,7 +676,7 @@ class Recorder:
         arrays: Sequence[WatchedArray],
         how: str,
         place: Span,
-        computed: tuple[str, Sequence[WatchedArray]] | None = None,
+        computed: Computed | None = None,
     ) -> Any:
         """Run something that writes arrays outside the live tapes, and note that.
 
@@ -667,7 +685,7 @@ class Recorder:
             arrays: The arrays.
             how: The way it is done.
             place: The place in the program.
-            computed: The name of a launch or a copy that it is, and the arrays that it reads.
+            computed: A launch, a copy or a call that it is, and the arrays that it reads.
         """
         tapes = list(self._live)
         before: dict[Array, Values | None] = {}
@@ -687,7 +705,7 @@ class Recorder:
                     tape.note_outside(array, how, place, times.get(array))
                     tape.note_perhaps_written(array)
                 if computed is not None:
-                    tape.note_unrecorded(*computed, arrays, place)
+                    tape.note_unrecorded(computed, arrays, place)
         return result
 
     # -- transfers --------------------------------------------------------------------------------------

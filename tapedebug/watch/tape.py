@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import FrameType
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -106,6 +106,9 @@ SET_LATER = {
     "reverse pass computed no gradient of it, and passed none on through it",
 }
 """Notes about arrays whose gradients the program made or dropped after an operation had used them."""
+
+Computed = tuple[Literal["launch", "copy", "call"], str, Sequence[WatchedArray]]
+"""An operation that writes arrays: its kind, its name, and the arrays that it reads."""
 
 MOST_UNRECORDED = 1000
 """Largest number of launches off a tape that it stores."""
@@ -243,17 +246,16 @@ class WatchedTape(OperationTape):
                 a for a, values in self._gradients.items() if values is not None and values.any()
             ]
 
-    def note_unrecorded(
-        self, name: str, reads: Sequence[WatchedArray], writes: Sequence[WatchedArray], place: Place
-    ) -> None:
+    def note_unrecorded(self, computed: Computed, writes: Sequence[WatchedArray], place: Place) -> None:
         """Note a launch or a copy that this tape does not record, as long as it may record more."""
         if not self.operations or self._is_settled() or len(self.unrecorded) >= MOST_UNRECORDED:
             return
         earlier = [array for each in self.unrecorded for array in each.writes]
+        kind, name, reads = computed
         if not any(self.uses(read) or any(share_bytes(read, a) for a in earlier) for read in reads):
             return
         at = len(self.operations)
-        launch = UnrecordedLaunch(name, reads, writes, at, place, paused=not self.is_recording)
+        launch = UnrecordedLaunch(name, reads, writes, at, place, not self.is_recording, kind)
         if launch not in self.unrecorded[-len(writes) - 1 :]:
             self.unrecorded.append(launch)
 

@@ -169,3 +169,31 @@ def test_a_part_of_an_input_that_is_copied_has_its_gradient():
     np.testing.assert_array_equal(part.current_gradient(), [4.0, 4.0])
     found, loud = told(session)
     assert (found.verdict, loud, len(found.coverage.notes) > 0) == ("AGREE", [], True)
+
+
+def summed(y, z):
+    wp.utils.array_sum(y, out=z)
+
+
+def inner_product(y, z):
+    wp.utils.array_inner(y, y, out=z)
+
+
+@pytest.mark.parametrize("reduce", [summed, inner_product])
+def test_a_sum_that_no_tape_records_is_named_with_its_line(reduce):
+    with td.watch_warp() as session:
+        x, y, z, scaled, loss = ones(3), zeros(3), zeros(1), zeros(1), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+            reduce(y, z)
+            wp.launch(programs.square, dim=1, inputs=[z], outputs=[scaled])
+            wp.launch(programs.total, dim=1, inputs=[scaled], outputs=[loss])
+        tape.backward(loss)
+    assert not x.grad.numpy().any()
+    assert loss.numpy()[0] > 0
+    found, (finding,) = told(session)
+    assert (finding.rule, finding.arrays) == ("disconnected", ["z", "y", "x"])
+    assert finding.call_site.line == line_of(reduce, "wp.utils.")
+    assert "which no tape records, computes z from y" in finding.message
+    assert finding.fix.startswith("compute z in a kernel")
+    assert any("which no tape records, and taken as constant here: z" in n for n in found.coverage.notes)

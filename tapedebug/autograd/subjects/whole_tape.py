@@ -246,6 +246,8 @@ def outside_notes(tape: RecordedTape, names: Names) -> list[str]:
     constants: dict[str, dict[str, None]] = {}
     for launch in () if unrecorded is None else unrecorded.launches():
         what = "while the tape did not record" if launch.paused else "by a launch with record_tape=False"
+        if launch.kind == "call":
+            what = f"by {launch.name}, which no tape records"
         for a in launch.writes:
             constants.setdefault(what, {})[names.of(a) + _at(launch.call_site)] = None
     for what, named in constants.items():

@@ -63,15 +63,16 @@ class LaunchFlow:
 
 @dataclass(slots=True, frozen=True)
 class OffTapeLaunch:
-    """A launch or a copy off the tape, whose results the tape took as constants.
+    """A launch or another operation off the tape, whose results the tape took as constants.
 
     Attributes:
-        name: The name of the kernel, or `copy`.
+        name: The name of the kernel, `copy`, or the name of a function.
         reads: The arrays of the tape that share memory with what it read.
         writes: The arrays of the tape that share memory with what it wrote.
         at: The number of launches on the tape then.
         place: The line of the user's source.
         paused: The tape did not record then.
+        kind: `"launch"`, `"copy"`, or `"call"` of a function that no tape records.
     """
 
     name: str
@@ -80,6 +81,7 @@ class OffTapeLaunch:
     at: int
     place: Location
     paused: bool
+    kind: str
 
 
 @dataclass(slots=True, frozen=True)

@@ -343,6 +343,7 @@ class Replay:
                 launch.at,
                 location_at(launch.call_site),
                 launch.paused,
+                launch.kind,
             )
             for launch in (() if found is None else found.launches())
         ]

@@ -1,4 +1,4 @@
-"""Findings about launches and copies that a tape did not record, between its inputs and its loss."""
+"""Findings about launches, copies and calls that a tape did not record, between its inputs and its loss."""
 
 from __future__ import annotations
 
@@ -54,15 +54,19 @@ def _finding(
     part = [label for label in labels if label not in gone]
     effects = [f"the gradient of {words.listed(gone)} is exactly 0"] if gone else []
     effects += [f"the gradient of {words.listed(part)} misses what flows through {end}"] if part else []
-    what = "a copy" if launch.name == "copy" else f"the launch of {launch.name}"
+    what = "a copy" if launch.kind == "copy" else f"the {launch.kind} of {launch.name}"
     why = "while the tape did not record" if launch.paused else "which record_tape=False kept off the tape"
+    if launch.kind == "call":
+        why = "which no tape records"
     message = (
         f"{' and '.join(effects)}: {what} at {words.place(launch.place)}, {why}, computes {end} "
         f"from {start}. The tape takes {end} as a constant. The loss does depend on it: "
         f"perturbing {end} by {SCALE:.1%} moves the loss by {words.number(moves)}."
     )
-    run = "copy" if launch.name == "copy" else f"launch {launch.name}"
+    run = "copy" if launch.kind == "copy" else f"launch {launch.name}"
     fix = f"{run} while the tape records" if launch.paused else f"{run} without record_tape=False"
+    if launch.kind == "call":
+        fix = f"compute {end} in a kernel"
     return DisconnectedFinding(
         rule=CODE,
         severity="warning",
