@@ -112,12 +112,21 @@ class _Parser(argparse.ArgumentParser):
         super().error(message + (f"\n  = hint: did you mean {near[0]}?" if near else ""))
 
 
+class _PrintVersion(argparse.Action):
+    """Print the version and exit; looking it up loads modules that take longer than parsing."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it."""
+        from tapedebug import __version__
+
+        print(f"tapedebug {__version__}")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, which the documentation is also generated from."""
-    from tapedebug import __version__
-
     top = _Parser(prog="tapedebug", description="A gradient debugger for differentiable kernels.")
-    top.add_argument("--version", action="version", version=f"tapedebug {__version__}")
+    top.add_argument("--version", action=_PrintVersion, nargs=0, help="show the version and exit")
     top.add_argument(
         "--print-completion",
         action=PrintCompletion,

@@ -38,6 +38,32 @@ import json
 print(json.dumps([before, imported, modules(), float(x.grad.numpy()[0])]))
 """
 
+DIAGNOSED = """
+import json
+import sys
+import numpy as np
+import tapedebug as wp
+
+@wp.func
+def spring(x: float, k: float):
+    return -k * x
+
+@wp.kernel
+def total(x: wp.array(dtype=float), k: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, spring(x[i], k[i]) * x[i])
+
+x = wp.array(np.linspace(0.0, 1.0, 8), dtype=float, requires_grad=True)
+k = wp.ones(8, dtype=float, requires_grad=True)
+loss = wp.zeros(1, dtype=float, requires_grad=True)
+with wp.Tape() as tape:
+    wp.launch(total, dim=8, inputs=[x, k], outputs=[loss])
+tape.backward(loss)
+found = wp.diagnose(tape, as_warp=True)
+print(json.dumps([found.verdict, sorted(sys.modules)]))
+"""
+"""A program whose tape is diagnosed, for Warp as well."""
+
 COMPILER = {f"tapedebug.compiler.{name}" for name in ("pipeline", "lower", "emit", "passes", "llvm")}
 """Modules that only a process that compiles needs: more than half of the package's import time."""
 
@@ -53,6 +79,19 @@ def modules_of(cache: Path) -> tuple[set[str], set[str]]:
     before, imported, all_of_them, gradient = json.loads(done.stdout)
     assert abs(gradient - (3.0 * -0.9899925 + 0.1411200)) < 1e-5
     return set(imported) - set(before), set(all_of_them)
+
+
+def test_a_diagnosis_that_finds_its_analyses_lowers_no_kernel(tmp_path: Path) -> None:
+    loaded = []
+    script = tmp_path / "script.py"
+    script.write_text(DIAGNOSED, encoding="utf-8")
+    for _ in range(2):
+        done = run_python(f"import runpy\nrunpy.run_path({str(script)!r})", cache=tmp_path / "cache")
+        assert done.returncode == 0, done.stderr
+        verdict, modules = json.loads(done.stdout)
+        assert verdict == "AGREE"
+        loaded.append("tapedebug.compiler.lower" in modules)
+    assert loaded == [True, False]
 
 
 def code_in(cache: Path) -> dict[str, int]:

@@ -11,9 +11,9 @@ import numpy as np
 from tapedebug._errors import TapedebugError
 from tapedebug.aswarp.warp_adjoints import retained_params
 from tapedebug.aswarp.warp_programs import notes_of
+from tapedebug.compiler.effects import WarpDivergence
 from tapedebug.compiler.kernel_queries import warp_adjoint, warp_divergences_of
 from tapedebug.compiler.passes.warp_forward import NotEmulated
-from tapedebug.compiler.warp_divergence import WarpDivergence
 from tapedebug.contract import Seeds, WarpReverse
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.replay.shadow import Shadow

@@ -19,7 +19,7 @@ from tapedebug.compiler.analysis_cache import AnalysisCache
 from tapedebug.compiler.bounds import Reach, Reaches
 from tapedebug.compiler.definition import Definition
 from tapedebug.compiler.diagnostics import BOUNDS, Diagnostic, Shown
-from tapedebug.compiler.effects import AccessRecord, AdjointInfo, Analysis
+from tapedebug.compiler.effects import AccessRecord, AdjointInfo, Analysis, WarpDivergence
 from tapedebug.compiler.function import Function, unreadable
 from tapedebug.compiler.parallel_info import Division, Pair, Share
 from tapedebug.compiler.variant import Variant
@@ -34,6 +34,12 @@ else:
 Sets = tuple[frozenset[int], frozenset[int], frozenset[str], bool]
 """The array parameters with gradients, those whose stores the adjoint does again, the functions whose bodies
 it reverses although they have gradients of their own, and whether the second ones are views that overlap."""
+
+KEPT = (
+    "_lowered", "_in_place", "_analysis_cache", "analysis", "axes", "follows_values", "has_custom_calls",
+    "has_native_calls",
+)  # fmt: skip
+"""The properties that are computed once."""
 
 
 class AnalyzedKernel(Definition):
@@ -109,6 +115,7 @@ class AnalyzedKernel(Definition):
             Pair,
             Reach,
             Reaches,
+            WarpDivergence,
         )
         cache = AnalysisCache(self, *kinds)
         self._used_by(cache.functions)
@@ -152,6 +159,27 @@ class AnalyzedKernel(Definition):
         return self._analysis_cache.known(
             "follows values", bool, lambda: pipeline.follows_values(self._lowered)
         )
+
+    @cached_property
+    def has_custom_calls(self) -> bool:
+        """True if it calls functions with a gradient or a replay of their own, native ones too."""
+        return self._analysis_cache.known(
+            "custom calls", bool, lambda: pipeline.has_custom_calls(self._lowered)
+        )
+
+    @cached_property
+    def has_native_calls(self) -> bool:
+        """True if it calls native functions, with or without arrays."""
+        return self._analysis_cache.known(
+            "native calls", bool, lambda: pipeline.has_native_calls(self._lowered)
+        )
+
+    def warp_divergences(
+        self, active: frozenset[int], compute: Callable[[], tuple[WarpDivergence, ...]]
+    ) -> tuple[WarpDivergence, ...]:
+        """Return the parts that Warp may reverse wrongly; those of another process are not computed again."""
+        what = f"warp divergences {sorted(active)}"
+        return self._analysis_cache.known(what, tuple[WarpDivergence, ...], compute)
 
     def adjoint_info(
         self,
@@ -279,5 +307,5 @@ class AnalyzedKernel(Definition):
     def _forget(self) -> None:
         """Drop all results, so that they are computed again on demand."""
         self._infos, self._adjoints, self._traces = {}, {}, {}
-        for name in ("_lowered", "_in_place", "_analysis_cache", "analysis", "axes", "follows_values"):
+        for name in KEPT:
             self.__dict__.pop(name, None)

@@ -6,6 +6,7 @@ Launches ask for nothing else of a kernel that an earlier process compiled: the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Span
@@ -106,3 +107,28 @@ class AdjointInfo:
 def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
     """The array parameters that can have a gradient."""
     return frozenset(p.index for p in params if p.is_array and t.is_float(p.type.dtype))
+
+
+DivergenceKind = Literal["loop", "while", "part", "array", "counter", "function"]
+"""A loop with variables; one with a condition; a part of a variable that is assigned; `*=` on an array; a
+number that an atomic handed out; a function whose adjoint Warp lacks in part."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarpDivergence:
+    """A construct that Warp may reverse wrongly: see `compiler.warp_divergence`.
+
+    Attributes:
+        kind: Which.
+        span: Where it stands.
+        variables: The variables that a loop carries; of a function, its name, what of it has no adjoint,
+            and the version of warp-lang with which that was measured.
+        needed: The reverse of a loop needs what its variables held in each iteration.
+        param: The array parameter that `*=` changes.
+    """
+
+    kind: DivergenceKind
+    span: Span
+    variables: tuple[str, ...] = ()
+    needed: bool = False
+    param: int | None = None

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tapedebug._lazy_module import lazy_module
 from tapedebug.compiler.ir import NATIVE, Function, ops_of
 from tapedebug.compiler.native.unit import REPLAY
 from tapedebug.compiler.variant import Variant
-from tapedebug.compiler.warp_divergence import WarpDivergence, divergences_of
 
 if TYPE_CHECKING:
+    from tapedebug.compiler import warp_divergence
+    from tapedebug.compiler.effects import WarpDivergence
     from tapedebug.compiler.kernel import Entry, Kernel
     from tapedebug.compiler.python_library import Interpreted
+else:
+    warp_divergence = lazy_module("tapedebug.compiler.warp_divergence")
 
 
 def warp_adjoint(
@@ -39,7 +43,9 @@ def warp_adjoint(
 
 def warp_divergences_of(kernel: Kernel, active: frozenset[int]) -> tuple[WarpDivergence, ...]:
     """Return the parts of a kernel that Warp may reverse wrongly."""
-    return divergences_of(kernel._in_place, _adjoint(kernel, active))
+    return kernel.warp_divergences(
+        active, lambda: warp_divergence.divergences_of(kernel._in_place, _adjoint(kernel, active))
+    )
 
 
 def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | None:

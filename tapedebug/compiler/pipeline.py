@@ -52,7 +52,7 @@ from tapedebug.compiler.passes.bounds import reaches as reaches
 from tapedebug.compiler.passes.cotangent_consumption import changed, left, taken_once
 from tapedebug.compiler.passes.cross_thread_deps import at_own_index, crossed
 from tapedebug.compiler.passes.custom import derived as without_gradients
-from tapedebug.compiler.passes.custom import opened
+from tapedebug.compiler.passes.custom import opened, own_adjoints
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.directions import has_directions, with_directions
 from tapedebug.compiler.passes.memory_regions import in_lanes
@@ -162,6 +162,16 @@ def _index(value: Value) -> tuple[str, int]:
     if op is not None and op.kind == "const":
         return "constant", int(op.data[0])
     return "other", 0
+
+
+def has_custom_calls(kernel: Lowered) -> bool:
+    """True if it calls functions with a gradient or a replay of their own, native ones too."""
+    return any(own_adjoints(kernel.custom.body))
+
+
+def has_native_calls(kernel: Lowered) -> bool:
+    """True if it calls native functions, those that Numba compiled included."""
+    return any(op.kind in NATIVE for op in ops_of(kernel.function.body))
 
 
 def follows_values(kernel: Lowered) -> bool:

@@ -6,41 +6,16 @@ Whether it does, and by how much, `passes.adjoint_warp` shows when it runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from tapedebug._source import Span
+from tapedebug.compiler.effects import WarpDivergence
 from tapedebug.compiler.ir import Block, Custom, For, Function, Op, Value, While, blocks_of, operands, walk
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.source_variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.warp_adjoints import VERSION
 
-Kind = Literal["loop", "while", "part", "array", "counter", "function"]
-"""A loop with variables; one with a condition; a part of a variable that is assigned; `*=` on an array; a
-number that an atomic handed out; a function whose adjoint Warp lacks in part."""
-
 EXCHANGES = ("atomic_exch", "atomic_cas")
-
-
-@dataclass(frozen=True, slots=True)
-class WarpDivergence:
-    """One construct.
-
-    Attributes:
-        kind: Which.
-        span: Where it stands.
-        variables: The variables that a loop carries; of a function, its name, what of it has no adjoint,
-            and the version of warp-lang with which that was measured.
-        needed: The reverse of a loop needs what its variables held in each iteration.
-        param: The array parameter that `*=` changes.
-    """
-
-    kind: Kind
-    span: Span
-    variables: tuple[str, ...] = ()
-    needed: bool = False
-    param: int | None = None
 
 
 def divergences_of(kernel: Lowered, adjoint: Function) -> tuple[WarpDivergence, ...]:

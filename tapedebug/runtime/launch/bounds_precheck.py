@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.record import Record
 
 REMEMBERED = 256
-"""Number of launches for which the result of the range test is cached."""
+"""Number of launches for which the results of the range test and of the test for shared memory are cached."""
 
 
 NEAR = MARGIN // 4
@@ -79,6 +79,7 @@ class BoundsPrecheck:
         self._reaches: Reaches | None = None
         self._words = Struct("")
         self._known: dict[Any, bool] = {}
+        self._aliased: dict[tuple[str, bytes], bool] = {}
         self._probes: dict[str, ParallelEntry] = {}
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
@@ -128,7 +129,7 @@ class BoundsPrecheck:
         read = found.probed.get(kind)
         return (
             read is not None
-            and not self._may_alias(found, read, raw)
+            and not self._may_alias(found, kind, raw)
             and self._passes(kind, read, threads, address)
         )
 
@@ -246,10 +247,23 @@ class BoundsPrecheck:
         slots = range(self.kernel.layout.size // 8)
         return Struct("=" + "".join("q" if slot in wanted else "8x" for slot in slots))
 
-    def _may_alias(self, found: Reaches, read: Sequence[int], raw: bytes) -> bool:
-        """True if the function may write to memory that its probe reads, because arrays may share memory."""
+    def _may_alias(self, found: Reaches, kind: str, raw: bytes) -> bool:
+        """True if the function may write to memory that a probe reads, because arrays may share memory.
+
+        This follows from the slots alone, which are the same in each run of a replay.
+        """
+        read = found.probed[kind]
         if not read or not found.written:
             return False
+        known = self._aliased.get((kind, raw))
+        if known is None:
+            if len(self._aliased) >= REMEMBERED:
+                self._aliased.clear()
+            known = self._aliased[kind, raw] = self._overlap(found, read, raw)
+        return known
+
+    def _overlap(self, found: Reaches, read: Sequence[int], raw: bytes) -> bool:
+        """True if memory that the probe reads overlaps memory that the function may write to."""
         words = memoryview(raw).cast("q")
         spans = [(*self._span(("value", param), words), False) for param in read]
         spans += [(*self._span(place, words), True) for place in found.written]

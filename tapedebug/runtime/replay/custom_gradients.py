@@ -28,6 +28,8 @@ class RecordCustomGradients:
 
     def calls(self) -> list[CustomCall]:
         """Return the calls of functions with a custom gradient or replay, native ones too."""
+        if not self._kernel.has_custom_calls:
+            return []
         return [
             CustomCall(node.name, node.span, node.function, node.gradient is not None)
             for node in own_adjoints(self._kernel._lowered.custom.body)
@@ -35,6 +37,8 @@ class RecordCustomGradients:
 
     def native_calls(self) -> list[NativeCall]:
         """Return the calls of native functions, except those that Numba compiled, which we differentiate."""
+        if not self._kernel.has_native_calls:
+            return []
         return [
             NativeCall(op.data[0].native.name, op.span)
             for op in ops_of(self._kernel._lowered.function.body)
@@ -44,9 +48,12 @@ class RecordCustomGradients:
     def bypassed(self) -> Iterator[BypassedGradient]:
         """Yield the gradients defined in the kernel's module that its adjoint never runs."""
         kernel = self._kernel
-        run = {node.function for node in calls_with_gradient(kernel._lowered.custom.body)}
         known = getattr(kernel.python, "__globals__", {})
-        for gradient in [value for value in known.values() if isinstance(value, Function)]:
+        gradients = [value for value in known.values() if isinstance(value, Function) and value.companion_of]
+        if not gradients:
+            return  # and nothing is lowered
+        run = {node.function for node in calls_with_gradient(kernel._lowered.custom.body)}
+        for gradient in gradients:
             function = gradient.companion_of
             if function is None or function.gradient is not gradient or function in run:
                 continue
