@@ -138,9 +138,15 @@ class CheckRunner:
             self._report(running=False)
 
     def _in_thread(self, mask: list[MaskEntry]) -> None:
-        with self._beating(), execution_lock.for_check(self.cancel, f"the check of {self._name}"):
+        turn = execution_lock.for_check(
+            self.cancel, f"the check of {self._name}", cancelled=self._cancelled.is_set
+        )
+        with self._beating(), turn as acquired:
             try:
-                self._check(mask)
+                if acquired:
+                    self._check(mask)
+                else:
+                    self._report(status=self._summary([], len(mask), 0.0))
             except Exception as error:
                 if not self._fresh:
                     self._report(status=describe(error))

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+BETWEEN_LOOKS = 0.05
+"""Seconds after which a waiting check looks again if it was cancelled."""
+
 
 class ExecutionLock:
     """A lock that is held by the running cell or the running check."""
@@ -61,19 +64,33 @@ class ExecutionLock:
                 self._lock.release()
 
     @contextmanager
-    def for_check(self, cancel: Callable[[], None], name: str = "another check") -> Iterator[None]:
+    def for_check(
+        self,
+        cancel: Callable[[], None],
+        name: str = "another check",
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[bool]:
         """Wait for the running cell or check, then hold the lock. Interrupting a waiting cell calls `cancel`.
+
+        Yields True with the lock; False without it, if the check was cancelled while it waited.
 
         Args:
             cancel: Function that makes the check end soon.
             name: The name of the check in messages to those that wait for it.
+            cancelled: Function that returns True once nobody wants the check any more.
         """
-        with self._lock, self.cancelling(cancel):
-            self._holder = name
-            try:
-                yield
-            finally:
-                self._holder = ""
+        while not self._lock.acquire(timeout=BETWEEN_LOOKS):
+            if cancelled():
+                yield False
+                return
+        try:
+            with self.cancelling(cancel):
+                self._holder = name
+                yield True
+        finally:
+            self._holder = ""
+            self._lock.release()
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:

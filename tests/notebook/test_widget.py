@@ -285,6 +285,18 @@ def test_a_check_says_for_which_other_check_it_waits(panel):
     assert verdicts(panel)[1, "x", "y"] == "AGREE"
 
 
+def test_a_check_that_waits_for_another_can_be_cancelled(panel):
+    panel.mask = [(1, "x", "y")]
+    with execution_lock.for_check(lambda: None, "the check of tape 7 (net)"):
+        press(panel, "run")
+        press(panel, "cancel")
+        wait(panel)
+        assert panel.status == "Cancelled after 0 of 1 pair."
+    press(panel, "run")
+    wait(panel)
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+
+
 def test_those_who_wait_for_a_check_are_told_its_tape(panel, monkeypatch):
     told = []
     monkeypatch.setattr(

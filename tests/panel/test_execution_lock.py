@@ -69,6 +69,24 @@ def test_interrupting_a_waiting_cell_cancels_the_check():
     assert not gate.busy
 
 
+def test_a_check_that_is_cancelled_while_it_waits_ends_without_its_turn():
+    gate, cancelled, told = ExecutionLock(), threading.Event(), []
+
+    def check():
+        with gate.for_check(lambda: None, cancelled=cancelled.is_set) as acquired:
+            told.append(acquired)
+
+    gate.cell_starts()
+    thread = in_thread(check)
+    cancelled.set()
+    thread.join(5)
+    assert told == [False]
+    gate.cell_ends()
+    assert not gate.busy
+    check()  # with the lock free there is nothing to wait for: the check itself says that it was cancelled
+    assert told == [False, True]
+
+
 def test_nested_and_unannounced_ends_leave_the_gate_sound():
     gate = ExecutionLock()
     gate.cell_ends()  # IPython ends empty cells that never started
