@@ -100,10 +100,10 @@ check: $(PY_STAMP) $(NPM_STAMP) $(if $(wildcard tapedebug/static/widget.js),,$(J
 	@$(BIN)/python -m scripts.check --workers $(WORKERS) $(CHECK_ARGS)
 
 test:  ## every test: ruff, mypy, tsc, biome, vitest, browser, pytest; prints time and memory of each step
-	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup python-lint+js-lint+js-tests browser-tests python-tests
+	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup browser-tests+python-lint,js-lint,js-tests,python-tests
 
 ci:  ## all that CI runs: test, demo, packaging and docs
-	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup demo packaging+docs+python-lint+js-lint+js-tests browser-tests python-tests
+	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup demo packaging,docs,browser-tests+python-lint,js-lint,js-tests,python-tests
 
 test-setup:
 	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)

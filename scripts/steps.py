@@ -1,9 +1,11 @@
 """Run targets of make in turn; at the end print the time of each, its processor time and its largest process.
 
-Targets joined by `+` are one step and run side by side. Browsers run alone: beside pytest, which keeps both
-processors busy, JupyterLab takes longer to answer than its tests wait.
-The output of the last of them is shown as it comes, that of each other one when it ends. The earlier a target
-is named, the sooner it gets a processor: `scripts/steps.py setup lint+browser-tests+python-tests`.
+Each argument is a step; the next one begins when all of it has ended. A step has lanes, joined by `+`,
+which run side by side; a lane has targets, joined by `,`, each of which begins when the one before has
+ended. Browsers wait much of the time, for kernels and pages: a lane beside them keeps the processors busy
+with what computes. The output of the last lane is shown as it comes, that of the others when a target ends.
+The earlier a lane is named, the sooner it gets a processor: `scripts/steps.py setup
+browser-tests+python-lint,python-tests`.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
 
 NICE = 3
-"""Priority that each target yields to those named before it."""
+"""Priority that each lane yields to the one named before it."""
 
 
 def start(target: str, nice: int, output: IO[str] | None) -> subprocess.Popen[str]:
@@ -40,30 +43,46 @@ def row(name: str, seconds: float, usage: resource.struct_rusage) -> str:
     return f"  {name:<16} {minutes:3} min {rest:02} s, {cpu:4} CPU s, largest process {megabytes} MB"
 
 
-def run_step(targets: list[str]) -> tuple[list[str], dict[str, int]]:
-    """Run targets side by side; return a line about each, and the exit status of those that failed."""
-    begun = time.monotonic()
-    outputs = {target: TemporaryFile("w+", encoding="utf-8", errors="replace") for target in targets[:-1]}  # noqa: SIM115
-    started = {
-        start(target, NICE * number, outputs.get(target)): target for number, target in enumerate(targets)
-    }
-    processes = {process.pid: process for process in started}
+@dataclass
+class Running:
+    """A target that runs: its lane, its process, when it began, and its output if that is shown later."""
+
+    target: str
+    lane: int
+    process: subprocess.Popen[str]
+    begun: float
+    output: IO[str] | None
+
+
+def begin(target: str, lane: int, *, at_once: bool) -> Running:
+    """Start a target; show its output at once or when it has ended."""
+    output = None if at_once else TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+    return Running(target, lane, start(target, NICE * lane, output), time.monotonic(), output)
+
+
+def run_step(lanes: list[list[str]]) -> tuple[list[str], dict[str, int]]:
+    """Run lanes side by side; return a line about each target, and the exit status of those that failed."""
+    waiting = [list(lane) for lane in lanes]
+    last = len(lanes) - 1
+    running = [begin(lane.pop(0), number, at_once=number == last) for number, lane in enumerate(waiting)]
     rows, failed = [], {}
-    while processes:
+    while running:
         pid, code, usage = os.wait4(-1, 0)  # the largest of the process and all that it waited for
-        process = processes.pop(pid)
-        name = started[process]
-        process.returncode = status = os.waitstatus_to_exitcode(code)
-        rows.append(row(name, time.monotonic() - begun, usage))
-        if status != 0:
-            failed[name] = status
-        if name in outputs:
-            with outputs[name] as output:
+        ended = next(one for one in running if one.process.pid == pid)
+        running.remove(ended)
+        ended.process.returncode = status = os.waitstatus_to_exitcode(code)
+        rows.append(row(ended.target, time.monotonic() - ended.begun, usage))
+        if ended.output is not None:
+            with ended.output as output:
                 output.seek(0)
                 ending = "" if status == 0 else f", which failed with status {status}"
                 # in one piece: another target writes to the same place meanwhile
-                sys.stdout.write(f"==== output of {name}{ending}\n{output.read()}\n")
+                sys.stdout.write(f"==== output of {ended.target}{ending}\n{output.read()}\n")
                 sys.stdout.flush()
+        if status != 0:
+            failed[ended.target] = status
+        elif waiting[ended.lane]:
+            running.append(begin(waiting[ended.lane].pop(0), ended.lane, at_once=ended.lane == last))
     return rows, failed
 
 
@@ -72,8 +91,10 @@ def main(steps: list[str]) -> int:
     rows: list[str] = []
     failed: dict[str, int] = {}
     for number, step in enumerate(steps, 1):
-        print(f"==== step {number} of {len(steps)}: {step.replace('+', ', ')}", flush=True)
-        more, failed = run_step(step.split("+"))
+        lanes = [lane.split(",") for lane in step.split("+")]
+        shown = " beside ".join(", ".join(lane) for lane in lanes)
+        print(f"==== step {number} of {len(steps)}: {shown}", flush=True)
+        more, failed = run_step(lanes)
         rows += more
         if failed:
             break

@@ -109,7 +109,7 @@ def test_steps_show_which_is_running_and_how_long_each_took(tmp_path: Path) -> N
     one, two = lines.index("==== output of one"), lines.index("ran --no-print-directory two")
     assert lines[one + 1] == "ran --no-print-directory one"
     assert two > 0
-    assert lines[0] == "==== step 1 of 3: one, two"
+    assert lines[0] == "==== step 1 of 3: one beside two"
     assert sorted(lines[5:]) == sorted(
         [
             "==== step 2 of 3: bad",
@@ -121,6 +121,35 @@ def test_steps_show_which_is_running_and_how_long_each_took(tmp_path: Path) -> N
             "==== bad failed",
         ]
     )
+
+
+def test_targets_of_a_lane_run_in_turn_beside_the_other_lanes_until_one_fails(tmp_path: Path) -> None:
+    make = tmp_path / "make"
+    # each notes when it begins and ends; `slow` ends once `second` has begun
+    make.write_text(
+        f"#!/bin/sh\ncd {tmp_path}\necho $2 begins >>log; touch $2\n"
+        '[ "$2" != slow ] || while [ ! -e second ]; do sleep 0.05; done\n'
+        'echo $2 ends >>log; [ "$2" != bad ]\n'
+    )
+    make.chmod(0o755)
+    command = [sys.executable, ROOT / "scripts" / "steps.py", "slow,after+first,second,bad,never", "other"]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "MAKE": str(make)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("==== step 1 of 2: slow, after beside first, second, bad, never\n")
+    assert done.stdout.endswith("==== bad failed\n")
+    log = (tmp_path / "log").read_text().splitlines()
+    assert [line for line in log if line.split()[0] in {"first", "second", "bad"}] == [
+        f"{target} {what}" for target in ("first", "second", "bad") for what in ("begins", "ends")
+    ]
+    assert log.index("second begins") < log.index("slow ends") < log.index("after begins")
+    assert not {"never begins", "other begins"} & set(log)
 
 
 # ------------------------------------------------------------------ Node.js

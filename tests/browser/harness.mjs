@@ -11,6 +11,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { cpuSecondsHere } from "./cpu.mjs";
 
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 export const SCREENSHOTS = join(ROOT, "build", "screenshots");
@@ -74,17 +75,25 @@ const WAIT = 60_000;
 /** Servers and kernels start within seconds; on two processors beside other tests they may take longer. */
 const START = 180_000;
 
+/** Long waits look twenty times a second: at each frame, as by default, takes a fifteenth of a processor. */
+const POLLING = { polling: 50 };
+
 /** Every browser of this file, for the case that no test is there to close it. */
 const browsers = [];
 
 export function startBrowser(flags = []) {
-  const browser = BROWSER && flags.length === 0 ? chromium.connect(BROWSER) : chromium.launch(launchOptions(flags));
+  const shared = BROWSER && flags.length === 0;
+  const browser = shared ? chromium.connectOverCDP(BROWSER) : chromium.launch(launchOptions(flags));
   browsers.push(browser);
   return browser;
 }
 
-/** Starts a browser that processes connect to, by its `wsEndpoint()`. */
-export const launchBrowser = () => chromium.launchServer(launchOptions());
+/** Starts a browser that processes connect to, at its `address`, without a process between them and the browser. */
+export async function launchBrowser() {
+  const port = await freePort();
+  const server = await chromium.launchServer(launchOptions([`--remote-debugging-port=${port}`]));
+  return { address: `http://127.0.0.1:${port}`, pid: server.process().pid, close: () => server.close() };
+}
 
 function launchOptions(flags = []) {
   const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -113,6 +122,9 @@ const APPS = {
 const SHARED = process.env.TAPEDEBUG_LAB;
 /** The browser that `run.mjs` started: each test has a context of its own in it. */
 const BROWSER = process.env.TAPEDEBUG_BROWSER;
+
+// run.mjs adds it to the time of the servers that it started
+if (process.env.TAPEDEBUG_TELL_CPU) process.once("exit", () => console.log(`# ${cpuSecondsHere()} CPU s`));
 
 export const startLab = () => (SHARED ? borrowLab(JSON.parse(SHARED)) : startServer(APPS.lab));
 export const startNotebook = () => startServer(APPS.notebook);
@@ -234,6 +246,7 @@ async function launchServer(app) {
     throw error;
   }
   return {
+    pid: server.pid,
     home,
     origin,
     token,
@@ -270,7 +283,7 @@ export async function openPage(browser, lab, path, { width = 1400, height = 900,
     }
   });
   await page.goto(lab.url(path));
-  await page.waitForFunction(() => globalThis.jupyterapp !== undefined);
+  await page.waitForFunction(() => globalThis.jupyterapp !== undefined, undefined, POLLING);
   await page.waitForSelector(".jp-Notebook .jp-Cell");
   if (dark) await setTheme(page, "JupyterLab Dark");
   return {
@@ -324,7 +337,7 @@ export async function kernelIdle(page) {
       return panel?.sessionContext?.session?.kernel?.status === "idle";
     },
     undefined,
-    { timeout: START },
+    { ...POLLING, timeout: START },
   );
 }
 
@@ -341,7 +354,7 @@ export async function runAll(page, timeout = 180_000) {
       );
     },
     undefined,
-    { timeout },
+    { ...POLLING, timeout },
   );
 }
 

@@ -49,12 +49,19 @@ tape.backward(loss)
 panel = wp.TapeDebugger(tape)
 panel
 `;
-/** Each step of a check takes a while, so that one can see it, and cancel it. */
+/** Each step of a check takes a while, so that one can see it; or it stops after its first pair until it is cancelled. */
 const SLOW = `
 import time
 from tapedebug.autograd import pair_check
 quick = pair_check._Progress.checkpoint
-pair_check._Progress.checkpoint = lambda self: (time.sleep(pause), quick(self))[1]
+held = False
+def slow(self):
+    time.sleep(pause)
+    while held and self.done and not self.cancelled():
+        time.sleep(0.05)
+        self._report_share(self.done)
+    return quick(self)
+pair_check._Progress.checkpoint = slow
 `;
 
 let lab;
@@ -123,13 +130,13 @@ test("cells fill one by one while a run is under way", async () => {
 });
 
 test("a slow check is cancelled, and what was done stays", async () => {
-  await pause(0.2);
+  await python(page, "held = True");
   await json("panel.set_trait('mask', [[0, 'k', 'y'], [1, 'y', 'z'], [2, 'z', 'loss']])");
   await panel.locator(".td-run").click();
-  await page.waitForFunction(() => document.querySelector(".tapedebug .td-status")?.textContent.includes("1 done"));
+  await page.waitForFunction(() => / [12] done/.test(document.querySelector(".tapedebug .td-status")?.textContent));
   await panel.locator(".td-cancel").click();
   await panel.getByText(/^Cancelled after [12] of 3 pairs: /).waitFor();
-  await pause(0);
+  await python(page, "held = False");
   assert.match(await cellOf(0, "k", "y").textContent(), /AGREE/);
   assert.equal(await json("panel.running"), false);
 });

@@ -1,5 +1,5 @@
 /**
- * Runs the browser tests, three files side by side. Each side has one JupyterLab and one browser for all its files, which are
+ * Runs the browser tests, several files side by side. Each side has one JupyterLab and one browser for all its files, which are
  * cleared between them. A file that fails is run once more, alone and with a server and a browser of its own, as waits may be
  * too short beside others. The end says what failed only the first time; what fails again fails.
  *
@@ -7,23 +7,42 @@
  */
 import { spawn } from "node:child_process";
 import { readdir } from "node:fs/promises";
+import { availableParallelism, totalmem } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { cpuSeconds } from "./cpu.mjs";
 import { launchBrowser, launchLab } from "./harness.mjs";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** More than a machine has processors: tests wait much of the time, for kernels and for pages that settle. */
-const SIDES = 3;
+/** Memory that a JupyterLab, its kernels and a browser may take, in bytes. */
+const SIDE_BYTES = 1.5e9;
+/** More than a machine has processors: tests wait more than half of the time, for kernels and for pages that settle. */
+const SIDES = Math.max(1, Math.min(8, 2 * availableParallelism() + 1, Math.floor(totalmem() / SIDE_BYTES)));
 const MOST_MS = 600_000;
 /** Time for a file to close what it opened, after it was told to end. */
 const CLOSING_MS = 5_000;
 /** Those that take longest begin first, so that none of them is alone at the end. */
-const LONG = ["views", "hostile", "inspector", "notebook7", "lab-kernels", "sidebar", "saved", "widget", "kernels"];
+const LONG = [
+  "views-notebook7",
+  "notebook7",
+  "views-lab",
+  "accessible",
+  "quickstart",
+  "lab-kernels",
+  "hostile",
+  "widget",
+  "inspector",
+  "sidebar",
+  "lab-marks",
+  "report",
+  "large",
+];
 
-/** Runs one file; prints its output when it has ended, and returns whether it passed. */
-async function passes(name, environment) {
+/** Runs one file; prints its output when it has ended, and returns whether it passed. `servers`: processes that work for it. */
+async function passes(name, environment, servers = []) {
   const begun = Date.now();
+  const before = cpuSeconds(servers);
   const child = spawn(process.execPath, ["--test-reporter=tap", join(HERE, `${name}.test.mjs`)], {
     env: { ...process.env, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
@@ -41,7 +60,10 @@ async function passes(name, environment) {
   clearTimeout(timer);
   const passed = status === 0 && late === "";
   const seconds = ((Date.now() - begun) / 1000).toFixed(0);
-  console.log(`${output}==== ${name}: ${passed ? "passed" : `failed${late}`} (${seconds} s)`);
+  const own = Number(/^# (\S+) CPU s$/m.exec(output)?.[1]);
+  const cpu = own + cpuSeconds(servers) - before;
+  const used = Number.isNaN(cpu) ? "" : `, ${cpu.toFixed(1)} CPU s`;
+  console.log(`${output}==== ${name}: ${passed ? "passed" : `failed${late}`} (${seconds} s${used})`);
   return passed;
 }
 
@@ -53,10 +75,10 @@ async function runSide(queue) {
     const { home, origin, token, logFile } = lab;
     const environment = {
       TAPEDEBUG_LAB: JSON.stringify({ home, origin, token, logFile }),
-      TAPEDEBUG_BROWSER: browser.wsEndpoint(),
+      TAPEDEBUG_BROWSER: browser.address,
     };
     for (let name = queue.shift(); name !== undefined; name = queue.shift())
-      if (!(await passes(name, environment))) failed.push(name);
+      if (!(await passes(name, environment, [lab.pid, browser.pid]))) failed.push(name);
   } finally {
     await Promise.all([lab.stop(), browser.close()]);
   }
@@ -74,6 +96,7 @@ async function namesOf(given) {
 process.env.TAPEDEBUG_CACHE_DIR ??= join(ROOT, "build", "browser-kernels");
 // images of containers set it; without bytecode a JupyterLab takes twice as long to start
 delete process.env.PYTHONDONTWRITEBYTECODE;
+process.env.TAPEDEBUG_TELL_CPU = "1";
 
 const queue = await namesOf(process.argv.slice(2));
 const sides = Array.from({ length: Math.min(SIDES, queue.length) }, () => runSide(queue));

@@ -1,4 +1,4 @@
-/** Every view of the panel as somebody sees it: in JupyterLab and in Notebook 7, in both themes, wide and narrow. */
+/** Every view of the panel as somebody sees it, in JupyterLab or in Notebook 7, in both themes, wide and narrow. */
 import assert from "node:assert/strict";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -36,32 +36,26 @@ def held(self):
 pair_check._Progress.checkpoint = held
 `;
 
-let browser;
-before(async () => {
-  browser = await startBrowser();
-});
-after(() => browser?.close());
-
 const every = Object.keys(THEMES).flatMap((theme) => Object.keys(SIZES).map((width) => [theme, width]));
 /** Each theme and each width once; the other app shows the other two, as it is the same widget in both. */
 const half = (other) =>
   process.env.TAPEDEBUG_SWEEPS === "full"
     ? every
     : every.filter(([theme, width]) => ((theme === "dark") === (width === "700")) !== other);
-const APPS = [
-  ["lab", startLab, half(false)],
-  ["notebook7", startNotebook, half(true)],
-];
+const APPS = { lab: { start: startLab, looks: half(false) }, notebook7: { start: startNotebook, looks: half(true) } };
 
-for (const [app, start, looks] of APPS) {
+/** Registers the tests of one app, which are a file of their own: both in one would take longest of all files. */
+export function testViews(app) {
+  const { start, looks } = APPS[app];
   describe(app, () => {
+    let browser;
     let server;
     let page;
     let finish;
     let panel;
 
     before(async () => {
-      server = await start();
+      [browser, server] = await Promise.all([startBrowser(), start()]);
       await server.add(join(ROOT, "notebooks", NAME), NAME);
       ({ page, finish } = await openPage(browser, server, NAME, SIZES[1400]));
       if (app === "lab") await command(page, "application:toggle-left-area");
@@ -70,7 +64,10 @@ for (const [app, start, looks] of APPS) {
       await panel.waitFor();
       await python(page, HELD);
     });
-    after(() => server?.stop());
+    after(async () => {
+      await browser?.close();
+      await server?.stop();
+    });
 
     const tab = (name) => panel.locator(".td-tabs:not(.td-stage-tabs)").getByRole("tab", { name });
     const stage = (name) => panel.locator(".td-stage-tabs").getByRole("tab", { name });
