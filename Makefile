@@ -150,9 +150,10 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by han
 bench-ui: setup system  ## how fast the panel opens and moves on tapes of 100,000 and 1,000,000 launches (BENCH_ARGS='--json')
 	@PYTHON=$(CURDIR)/$(BIN)/python node tests/browser/bench/run.mjs $(BENCH_ARGS)
 
-fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs (FUZZ_ARGS='--count 500'), 10,000 damaged files, 200 interrupts, all sweeps
+fuzz: $(PY_STAMP)  ## 5,000 random kernels, 1,000 programs, 1,000 chains of operations (FUZZ_ARGS='--count 500'), 10,000 damaged files, 200 interrupts, all sweeps
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
 	@$(BIN)/python -m tests.compiler.fuzz --programs --jobs $(WORKERS) $(FUZZ_ARGS)
+	@$(BIN)/python -m tests.compiler.fuzz --operations --jobs $(WORKERS) $(FUZZ_ARGS)
 	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) tests/trace/test_fuzz.py tests/diagnose/test_interrupts.py
 	@TAPEDEBUG_SWEEPS=full $(BIN)/python -m pytest -q -n $(WORKERS) -m "sweep or unoptimized" tests --ignore tests/gallery
 

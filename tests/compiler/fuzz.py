@@ -8,6 +8,10 @@ guard bytes around private memory. The arrays of every second ten are reversed, 
 offset, between guard bytes. One that fails is made smaller as long as it fails the same way, and kept in
 `found/`, where `test_generated.py` picks it up.
 
+With `--operations`, each seed is a chain of operations of the rule table on one scalar type
+(`generator_operations.py`), compared with NumPy; every eighth also in second derivatives, every tenth as
+machine code. One that fails is printed, cut off after the operation that makes it fail.
+
 With `--programs`, each seed is a program of several launches (`programs.py`), whose values and gradients are
 compared with those of plain Python; `test_programs.py` picks up what is found.
 """
@@ -35,17 +39,20 @@ import numpy as np
 from tapedebug.compiler import pipeline
 from tests.compiler import parallel_comparison, programs
 from tests.compiler.generator import program
+from tests.compiler.generator_operations import Program
 from tests.compiler.harness import laid_out
 from tests.compiler.program_values import Unsure
 from tests.compiler.simd_comparison import SIZES as SIZES_IN_LANES
 from tests.compiler.simd_comparison import WIDTHS, compare, scalar_functions
 from tests.compiler.test_generated import FOUND, MODES, IllConditioned, Trial, arguments
+from tests.compiler.test_operations import Chain
 from tests.runtime.guards import Blocks
 
 SIZES = (6, 9, 12, 15)
 LONGEST = 30  # seconds of processor time for one program
 SECONDS = 60.0  # to make a failing program smaller
 SKIPPED = "ill-conditioned"
+OPERATIONS = 8  # of one chain
 
 
 def how(seed: int) -> dict[str, bool]:
@@ -184,6 +191,32 @@ def verdict_on(program: Any) -> str:
     return ""
 
 
+def tried_operations(seed: int, size: int = OPERATIONS) -> tuple[int, str]:
+    """A seed and the verdict on its chain of operations."""
+    try:
+        with warnings.catch_warnings(), limited(), laid_out(seed) if is_laid_out(seed) else nullcontext():
+            warnings.simplefilter("ignore")
+            chain = Chain(seed, size)
+            chain.check(interpreted=True)
+            if seed % 8 == 0:
+                chain.second()
+            if seed % 10 == 0:
+                chain.compiled()
+    except IllConditioned:
+        return seed, SKIPPED
+    except Exception as error:  # whatever a random program brings to light
+        text = " ".join(str(error).split()) or repr(error)
+        return seed, f"{type(error).__name__}: {text[:300]}"
+    return seed, ""
+
+
+def shortest_operations(seed: int, failure: str) -> str:
+    """The shortest beginning of a chain that fails in the same way."""
+    kind = failure.partition(":")[0]
+    size = next(n for n in range(1, OPERATIONS + 1) if tried_operations(seed, n)[1].startswith(kind))
+    return f"# python -m tests.compiler.generator_operations {seed} {size}\n{Program(seed, size).text}"
+
+
 def keep_program(seed: int, failure: str) -> str:
     """Keep a failing program of launches as a case, without what it does not need; gives its text."""
     program, kind, end = programs.program(seed), failure.partition(":")[0], time.monotonic() + SECONDS
@@ -204,14 +237,19 @@ def main(arguments: Any = None) -> int:
     """Try kernels or programs; gives 1 where one failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--count", type=int, help="how many: 5,000 kernels or 1,000 programs")
+    parser.add_argument("--count", type=int, help="how many: 5,000, or 1,000 programs")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--programs", action="store_true", help="programs of several launches")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--programs", action="store_true", help="programs of several launches")
+    chosen.add_argument("--operations", action="store_true", help="chains of all operations")
     options = parser.parse_args(arguments)
     if options.count is None:
-        options.count = 1000 if options.programs else 5000
-    attempt, kept = (tried_program, keep_program) if options.programs else (tried, keep)
-    what = "programs" if options.programs else "kernels"
+        options.count = 1000 if options.programs or options.operations else 5000
+    attempt, kept, what = tried, keep, "kernels"
+    if options.programs:
+        attempt, kept, what = tried_program, keep_program, "programs"
+    if options.operations:
+        attempt, kept, what = tried_operations, shortest_operations, "chains of operations"
     seeds = range(options.first, options.first + options.count)
     print(f"fuzz: {what} of seeds {seeds.start} to {seeds.stop - 1}", flush=True)
     counts: Counter[str] = Counter()
@@ -220,7 +258,7 @@ def main(arguments: Any = None) -> int:
         for seed, failure in pool.map(attempt, seeds, chunksize=8):
             counts[failure if failure in ("", SKIPPED) else "wrong"] += 1
             if failure not in ("", SKIPPED):
-                mode = "" if options.programs else f" {how(seed)}"
+                mode = f" {how(seed)}" if attempt is tried else ""
                 print(f"=== seed {seed}{mode}: {failure}", flush=True)
                 print(kept(seed, failure), flush=True)
             if time.monotonic() - shown > 10:

@@ -28,6 +28,7 @@ from tests import sweeps
 from tests.compiler.harness import run, twin
 from tests.lang import cases
 from tests.lang.cases import Case
+from tests.lang.cases.integers import INTEGER_HEADER, INTEGER_ROWS, wrapped
 from tests.lang.probe import families
 
 SAMPLES = 6
@@ -359,61 +360,15 @@ def test_every_entry_that_users_call_is_a_builtin() -> None:
 
 # Integers --------------------------------------------------------------------------------------------------
 
-INTEGER_ROWS = {
-    "x + y": lambda x, y: x + y,
-    "x - y": lambda x, y: x - y,
-    "x * y": lambda x, y: x * y,
-    "-x": lambda x, y: -x,
-    "x / y": lambda x, y: 0 if y == 0 else abs(x) // abs(y) * (-1 if x * y < 0 else 1),
-    "x // y": lambda x, y: 0 if y == 0 else x // y,
-    "x % y": lambda x, y: 0 if y == 0 else abs(x) % abs(y) * (-1 if x < 0 else 1),
-    "wp.abs(x)": lambda x, y: abs(x),
-    "wp.sign(x)": lambda x, y: -1 if x < 0 else 1,
-    "wp.min(x, y)": lambda x, y: min(x, y),
-    "wp.max(x, y)": lambda x, y: max(x, y),
-    "wp.clamp(x, y, y + one)": lambda x, y: min(max(x, y), y + 1),
-    "wp.where(x < y, x, y)": lambda x, y: min(x, y),
-    "integer(x == y)": lambda x, y: int(x == y),
-    "integer(wp.bool(x))": lambda x, y: int(x != 0),
-    "x & y": lambda x, y: x & y,
-    "x | y": lambda x, y: x | y,
-    "x ^ y": lambda x, y: x ^ y,
-    "~x": lambda x, y: ~x,
-    "x << (y & integer(3))": lambda x, y: x << (y & 3),
-    "x >> (y & integer(3))": lambda x, y: x >> (y & 3),
-    "integer((x > y) & (y > one) | (x > one) ^ (y < one))": lambda x, y: int(
-        (x > y) & (y > 1) | (x > 1) ^ (y < 1)
-    ),
-    "count(x, y)": lambda x, y: len(range(x, y, 3)),
-    "x << y": lambda x, y: x << y if y >= 0 else 0,
-    "x >> y": lambda x, y: x >> y if y >= 0 else min(x, 0) >> 64,
-    "wp.step(x)": lambda x, y: int(x < 0),
-    "wp.nonzero(x)": lambda x, y: int(x != 0),
-}
-INTEGER_KERNEL = """
+INTEGER_KERNEL = f"""
 import tapedebug as wp
-integer = wp.{scalar}
-one = integer(1)
-
-@wp.func
-def count(x: integer, y: integer):
-    n = integer(0)
-    for k in range(x, y, integer(3)):
-        n += one
-    return n
-
+{INTEGER_HEADER}
 @wp.kernel
 def rows(a: wp.array(dtype=integer), b: wp.array(dtype=integer), out: wp.array2d(dtype=integer)):
     i = wp.tid()
     x = a[i]
     y = b[i]
 """
-
-
-def wrapped(number: int, scalar: type[t.Scalar]) -> int:
-    """A number in the two's complement of a type's width."""
-    limits = np.iinfo(scalar.numpy)
-    return (number - int(limits.min)) % 2**limits.bits + int(limits.min)
 
 
 @pytest.mark.parametrize("interpreted", [False, True], ids=["compiled", "interpreted"])
