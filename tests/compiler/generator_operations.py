@@ -231,9 +231,7 @@ class Program:
         self._headers.add(HEADERS.get(table, ""))
         bends = [
             f"bent{'' if kind == 's' else f'_{kind}'}({name}, scalar({low}), scalar({high}))"
-            for kind, name, (low, high) in zip(
-                case.operands, operands, map(exact, case.domains), strict=True
-            )
+            for kind, name, (low, high) in zip(case.operands, operands, map(exact, case.domains), strict=True)
         ]
         spelling = re.sub(r"(?<![\w.])(\d+\.\d+)", r"scalar(\1)", case.spelling)
         names = [f"a{n}" for n in range(len(bends))]
@@ -248,8 +246,7 @@ class Program:
 
         def value(values: Values) -> np.ndarray:
             given = [
-                bent(values[name], exact(domain))
-                for name, domain in zip(operands, case.domains, strict=True)
+                bent(values[name], exact(domain)) for name, domain in zip(operands, case.domains, strict=True)
             ]
             return np.asarray(case.value(*given), float)
 
@@ -276,9 +273,11 @@ class Program:
         parts.append("vec1 = wp.types.vector(1, scalar)\n")
         parts.append(INTEGER_HEADER.format(scalar=self.integer.__name__) + REMAINDER)
         used = {*self.inputs, *self.outputs} - {"i"}
-        for kind in KINDS:
-            if kind in used:
-                parts.append(f"kind_{kind} = {KINDS[kind][0].format(n=self.length)}\n")
+        parts += [
+            f"kind_{kind} = {spelling.format(n=self.length)}\n"
+            for kind, (spelling, _) in KINDS.items()
+            if kind in used
+        ]
         parts += [*sorted(self._headers), BENT]
         parts += [self._bend(kind) for kind in self.inputs if kind != "s"]
         parts += self._functions
