@@ -135,11 +135,18 @@ class AnalyzedKernel(Definition):
         return found
 
     def _warn_of_one_sided(self, name: str, span: Span) -> None:
-        """Warn of a variable that is read after an `if` one branch of which assigns it."""
+        """Warn of a variable that one branch of an `if` assigns, or of a function that may return nothing."""
+        if name.endswith("()"):
+            what = f"`{name}` returns a value on some paths only: on the others"
+            hint = "end it with a `return` of a value"
+        else:
+            what = (
+                f"`{name}` is assigned on one branch of this `if` only and read after it: where that branch "
+                "is not taken,"
+            )
+            hint = f"assign `{name}` before the `if`"
         warnings.warn_explicit(
-            f"kernel `{self.__name__}`: `{name}` is assigned on one branch of this `if` only and read after "
-            "it: where that branch is not taken, it is 0 (in NVIDIA Warp it is undefined)\n"
-            f"  = hint: assign `{name}` before the `if`",
+            f"kernel `{self.__name__}`: {what} it is 0 (in NVIDIA Warp it is undefined)\n  = hint: {hint}",
             TapedebugWarning,
             span.file,
             span.line,

@@ -366,3 +366,54 @@ def test_a_loop_that_only_adds_keeps_nothing():
 
     assert "put_f32" not in total.source("adjoint")
     assert "put_f32" in product.source("adjoint")
+
+
+@wp.kernel
+def name_of_a_vector_and_of_counters(v: wp.array(dtype=wp.vec3), y: wp.array2d(dtype=float), n: int):
+    i = wp.tid()
+    c = v[i]
+    y[i, 0] = c[0] * c[1]
+    for r in range(n):
+        for c in range(r + 1):
+            y[i, c] += v[i][c] * v[i][r]
+    for _ in range(2):
+        c = v[i][0] * 2.0
+        y[i, 1] += c * c
+    for c in range(n):
+        y[i, c] *= v[i][2]
+    y[i, 0] += float(c)
+
+
+def test_iterations_may_begin_with_another_type_of_a_variable() -> None:
+    """As in Warp, if each iteration assigns the name first."""
+    v = np.random.default_rng(1).uniform(0.5, 1.5, (2, 3)).astype(np.float32)
+    args = [v, np.zeros((2, 3), np.float32), 3]
+    expected = np.zeros((2, 3))
+    for i in range(2):
+        expected[i, 0] = v[i, 0] * v[i, 1]
+        for r in range(3):
+            for c in range(r + 1):
+                expected[i, c] += v[i, c] * v[i, r]
+        expected[i, 1] += 2 * (2 * v[i, 0]) ** 2
+        expected[i] *= v[i, 2]
+        expected[i, 0] += 2
+    for how in ({}, {"interpreted": True}, {"lanes": True}):
+        y = np.zeros_like(args[1])
+        run(name_of_a_vector_and_of_counters, 2, [v, y, 3], **how)
+        np.testing.assert_allclose(y, expected, rtol=1e-5)
+    check_gradient(name_of_a_vector_and_of_counters, 2, args)
+
+
+def test_after_such_a_loop_the_name_has_no_one_type() -> None:
+    @wp.kernel
+    def read(v: wp.array(dtype=wp.vec3), y: wp.array(dtype=float), n: int):
+        c = v[0]
+        for _ in range(n):
+            c = 2.0 * v[0][0]
+            y[0] += c
+        y[1] = c[0]
+
+    with pytest.raises(
+        wp.KernelNameError, match=r"`c` is vec3 before the loop in line .* and float32 inside it"
+    ):
+        _ = read.analysis

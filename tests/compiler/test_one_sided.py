@@ -14,6 +14,7 @@ from tests.compiler.harness import check_gradient, check_tangent, run
 pytestmark = [
     pytest.mark.unoptimized,
     pytest.mark.filterwarnings("ignore:kernel .* is assigned on one branch:tapedebug.TapedebugWarning"),
+    pytest.mark.filterwarnings("ignore:kernel .* on some paths only:tapedebug.TapedebugWarning"),
 ]
 
 
@@ -28,6 +29,41 @@ def chosen(a: float, bound: float):
     if a > bound:
         square = a * a
     return square + a
+
+
+@wp.func
+def falls_through(a: float):
+    if a > 0.5:
+        return a * a
+    if a < 0.15:
+        return 3.0 * a
+
+
+@wp.func
+def declared(a: float) -> float:
+    if a > 0.45:
+        return a * a
+
+
+@wp.func
+def leaves_a_loop(a: float, n: int):
+    for k in range(n):
+        if a < 0.23 * float(k):
+            return a * float(k)
+
+
+@wp.func
+def pair_or_none(a: float):
+    if a > 0.5:
+        return a, wp.vec2(a * a, 1.0)
+
+
+@wp.kernel
+def missing_returns(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    a, v = pair_or_none(x[i])
+    falls_through(x[i])
+    y[i] = falls_through(x[i]) + declared(x[i]) + leaves_a_loop(x[i], n) + a * v[0] + v[1]
 
 
 @wp.kernel
@@ -116,6 +152,7 @@ KERNELS = [
     in_an_unrolled_loop,
     of_a_function,
     of_structs_and_tuples,
+    missing_returns,
 ]
 X = np.array([0.05, 0.7, 0.2, 0.9, 0.4, 0.65], np.float32)
 
@@ -153,6 +190,12 @@ def expected(kernel: Any) -> np.ndarray:
                 y[i] = last
             case "of_a_function":
                 y[i] = sum((x[k] ** 2 if x[k] > x[i] else 0.0) + x[k] for k in range(n))
+            case "missing_returns":
+                a = x[i]
+                y[i] = a * a if a > 0.5 else 3.0 * a if a < 0.15 else 0.0
+                y[i] += a * a if a > 0.45 else 0.0
+                y[i] += next((a * k for k in range(n) if a < 0.23 * k), 0.0)
+                y[i] += a**3 + 1.0 if a > 0.5 else 0.0
             case "of_structs_and_tuples":
                 y[i] = x[i] * 2.0 * x[i] + x[i] ** 2 + x[i] if x[i] > 0.5 else 0.0
     return y
@@ -206,3 +249,18 @@ def test_nothing_is_said_where_the_variable_is_not_read() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _ = silent.analysis
+
+
+def test_the_compiler_warns_of_a_function_that_returns_on_some_paths_only() -> None:
+    @wp.kernel
+    def warned(x: wp.array(dtype=float)):
+        x[1] = declared(x[0])
+
+    with pytest.warns(wp.TapedebugWarning) as caught:
+        _ = warned.analysis
+    [warning] = caught
+    assert str(warning.message) == (
+        "kernel `warned`: `declared()` returns a value on some paths only: on the others it is 0 (in NVIDIA "
+        "Warp it is undefined)\n  = hint: end it with a `return` of a value"
+    )
+    assert (warning.filename, warning.lineno) == (__file__, declared.origin.first_line + 2)

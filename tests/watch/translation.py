@@ -14,11 +14,12 @@ import importlib.metadata
 import io
 import itertools
 import json
+import math
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def native_objects(function: Any, seen: set[int] | None = None) -> set[str]:
         return {"native snippets"}
     if function.func is None:
         return set()
-    found: set[str] = set()
+    found = {"textures" for arg in function.adj.args if _holds_texture(arg.type)}
     scope = dict(function.func.__globals__)
     cells = zip(function.func.__code__.co_freevars, function.func.__closure__ or (), strict=True)
     for name, cell in cells:
@@ -100,6 +101,15 @@ def native_objects(function: Any, seen: set[int] | None = None) -> set[str]:
     return found
 
 
+def _holds_texture(kind: Any) -> bool:
+    """True for textures, arrays of them, and structs that hold one."""
+    kind = kind.dtype if hasattr(kind, "ndim") else kind  # textures, too, have a dtype
+    fields = getattr(kind, "vars", None)
+    if type(kind).__name__ == "Struct" and fields:
+        return any(_holds_texture(field.type) for field in fields.values())
+    return getattr(kind, "__name__", type(kind).__name__).startswith("Texture")
+
+
 def _object(node: ast.AST, scope: dict[str, Any]) -> Any:
     """Return the object that a name, or a name of a module, means; None if it means nothing."""
     if isinstance(node, ast.Name):
@@ -111,35 +121,15 @@ def _object(node: ast.AST, scope: dict[str, Any]) -> Any:
 
 
 GUESSES = ("float32", "vec3", "mat33", "int32")
-"""Types for the parameters of generic kernels that nothing has launched yet; the first that fit count."""
-TRIES = 40
-"""Combinations of these types that are tried for a kernel."""
-
-
-def versions(kernel: Any) -> Iterator[list[Any]]:
-    """Yield the versions of a kernel that are translated together; one list counts.
-
-    There is one list, except for a generic kernel without versions: it has one for each guess of its types,
-    first of one type for all parameters.
-    """
-    import warp
-
-    if not kernel.is_generic:
-        yield [kernel]
-        return
-    known = list(kernel.overloads.values())
-    if known:
-        yield known
-        return
-    open_ones = [index for index, arg in enumerate(kernel.adj.args) if _is_open(arg.type)]
-    alike = ((name,) * len(open_ones) for name in GUESSES)
-    mixed = itertools.product(GUESSES, repeat=len(open_ones))
-    for names in itertools.islice(itertools.chain(alike, mixed), TRIES):
-        with contextlib.suppress(Exception):  # Warp refuses these types
-            types = [arg.type for arg in kernel.adj.args]
-            for index, name in zip(open_ones, names, strict=True):
-                types[index] = _concrete(types[index], getattr(warp, name))
-            yield [kernel.add_overload(types)]
+"""Types for the parameters of generic kernels that nothing has launched yet."""
+AXES = 4
+"""Axes of arrays of float32 that are guessed as well for a parameter that may be an array."""
+BARE = 3
+"""The number of parameters of any type up to which arrays with all combinations of axes are tried."""
+ROUNDS = 3
+"""The number of times that each parameter's type is guessed anew."""
+PLACE = re.compile(r" \((?P<file>/.*):(?P<line>\d+)\)$")
+"""The line at the end of a reason."""
 
 
 def _is_open(kind: Any) -> bool:
@@ -148,26 +138,83 @@ def _is_open(kind: Any) -> bool:
     return dtype is Any or type(dtype).__name__ == "TypeVar"
 
 
-def _concrete(kind: Any, guess: Any) -> Any:
+def _guesses(kind: Any) -> list[Any]:
+    """Return types that a parameter of any type, or of arrays of any type, may have."""
     import warp
 
-    return warp.array(dtype=guess, ndim=kind.ndim) if hasattr(kind, "ndim") else guess
+    if hasattr(kind, "ndim"):
+        return [warp.array(dtype=getattr(warp, name), ndim=kind.ndim) for name in GUESSES]
+    arrays = [warp.array(dtype=warp.float32, ndim=axes) for axes in range(1, AXES + 1)]
+    return [*(getattr(warp, name) for name in GUESSES), *arrays]
+
+
+def _guessed(kernel: Any) -> str | None:
+    """Translate a generic kernel that nothing has launched; return why none of the guessed types fits.
+
+    The types are guessed one parameter at a time: that one stays with which the translation gets furthest in
+    the kernel, beginning with float32 for all.
+    """
+    from tapedebug.watch.mirror import MirrorError, mirror_kernel
+
+    def tried(types: Sequence[Any]) -> tuple[float, str | None]:
+        """Return the line of the kernel that some types reach, and the reason at that line."""
+        try:
+            mirror_kernel(kernel.add_overload(list(types)))
+        except MirrorError as error:
+            found = PLACE.search(error.reason)
+            return (float(found["line"]) if found else 0.0), error.reason.partition(" (/")[0]
+        except Exception:  # Warp refuses these types
+            return -1.0, None
+        return math.inf, None
+
+    declared = [arg.type for arg in kernel.adj.args]
+    open_ones = [index for index, kind in enumerate(declared) if _is_open(kind)]
+    alike = []
+    for choice in range(len(GUESSES) + AXES):
+        types = list(declared)
+        for index in open_ones:
+            types[index] = (guesses := _guesses(declared[index]))[min(choice, len(guesses) - 1)]
+        reached, reason = tried(types)
+        if reached == math.inf:
+            return None
+        alike.append((reached, -choice, types, reason))
+    bare = [index for index in open_ones if not hasattr(declared[index], "ndim")]
+    for axes in itertools.product(range(AXES), repeat=len(bare)) if len(bare) <= BARE else ():
+        types = list(declared)
+        for index in open_ones:
+            types[index] = _guesses(declared[index])[0]
+        for index, axis in zip(bare, axes, strict=True):
+            types[index] = _guesses(declared[index])[len(GUESSES) + axis]
+        if tried(types)[0] == math.inf:
+            return None
+    best, _, types, reason = max(alike, key=lambda found: found[:2])
+    for _ in range(ROUNDS):
+        before = best
+        for index in open_ones:
+            for guess in _guesses(declared[index]):
+                now = [*types[:index], guess, *types[index + 1 :]]
+                reached, why = tried(now)
+                if reached == math.inf:
+                    return None
+                if reached > best:
+                    best, types, reason = reached, now, why
+        if best == before:
+            break
+    return reason or "the types of the generic kernel are not known"
 
 
 def refusal(kernel: Any) -> str | None:
     """Return why a kernel of Warp cannot be translated; None if it can."""
     from tapedebug.watch.mirror import MirrorError, mirror_kernel
 
-    reasons = []
-    for group in versions(kernel):
-        try:
-            for version in group:
-                mirror_kernel(version)
-        except MirrorError as error:
-            reasons.append(error.reason.partition(" (/")[0])
-        else:
-            return None
-    return reasons[0] if reasons else "the types of the generic kernel are not known"
+    if kernel.is_generic and not kernel.overloads:
+        return _guessed(kernel)
+    try:
+        for version in kernel.overloads.values() if kernel.is_generic else [kernel]:
+            mirror_kernel(version)
+    except MirrorError as error:
+        return error.reason.partition(" (/")[0]
+    return None
 
 
 def measure(package: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from tapedebug.compiler.lower import (
 )
 from tapedebug.compiler.lower._context import (
     Context,
+    Early,
     Item,
     Items,
     Static,
@@ -290,14 +291,23 @@ def run(
         statements.block(ctx, body)
         result = ctx.env.get(control.RESULT)
         if ctx.returned is not None and not syntax.always_returns(body):
-            message = f"`{function.name}` returns a value on some paths only"
-            ctx.type_error(body[-1], message, "end it with a `return` of a value")
+            _note_missing_return(ctx, function, body[-1])
         end()
     finally:
         for name, value in outer.items():
             setattr(ctx, name, value)
     ctx.at(node)
     return Items(()) if result is None or isinstance(result, Undefined) else result
+
+
+def _note_missing_return(ctx: Context, function: Function, last: ast.stmt) -> None:
+    """Note that a function returns a value on some paths only: where it returns none, its result is 0."""
+    key, result = ("no return", ctx.span(last)), ctx.env.get(control.RESULT)
+    if result is None or contents.leaves_of(result) is None:
+        message = f"`{function.name}` returns {contents.kind_of(result)} on some paths only"
+        ctx.type_error(last, message, "end it with a `return` of a value")
+    if key not in ctx.early:
+        raise Early(key, result, (f"{function.name}()", ctx.span(last)))
 
 
 FRAME = (

@@ -7,20 +7,33 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tapedebug.compiler.ir import For, Value, While
-from tapedebug.compiler.lower import contents, control, in_place
-from tapedebug.compiler.lower._context import Context, Item, StructValue, Undefined
+from tapedebug.compiler.lower import contents, control, in_place, syntax
+from tapedebug.compiler.lower._context import Context, Early, Item, StructValue, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
 
+def is_kept(ctx: Context, was: Item | None, now: Item | None) -> bool:
+    """True if a variable is after an iteration of a loop what it was before, up to its numbers."""
+    if was is None or isinstance(was, Undefined) or now is was:
+        return True
+    if contents.leaves_of(was, ctx) is None:
+        return now == was
+    return contents.leaves_of(now, ctx) is not None and contents.alike(was, now)
+
+
+def retyped(ctx: Context, node: ast.AST, name: str, was: Item | None, now: Item | None) -> Undefined:
+    """Return a variable after a loop whose iterations each begin by giving it a value of another type."""
+    then, after = (contents.kind_of(item) for item in (was, now))
+    return Undefined(
+        f"is {then} before the loop in line {ctx.span(node).line} and {after} inside it",
+        _other_type(name, now),
+    )
+
+
 def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: Item | None) -> None:
     """Require that a variable is after an iteration of a loop what it was before, up to its numbers."""
-    if was is None or isinstance(was, Undefined) or now is was:
-        return
-    has_numbers = contents.leaves_of(was, ctx) is not None
-    if (not has_numbers and now == was) or (
-        has_numbers and contents.leaves_of(now, ctx) is not None and contents.alike(was, now)
-    ):
+    if is_kept(ctx, was, now):
         return
     if isinstance(was, StructValue) and isinstance(now, StructValue) and was.kind is now.kind:
         ctx.type_error(
@@ -28,15 +41,17 @@ def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: 
             f"a field of `{name}` holds another array after an iteration of this loop",
             "choose the array before the loop",
         )
-    number = isinstance(now, Quantity) and t.is_scalar(now.type)
     then, after = contents.kind_of(was), contents.kind_of(now)
     ctx.type_error(
-        node,
-        f"`{name}` is {then} before this loop and {after} after an iteration",
-        f"start it with the right type, for example {name} = {after}(0)"
-        if number
-        else "use another name inside the loop",
+        node, f"`{name}` is {then} before this loop and {after} after an iteration", _other_type(name, now)
     )
+
+
+def _other_type(name: str, now: Item | None) -> str:
+    """Return the hint about a variable that a loop gives another type."""
+    if isinstance(now, Quantity) and t.is_scalar(now.type):
+        return f"start it with the right type, for example {name} = {t.type_name(now.type)}(0)"
+    return "use another name inside the loop"
 
 
 class Carried:
@@ -49,7 +64,13 @@ class Carried:
         self.assigned = list(dict.fromkeys(names))
         self.early: set[str] = set()
         """The variables that are assigned inside only, and read after the loop."""
+        self.dropped: dict[str, Item] = {}
+        """The variables that have another type inside, where each iteration assigns them first."""
         for name in self.assigned:
+            if (new := ctx.early.get(("retyped", self._key(name)))) is not None:
+                self.before[name] = retyped(ctx, node, name, self.before.get(name), new)
+                self.dropped[name] = self.before[name]
+                continue
             if not isinstance(self.before.get(name, Undefined("")), Undefined):
                 continue  # a loop around this one carries it
             if (like := ctx.early.get(self._key(name))) is not None:
@@ -95,6 +116,9 @@ class Carried:
         for name in self.assigned:
             was, now = self.before.get(name), self.ctx.env.get(name)
             leaves = contents.leaves_of(now, self.ctx)
+            if not is_kept(self.ctx, was, now) and syntax.assigns_first(node, name):
+                assert now is not None
+                raise Early(("retyped", self._key(name)), now)
             require_kept(self.ctx, node, name, was, now)
             if name in self.carried:
                 assert leaves is not None  # it is what it was
@@ -106,8 +130,9 @@ class Carried:
         line = self.ctx.span(node).line
         self.ctx.env = dict(self.before)
         self.ctx.outermost = self.around
+        self.ctx.env |= self.dropped
         for name in self.assigned:
-            if isinstance(self.before.get(name, Undefined("")), Undefined):
+            if name not in self.dropped and isinstance(self.before.get(name, Undefined("")), Undefined):
                 last, branch = self.last.get(name), None
                 if isinstance(last, Undefined):
                     early, branch = last.early, last.branch  # a loop or branch inside assigns it

@@ -123,6 +123,7 @@ def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = 
     found = syntax.jumps(node.body)
     assigned = references.assigned_names(ctx, node.body)
     before = [(name, ctx.env.get(name)) for name in assigned if strict]
+    other: dict[str, Item] = {}  # of another type inside, where each iteration assigns them first
     outer = _enter(ctx)
     ctx.copies *= max(1, len(items))
 
@@ -134,7 +135,11 @@ def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = 
             assignment.assign_to(ctx, node.target, items[position], node.iter)
             _body(ctx, node.body)
             for name, was in before:
-                carried.require_kept(ctx, node, name, was, ctx.env.get(name))
+                now = ctx.env.get(name)
+                if not carried.is_kept(ctx, was, now) and syntax.assigns_first(node, name):
+                    other[name] = carried.retyped(ctx, node, name, was, now)
+                elif name not in other:
+                    carried.require_kept(ctx, node, name, was, now)
             stopped = flag(ctx, found & EXITS).scalar.value
             known = constant_of(stopped)
             if known is None and position + 1 < len(items):
@@ -144,6 +149,7 @@ def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = 
                 return
 
     iterations(0)
+    ctx.env |= other
     ctx.copies //= max(1, len(items))
     _leave(ctx, outer)
 
@@ -152,9 +158,11 @@ def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = 
 
 
 def _dynamic(ctx: Context, node: ast.For, target: str, start: Value, step: Value, count: Value) -> None:
-    if isinstance(ctx.env.get(target, Undefined("")), Undefined):
+    before = ctx.env.get(target, Undefined(""))
+    first = expressions.wrap(ctx, ctx.builder.apply("to_i32", start))
+    if isinstance(before, Undefined) or not carried.is_kept(ctx, before, first):
         # After the loop it has its last value; where the loop does not run, the start of the range.
-        ctx.env[target] = expressions.wrap(ctx, ctx.builder.apply("to_i32", start))
+        ctx.env[target] = first
     names = [*custom.changed_names(ctx, node.body), target]
     found = syntax.jumps(node.body)
     outer = _enter(ctx)

@@ -74,3 +74,35 @@ def always_jumps(body: list[ast.stmt]) -> bool:
     if isinstance(last, ast.If):
         return always_jumps(last.body) and always_jumps(last.orelse)
     return isinstance(last, ast.Return | ast.Break | ast.Continue)
+
+
+def assigns_first(loop: ast.AST, name: str) -> bool:
+    """Return True if the first statement of a loop that names a variable gives it a value, on every path."""
+    if not isinstance(loop, ast.For | ast.While) or (
+        isinstance(loop, ast.While) and _mentions(loop.test, name)
+    ):
+        return False
+    for statement in loop.body:
+        if not _mentions(statement, name):
+            continue
+        if isinstance(statement, ast.For):
+            return _is_named(statement.target, name) and not _mentions(statement.iter, name)
+        if isinstance(statement, ast.Assign):
+            given = any(_is_named(part, name) for target in statement.targets for part in _parts(target))
+            return given and not _mentions(statement.value, name)
+        if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            return _is_named(statement.target, name) and not _mentions(statement.value, name)
+        return False
+    return False
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    return any(_is_named(inner, name) for inner in ast.walk(node))
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return list(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]

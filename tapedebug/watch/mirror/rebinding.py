@@ -246,6 +246,10 @@ class Rebinding:
             return grad(self.value(value.func))
         if warp_types.is_of_warp(value, "Kernel"):
             return value
+        if isinstance(value, type) and any(
+            warp_types.is_of_warp(getattr(value, name, None), "Function") for name in vars(value)
+        ):
+            return self._namespace(value)
         if (
             (warp_types.is_array_type(value) and not _has_memory(value))
             or warp_types.is_struct(value)
@@ -259,10 +263,6 @@ class Rebinding:
             return {self.value(key): self.value(held) for key, held in value.items()}
         if isinstance(value, FunctionType):
             return self._plain_function(value)
-        if isinstance(value, type) and any(
-            warp_types.is_of_warp(getattr(value, name, None), "Function") for name in vars(value)
-        ):
-            return self._namespace(value)
         return warp_types.value_of(value)
 
     def _class(self, value: object) -> Any:
