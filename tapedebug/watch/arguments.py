@@ -62,6 +62,7 @@ class Arguments:
         self._number: type = look_up("warp:uint64")
         self._array: type[WarpObject] = look_up("warp:array")
         self._indexed: type[WarpObject] = look_up("warp._src.types:indexedarray")
+        self._descriptor: type[WarpObject] = look_up("warp._src.types:array_t")
         self._is_struct: Callable[[object], bool] = look_up("warp._src.types:is_struct")
         self._is_array: Callable[[object], bool] = look_up("warp._src.types:is_array")
         self._signatures: dict[WarpKernel, _Signature] = {}
@@ -98,9 +99,35 @@ class Arguments:
         """
         signature = self._signatures.get(kernel) or self._signature(kernel)
         found: list[Leaf] = []
+        values = self.with_arrays(kernel, values)
         for param, ((path, kind), value) in enumerate(zip(signature.parameters, values, strict=True)):
             found.extend(self._leaves(param, path, kind, value))
         return found
+
+    def with_arrays(self, kernel: WarpKernel, values: Sequence[object]) -> list[Any]:
+        """Return the arguments with arrays in place of their descriptors, over the same memory.
+
+        `from_torch(…, return_ctype=True)` makes descriptors, which hold their tensors.
+
+        Raises:
+            NotWatchable: A descriptor does not hold a tensor: the memory may be freed at any time.
+        """
+        parameters = (self._signatures.get(kernel) or self._signature(kernel)).parameters
+        return [
+            self._described(path, kind, value) if isinstance(value, self._descriptor) else value
+            for (path, kind), value in zip(parameters, values, strict=True)
+        ]
+
+    @staticmethod
+    def _described(path: Path, kind: WarpObject, value: WarpObject) -> WarpObject:
+        """Return the array of a descriptor, the same each time."""
+        tensor, gradient = getattr(value, "_ref", None), getattr(value, "_gradref", None)
+        if tensor is None or not hasattr(kind, "dtype"):
+            raise NotWatchable(f"{'.'.join(path)} is the address of an array")
+        if not hasattr(value, "_watched"):
+            from_torch = look_up("warp._src.torch:from_torch")
+            value._watched = from_torch(tensor, kind.dtype, requires_grad=gradient is not None, grad=gradient)
+        return value._watched
 
     def _signature(self, kernel: WarpKernel) -> _Signature:
         parameters = [((argument.label,), argument.type) for argument in kernel.adj.args]

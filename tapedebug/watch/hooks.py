@@ -61,6 +61,8 @@ USED = (
     "warp._src.context:builtin_functions",
     "warp._src.context:runtime",
     "warp._src.context:adj_copy",
+    "warp._src.torch:from_torch",
+    "warp._src.types:array_t",
     "warp._src.types:indexedarray",
     "warp._src.types:is_array",
     "warp._src.types:is_struct",

@@ -475,6 +475,7 @@ class Recorder:
         if plain is not None:
             arrays, is_mutable = plain
             return arrays, None, list(map(frozen, values)) if is_mutable else values
+        values = self.arguments.with_arrays(kernel, values)
         leaves = self.arguments.leaves(kernel, values)
         return [leaf.array for leaf in leaves], leaves, list(map(frozen, values))
 

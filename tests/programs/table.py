@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.programs import differences
 from tests.programs.catalog import BY_NAME, PROGRAMS, Program
 from tests.programs.judgements import JUDGEMENTS
 
@@ -219,12 +220,14 @@ def page(results: dict) -> str:
             lines.append(
                 f"| {program.name} | {finding['rule']} | `{finding['kernel']}` | {text} |".replace("`` ", "")
             )
+    lines += differences.section(differences.load())
     lines += [
         "",
         "## How to make this page",
         "",
         "`make programs` installs the packages into an environment of their own, measures every program and writes",
         "the page. `python -m tests.programs --write` writes it again from the measurements that are stored.",
+        "`python -m tests.programs.differences NAME …` compares the results of both engines.",
         "",
     ]
     return "\n".join(lines)

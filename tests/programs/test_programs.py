@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.programs import differences
 from tests.programs.catalog import BY_NAME, DRIVERS, PACKAGES, PROGRAMS, REQUIREMENTS
 from tests.programs.judgements import JUDGEMENTS
 from tests.programs.one import engine_of
@@ -50,6 +51,50 @@ def test_errors_of_the_table_are_on_the_page_of_errors():
 
 def test_operations_that_are_no_launches_are_counted_apart():
     assert engine_of(object()) == "other"
+
+
+def test_each_difference_between_the_engines_has_a_limitation_of_warp_by_name():
+    stored = differences.load()
+    assert set(stored) <= set(BY_NAME)
+    for name, found in stored.items():
+        assert not found.get("forward"), (name, found["forward"])
+        for kernel, item in found.get("adjoint", {}).items():
+            assert item["limits"], (name, kernel)
+            assert {kind for kind, _ in item["limits"]} <= set(differences.KINDS) - {"adjoint"}, (
+                name,
+                kernel,
+            )
+
+
+def test_the_page_names_differences_with_their_lines():
+    limits = [("loop", 12), ("loop", 15), ("function", 20)]
+    kernels = {
+        "k": {
+            "launches": 2,
+            "mirrored": 2,
+            "reason": "",
+            "forward": "",
+            "compared": 1,
+            "adjoint": 0.25,
+            "array": "x",
+            "limits": limits,
+        },
+        "native": {
+            "launches": 1,
+            "mirrored": 0,
+            "reason": "tiles",
+            "forward": "",
+            "compared": 0,
+            "adjoint": 0.0,
+            "limits": [],
+        },
+    }
+    lines = differences.section({"ball": differences.row(kernels)})
+    assert "| ball | 2 | 1 | 0 | 1 | 1 |" in lines
+    assert lines[-1] == (
+        "| ball | `k` | the adjoint of `x`, by 25 % | values of a loop (lines 12, 15); functions without an "
+        "adjoint in Warp (line 20) |"
+    )
 
 
 @pytest.mark.peer

@@ -98,6 +98,23 @@ def grouped(x: wp.array(dtype=float)):
     x[i] = x[i] * Mode.factor(int(Mode.FAST)) * wp.float(wp.block_dim())
 
 
+class Mapper:
+    """A class of Warp's own that groups functions of kernels, as `fem.SymmetricTensorMapper` does."""
+
+    __module__ = "warp._src.fem.space.dof_mapper"
+
+    @staticmethod
+    @stand_in.func
+    def doubled(x: float):
+        return 2.0 * x
+
+
+@stand_in.kernel
+def mapped(x: wp.array(dtype=float)):
+    if wp.tid() == 0:
+        x[0] = Mapper.doubled(x[0])
+
+
 @stand_in.kernel
 def with_native(x: wp.array(dtype=float)):
     x[0] = native(x[0])
@@ -326,6 +343,8 @@ def test_functions_in_classes_and_of_programs_for_warp_are_translated() -> None:
     memory = memory_of(x)
     launched(grouped, x).forward(memory)
     np.testing.assert_array_equal(memory.view(x), [2, 4, 6])
+    launched(mapped, x).forward(memory)
+    np.testing.assert_array_equal(memory.view(x), [4, 4, 6])
 
 
 class Step:

@@ -451,6 +451,42 @@ def test_a_function_of_record_func_is_said_not_to_be_covered():
     )
 
 
+@wp.kernel
+def gathered(x: wp.array(dtype=wp.float64), index: wp.array(dtype=int), loss: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, x[index[i]] * x[i])
+
+
+def test_descriptors_of_tensors_are_watched_as_arrays():
+    """As nvalchemi-toolkit-ops passes them; tensors may be gone when the tape is diagnosed."""
+    torch = pytest.importorskip("torch")
+    wp.init()  # from_torch does not
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    with td.watch_warp() as watched:
+        index = torch.tensor([2, 0, 1], dtype=torch.int32)
+        loss = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        given = [wp.from_torch(tensor, return_ctype=True) for tensor in (x, index)]
+        total = wp.from_torch(loss)
+        with wp.Tape() as tape:
+            wp.launch(gathered, 3, [*given, total])
+        tape.backward(total)
+        index[:] = 1_000_000  # a replay that followed the address would end the process
+        del index, given
+    [tape] = watched.tapes
+    [launch] = tape.operations
+    assert [access.name for access in launch.accesses] == ["x", "index", "loss"]
+    assert told(td.diagnose(tape)) == ("AGREE", [])
+    np.testing.assert_allclose(x.grad.numpy(), [5.0, 4.0, 3.0])
+
+
+def test_a_descriptor_without_its_tensor_is_not_covered():
+    with td.watch_warp() as watched:
+        x, y = wp.zeros(3, dtype=float), wp.zeros(3, dtype=float)
+        with wp.Tape():
+            wp.launch(programs.square, 3, [x.__ctype__(), y])
+    assert any("x is the address of an array" in str(item) for item in watched.not_covered)
+
+
 def test_arrays_of_torch_are_watched():
     torch = pytest.importorskip("torch")
     wp.init()  # from_torch does not

@@ -121,7 +121,7 @@ def _object(node: ast.AST, scope: dict[str, Any]) -> Any:
 
 
 GUESSES = ("float32", "vec3", "mat33", "int32")
-"""Types for the parameters of generic kernels that nothing has launched yet."""
+"""Types for the parameters of generic kernels that nothing has launched yet; so is a vector of length 9."""
 AXES = 4
 """Axes of arrays of float32 that are guessed as well for a parameter that may be an array."""
 BARE = 3
@@ -142,10 +142,11 @@ def _guesses(kind: Any) -> list[Any]:
     """Return types that a parameter of any type, or of arrays of any type, may have."""
     import warp
 
+    types = [*(getattr(warp, name) for name in GUESSES), warp.types.vector(9, warp.float32)]
     if hasattr(kind, "ndim"):
-        return [warp.array(dtype=getattr(warp, name), ndim=kind.ndim) for name in GUESSES]
+        return [warp.array(dtype=dtype, ndim=kind.ndim) for dtype in types]
     arrays = [warp.array(dtype=warp.float32, ndim=axes) for axes in range(1, AXES + 1)]
-    return [*(getattr(warp, name) for name in GUESSES), *arrays]
+    return [*types, *arrays]
 
 
 def _guessed(kernel: Any) -> str | None:
@@ -170,7 +171,7 @@ def _guessed(kernel: Any) -> str | None:
     declared = [arg.type for arg in kernel.adj.args]
     open_ones = [index for index, kind in enumerate(declared) if _is_open(kind)]
     alike = []
-    for choice in range(len(GUESSES) + AXES):
+    for choice in range(len(GUESSES) + 1 + AXES):
         types = list(declared)
         for index in open_ones:
             types[index] = (guesses := _guesses(declared[index]))[min(choice, len(guesses) - 1)]
@@ -184,22 +185,24 @@ def _guessed(kernel: Any) -> str | None:
         for index in open_ones:
             types[index] = _guesses(declared[index])[0]
         for index, axis in zip(bare, axes, strict=True):
-            types[index] = _guesses(declared[index])[len(GUESSES) + axis]
+            types[index] = _guesses(declared[index])[-AXES + axis]
         if tried(types)[0] == math.inf:
             return None
-    best, _, types, reason = max(alike, key=lambda found: found[:2])
-    for _ in range(ROUNDS):
-        before = best
-        for index in open_ones:
-            for guess in _guesses(declared[index]):
-                now = [*types[:index], guess, *types[index + 1 :]]
-                reached, why = tried(now)
-                if reached == math.inf:
-                    return None
-                if reached > best:
-                    best, types, reason = reached, now, why
-        if best == before:
-            break
+    alike.sort(key=lambda found: found[:2], reverse=True)
+    for best, _, types, _ in alike:
+        for _ in range(ROUNDS):
+            before = best
+            for index in open_ones:
+                for guess in _guesses(declared[index]):
+                    now = [*types[:index], guess, *types[index + 1 :]]
+                    reached, _ = tried(now)
+                    if reached == math.inf:
+                        return None
+                    if reached > best:
+                        best, types = reached, now
+            if best == before:
+                break
+    reason = alike[0][3]
     return reason or "the types of the generic kernel are not known"
 
 
