@@ -103,11 +103,11 @@ def native_objects(function: Any, seen: set[int] | None = None) -> set[str]:
 
 def _holds_texture(kind: Any) -> bool:
     """True for textures, arrays of them, and structs that hold one."""
-    kind = kind.dtype if hasattr(kind, "ndim") else kind  # textures, too, have a dtype
-    fields = getattr(kind, "vars", None)
-    if type(kind).__name__ == "Struct" and fields:
-        return any(_holds_texture(field.type) for field in fields.values())
-    return getattr(kind, "__name__", type(kind).__name__).startswith("Texture")
+    if getattr(kind, "__name__", type(kind).__name__).startswith("Texture"):
+        return True
+    kind = kind.dtype if hasattr(kind, "ndim") else kind
+    fields = kind.vars.values() if type(kind).__name__ == "Struct" else ()
+    return any(_holds_texture(field.type) for field in fields)
 
 
 def _object(node: ast.AST, scope: dict[str, Any]) -> Any:
