@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._memory_retention import retention
 from tapedebug.runtime.memory import block_allocator
 from tapedebug.runtime.memory.block_allocator import ALIGNMENT, KEPT, LEAST, MOST, BlockAllocator, memory
 
@@ -140,3 +141,23 @@ def test_a_recording_that_is_made_again_takes_no_new_memory(kept: BlockAllocator
     assert held >= 10 * 80_000
     assert once() == 0, "all of it is in use again"
     assert kept.nbytes == held
+
+
+def test_replays_that_follow_each_other_reuse_the_largest_blocks(kept: BlockAllocator) -> None:
+    """Elsewhere the system clears them in large pages, and none stays after the diagnosis."""
+    with retention:
+        first = memory(2 * MOST)
+        where = address(first)
+        del first
+        again = memory(2 * MOST)
+        assert address(again) == where and kept.nbytes == 0
+        small = memory(100_000)
+        del again, small
+        assert kept.nbytes > MOST
+        late = memory(2 * MOST)
+        del late
+    kept.trim()
+    assert kept.nbytes == 25 * 4096
+    outside = memory(2 * MOST)
+    del outside
+    assert kept.nbytes == 25 * 4096
