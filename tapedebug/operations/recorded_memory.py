@@ -221,6 +221,32 @@ class RecordedRegion:
             return self._sampled.tobytes() == self._sample
         return self._now[start:stop].tobytes() == known[start:stop]
 
+    def changed_from_start(self) -> tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]] | None:
+        """Compare all bytes of a large region, of which `changed` only sees a sample, with those found first.
+
+        It is for regions that no operation writes.
+
+        Returns:
+            The first byte of the range that differs and a mask of the changed bytes; None if none does, or if
+            the region is small, on a device, or not copied as a whole.
+        """
+        found = self._live_in
+        if self._known is not None or not isinstance(found, np.ndarray):
+            return None
+        values = self.region.values
+        differs = [
+            start
+            for start in range(0, values.size, CHUNK)
+            if not np.array_equal(found[start : start + CHUNK], values[start : start + CHUNK])
+        ]
+        if not differs:
+            return None
+        start, stop = differs[0], min(differs[-1] + CHUNK, values.size)
+        where = np.flatnonzero(found[start:stop] != values[start:stop])
+        low, high = int(where[0]) // GRAIN * GRAIN, min(-(-int(where[-1] + 1) // GRAIN) * GRAIN, stop - start)
+        self._sample = self._sampled.tobytes()
+        return start + low, found[start + low : start + high] != values[start + low : start + high]
+
     def note(self, start: int, stop: int) -> None:
         """Take the present content of a range as known: the tape itself wrote it."""
         known = self._known

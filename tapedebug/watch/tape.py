@@ -235,6 +235,7 @@ class WatchedTape(OperationTape):
 
     def _before_pass(self, inputs: Sequence[Array]) -> None:
         """Store the gradients of the inputs before a reverse pass of the program."""
+        self._find_late_writes(inputs)
         self._forget_unrecorded()
         self.shared_gradients = self._find_shared_gradients()
         self._gradients = {array: array.current_gradient() for array in inputs}
@@ -276,6 +277,13 @@ class WatchedTape(OperationTape):
                 places = (self.memory.gradient_given(array.source) for array in (other, one))
                 found.append(SharedGradient(one, other, next(filter(None, places), None)))
         return found
+
+    def _find_late_writes(self, inputs: Sequence[Array]) -> None:
+        """Find what NumPy has written into large inputs, of which only samples are compared before."""
+        injected = {write.region for write in self._injections}
+        for region in {cast("Region", array.region): None for array in inputs}:
+            if region not in injected and (found := self._seen[region].changed_from_start()) is not None:
+                self._inject(self._seen[region], *found)
 
     def _forget_unrecorded(self) -> None:
         """Forget launches off the tape of whose results it has used none, so that it does not keep these."""

@@ -197,3 +197,17 @@ def test_a_sum_that_no_tape_records_is_named_with_its_line(reduce):
     assert "which no tape records, computes z from y" in finding.message
     assert finding.fix.startswith("compute z in a kernel")
     assert any("which no tape records, and taken as constant here: z" in n for n in found.coverage.notes)
+
+
+@pytest.mark.parametrize("written", [[12345], [0, 199_999], range(0, 200_000, 7)])
+def test_single_numbers_that_numpy_writes_into_a_large_input_are_found_before_the_reverse_pass(written):
+    with td.watch_warp() as session:
+        x, y, loss = ones(200_000), zeros(200_000), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=200_000, inputs=[x], outputs=[y])
+            wp.launch(programs.total, dim=200_000, inputs=[y], outputs=[loss])
+        x.numpy()[list(written)] = 100.0
+        tape.backward(loss)
+    found, (finding,) = told(session)
+    assert (found.verdict, finding.rule) == ("WRONG", "stale-value")
+    assert f"{len(written)} of 200000 elements changed value" in finding.message
