@@ -445,7 +445,7 @@ class OperationTape:
         yield
         noted.seconds = perf_counter() - started
         last = self.reverse_passes[-1] if self.reverse_passes else None
-        again = last is not None and _same_seeds(last.seeds, noted.seeds)
+        again = last is not None and _repeats(last.seeds, noted.seeds)
         number = len(self.reverse_passes) + 1
         self.history.end(began, self.id, len(self.operations), number, again, call_site)
         for earlier in self.reverse_passes:
@@ -748,8 +748,9 @@ class _OneOperation(OperationTape):
         """Do nothing: later writes of the program are not visible here."""
 
 
-def _same_seeds(some: Mapping[Array, Values], others: Mapping[Array, Values]) -> bool:
-    return some.keys() == others.keys() and all(np.array_equal(some[a], others[a]) for a in some)
+def _repeats(earlier: Mapping[Array, Values], later: Mapping[Array, Values]) -> bool:
+    """True if a pass starts from all seeds of an earlier one, given again or left in their gradients."""
+    return bool(earlier) and all(a in later and np.array_equal(earlier[a], later[a]) for a in earlier)
 
 
 def _region(array: Array) -> Region:
