@@ -40,7 +40,11 @@ def prange(kernel: str, part: str, name: str = "prange") -> Callable[[Any], Any]
 
 def _compiled(kernel: str, part: str, name: str, *, parallel: bool) -> Callable[[Any], Any]:
     def decorate(function: Any) -> Any:
-        made = numba.njit(nogil=True, error_model="numpy", fastmath=False, parallel=parallel)(function)
+        # Numba's cache does not look at the value of PARTS, and does not know functions in closures again.
+        cache = function.__closure__ is None and "PARTS" not in function.__code__.co_names
+        made = numba.njit(nogil=True, error_model="numpy", fastmath=False, parallel=parallel, cache=cache)(
+            function
+        )
         FOUND.setdefault((kernel, part), []).append(Way(name, made))
         return function
 
