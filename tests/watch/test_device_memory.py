@@ -26,9 +26,10 @@ def device(monkeypatch):
             raise AssertionError("the host reads memory of the device")
         return np.empty(0, np.uint8)
 
-    monkeypatch.setattr(memory, "is_on_host", lambda device: False)
-    monkeypatch.setattr("tapedebug.watch.launch.is_on_host", lambda device: False)
-    monkeypatch.setattr(memory, "_bytes_at", refused)
+    for module in ("memory", "launch", "recorder", "unwritten_memory"):
+        monkeypatch.setattr(f"tapedebug.watch.{module}.is_on_host", lambda device: False)
+    monkeypatch.setattr(memory, "bytes_at", refused)
+    monkeypatch.setattr("tapedebug.watch.unwritten_memory.bytes_at", refused)
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,17 @@ def test_fills_and_copies_replay():
     replay = tape.new_replay().forward()
     assert replay.matches_live()
     np.testing.assert_array_equal(replay.values(tape.array(y)), [3.0, 3.0])
+
+
+def test_memory_of_a_device_is_not_looked_at_for_reads_of_what_nothing_wrote():
+    with td.watch_warp() as session:
+        x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+        y, loss = wp.empty(2, dtype=float, requires_grad=True), wp.zeros(1, dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x], [y])
+            wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+    assert session.not_covered == []
+    found = td.diagnose(session.tapes[0])
+    assert found.verdict == "AGREE"
+    assert any("uninitialised-read was not looked for in arrays" in note for note in found.coverage.notes)
