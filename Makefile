@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-ui programs fuzz compilers warp-suite docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-limits bench-programs bench-ui programs fuzz compilers warp-suite docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -146,6 +146,12 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by han
 	@$(BIN)/python -m tests.benchmarks.memory_budget
 	@$(BIN)/python -m tests.benchmarks.watching
 	@$(BIN)/python -m tests.benchmarks.diagnosing
+
+bench-limits: $(PY_STAMP)  ## diagnoses of six tapes with three time limits each; writes a table of docs/performance.md
+	@$(BIN)/python -m tests.benchmarks.diagnosing --limits --write
+
+bench-programs: build/programs/.installed  ## real programs, whole: on Warp, here, diagnosed, watched; writes a table of docs/performance.md (BENCH_ARGS='quickstart')
+	@build/programs/bin/python -m tests.benchmarks.programs --write $(BENCH_ARGS)
 
 bench-ui: setup system  ## how fast the panel opens and moves on tapes of 100,000 and 1,000,000 launches (BENCH_ARGS='--json')
 	@PYTHON=$(CURDIR)/$(BIN)/python node tests/browser/bench/run.mjs $(BENCH_ARGS)

@@ -65,6 +65,7 @@ class AnalysisCache:
         self.fingerprint: Fingerprint | None = fingerprint_of(kernel)
         self.valid = self.fingerprint is not None
         self.used = False
+        self._recent: dict[str, Any] = {}  # results of this process: a diagnosis asks for each many times
 
     @property
     def captured(self) -> dict[Any, dict[str, Any]]:
@@ -137,10 +138,13 @@ class AnalysisCache:
 
     def known(self, what: str, kind: Any, compute: Callable[[], Known]) -> Known:
         """Return what is known, a `kind`, or else what is computed, which is kept."""
-        found = self.get(what, kind)
+        found = self._recent.get(what) if self.valid else None
         if found is None:
-            found = compute()
-            self.put(what, found)
+            found = self.get(what, kind)
+            if found is None:
+                found = compute()
+                self.put(what, found)
+            self._recent[what] = found
         return cast("Known", found)
 
     def code(self, variant: str, text: Callable[[], GeneratedSource], name: str) -> objects.Entry:

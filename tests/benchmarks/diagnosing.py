@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.diagnosing
     python -m tests.benchmarks.diagnosing --launches 100 --elements 100000 --steps
+    python -m tests.benchmarks.diagnosing --limits --write
 
 Each tape is recorded and diagnosed in a process of its own, after a small one of the same kernels has
 compiled everything. Time is processor time, which other processes on the machine disturb least. Memory is the
@@ -24,9 +25,17 @@ import numpy as np
 
 import tapedebug as wp
 from tapedebug.diagnose import diagnose
+from tests.benchmarks import page
+from tests.benchmarks.timing import load
 
 LAUNCHES = (10, 100, 1_000, 10_000)
 ELEMENTS = (100, 100_000, 10_000_000)
+LIMITS = (1.0, 3.0, 20.0)
+"""The time limits of `--limits`, in seconds."""
+LIMITED = ((10, 100), (1_000, 100), (10_000, 100), (10, 100_000), (100, 100_000), (10, 1_000_000))
+"""The tapes of `--limits`: launches and elements."""
+OVER, OVER_SECONDS = 0.2, 0.5
+"""By how much a diagnosis may exceed its limit: a share of it, or seconds, whichever is more."""
 PEAK_RATIO = 3.0
 """The goal for the memory of a diagnosis, in times that of its tape."""
 
@@ -134,6 +143,41 @@ def limited(found: dict[str, Any]) -> str:
     )
 
 
+def is_kept(found: dict[str, Any]) -> bool:
+    """True if a diagnosis with a time limit ended in time."""
+    limit = float(found["max_seconds"])
+    return bool(found["wall"] <= limit + max(OVER * limit, OVER_SECONDS))
+
+
+def of_limits(runs: list[dict[str, Any]]) -> str:
+    """Return a table of diagnoses with time limits: time, verdict, and the steps that ended early."""
+    rows = []
+    for found in runs:
+        done = sum(completed for *_, completed in found["timings"])
+        left = [step for step, _, _, completed in found["timings"] if not completed]
+        rows.append(
+            (
+                f"{found['launches']:,} × {found['elements']:,}",
+                f"{found['max_seconds']:g} s",
+                f"{found['wall']:.2f} s",
+                "kept" if is_kept(found) else "EXCEEDED",
+                found["verdict"],
+                f"{done} of {len(found['timings'])}",
+                ", ".join(left) or "nothing",
+            )
+        )
+    head = (
+        "launches × elements",
+        "limit",
+        "took",
+        "",
+        "verdict",
+        "completed, of the steps that began",
+        "not completed",
+    )
+    return page.markdown(head, rows)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -143,10 +187,22 @@ def main() -> None:
     parser.add_argument("--steps", action="store_true", help="also print the slowest steps, with estimates")
     parser.add_argument("--max-seconds", type=float, nargs="+", default=(None,), help="time limits, in turn")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
+    parser.add_argument("--limits", action="store_true", help="six tapes, each with three time limits")
+    parser.add_argument("--write", action="store_true", help="write the table of --limits to the page")
     parser.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
         print(json.dumps(measured(*options.one, *options.max_seconds)))
+        return
+    if options.limits:
+        began = load()
+        runs = [in_process(size, launches, limit) for launches, size in LIMITED for limit in LIMITS]
+        told = f"Elapsed time, one run each; load {began} at the start and {load()} at the end."
+        print(of_limits(runs), told, sep="\n\n")
+        if options.write:
+            text = page.PAGE.read_text(encoding="utf-8")
+            text = page.replaced(text, f"{told}\n\n{of_limits(runs)}", page.markers("limits"))
+            page.PAGE.write_text(text, encoding="utf-8")
         return
     print("launches    elements   tape (s)  diagnosis   ratio tape (MB)  with diag.  ratio")
     every = []

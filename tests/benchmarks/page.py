@@ -20,6 +20,8 @@ PAGE = ROOT / "docs" / "performance.md"
 KEPT = Path(__file__).with_name("last.json")
 BEGIN = "<!-- benchmarks: begin (`make bench` writes what follows) -->"
 END = "<!-- benchmarks: end -->"
+TARGETS = {"programs": "bench-programs", "limits": "bench-limits"}
+"""Further parts of the page, and the commands of `make` that write them."""
 NET = "(ix) the net, 40 steps"
 
 
@@ -177,17 +179,23 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def replaced(page: str, text: str) -> str:
-    """The page with another text between the markers.
+def markers(name: str) -> tuple[str, str]:
+    """Return the lines before and after a part of the page, a key of `TARGETS`."""
+    return f"<!-- {name}: begin (`make {TARGETS[name]}` writes what follows) -->", f"<!-- {name}: end -->"
+
+
+def replaced(page: str, text: str, around: tuple[str, str] = (BEGIN, END)) -> str:
+    """The page with another text between two markers.
 
     Raises:
         ValueError: It does not have both markers, once each and in this order.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise ValueError(f"{PAGE.name} must have the lines {BEGIN} and {END}, once each, in this order")
-    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+    first, last = around
+    before, begin, rest = page.partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end or first in rest or last in after:
+        raise ValueError(f"{PAGE.name} must have the lines {first} and {last}, once each, in this order")
+    return f"{before}{first}\n\n{text}\n\n{last}{after}"
 
 
 def write(figures: Figures) -> None:

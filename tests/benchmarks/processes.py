@@ -77,13 +77,37 @@ class Clocks(NamedTuple):
 
 def run(path: Path, cache: Path, *words: str) -> tuple[Any, Clocks]:
     """Run a program of its own; what it printed last as JSON, and what the process took."""
-    own = {"TAPEDEBUG_CACHE_DIR": str(cache), "WARP_CACHE_PATH": str(cache), "PYTHONPATH": str(ROOT)}
+    done, clocks = clocked([sys.executable, str(path), *words], cache)
+    done.check_returncode()
+    return json.loads(done.stdout.strip().splitlines()[-1]), clocks
+
+
+def clocked(
+    command: list[str], cache: Path, folder: Path | None = None, timeout: float | None = None
+) -> tuple[subprocess.CompletedProcess[str], Clocks]:
+    """Run a command with its own caches of kernels; return its output, and what the process took.
+
+    Raises:
+        subprocess.TimeoutExpired: The command took more than `timeout` seconds.
+    """
+    own = {
+        "TAPEDEBUG_CACHE_DIR": str(cache),
+        "WARP_CACHE_PATH": str(cache),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "",  # without bytecode, imports take longer than most programs
+    }
     begin = _clocks()
-    command = [sys.executable, str(path), *words]
-    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command,
+        env=os.environ | own,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
     end = _clocks()
-    said = json.loads(done.stdout.strip().splitlines()[-1])
-    return said, Clocks(end.wall - begin.wall, end.used - begin.used)
+    return done, Clocks(end.wall - begin.wall, end.used - begin.used)
 
 
 def _clocks() -> Clocks:

@@ -306,10 +306,16 @@ def test_tables_show_of_one_thread_the_worst_and_what_is_missed() -> None:
     ]  # fmt: skip
 
 
-def test_seconds_are_goals_too() -> None:
-    figures = Figures({}, [], [figure("launching", "taped launch", OURS, 2.5e-6, 3.5e-6)])
+def test_tiny_launches_have_goals_beside_warp() -> None:
+    figures = Figures({}, [], [
+        figure("launching", launching.TAPED, OURS, 2.5e-6, 5e-6),
+        figure("launching", launching.TAPED, WARP, 1e-5, 1.5e-5),
+        figure("launching", launching.AGAIN, OURS, 1e-7),
+        figure("launching", launching.AGAIN, WARP, 1e-5),
+    ])  # fmt: skip
     assert [outcome.row() for outcome in outcomes(figures)] == [
-        ("launching: taped launch", "2.50 µs", "3.50 µs", "≤ 3.00 µs", "holds"),
+        ("launching taped launch: Warp ÷ ours", "4.00", "3.00", "≥ 4.00", "holds"),
+        ("launching backward, again: Warp ÷ ours", "100.00", "100.00", "≥ 200.00", "MISSED"),
     ]
 
 

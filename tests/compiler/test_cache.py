@@ -414,3 +414,24 @@ def noted(x: wp.array(dtype=float), y: wp.array(dtype=float)):
         objects.write(key, text.encode(), ".json")
     assert ran() == expected
     assert {path.name: path.read_bytes() for path in folder.glob("*.json")} == good, "they are as they were"
+
+
+@wp.kernel
+def scaled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 2.0 * x[i]
+
+
+def test_an_analysis_is_read_or_made_once_in_a_process(folder, monkeypatch):
+    from tapedebug.compiler.analysis_cache import AnalysisCache
+    from tapedebug.compiler.effects import Analysis
+
+    cache = AnalysisCache(scaled, Analysis)
+    read, made = [], []
+    get = AnalysisCache.get
+    monkeypatch.setattr(AnalysisCache, "get", lambda *words: (read.append(words[1]), get(*words))[1])
+    for _ in range(3):
+        assert cache.known("axes of the test", int, lambda: made.append(1) or 4) == 4
+    assert read == ["axes of the test"] and made == [1]
+    cache.valid = False  # the kernel was lowered in another state
+    assert cache.known("axes of the test", int, lambda: 5) == 5
