@@ -128,6 +128,9 @@ BARE = 3
 """The number of parameters of any type up to which arrays with all combinations of axes are tried."""
 ROUNDS = 3
 """The number of times that each parameter's type is guessed anew."""
+NO_TYPES = "of the types that were guessed for its parameters none fits"
+KERNEL_NAME = re.compile(r"^(kernel|function) `\w+`: ")
+"""The kernel that begins a reason; the table counts reasons of several kernels."""
 PLACE = re.compile(r" \((?P<file>/.*):(?P<line>\d+)\)$")
 """The line at the end of a reason."""
 
@@ -203,7 +206,7 @@ def _guessed(kernel: Any) -> str | None:
             if best == before:
                 break
     reason = alike[0][3]
-    return reason or "the types of the generic kernel are not known"
+    return f"{NO_TYPES}: {KERNEL_NAME.sub('', reason)}" if reason else NO_TYPES
 
 
 def refusal(kernel: Any) -> str | None:
@@ -249,10 +252,6 @@ def measure(package: str) -> dict[str, Any]:
         "refused": {name: reason for name, reason in reasons.items() if reason is not None},
         "failed": failed,
     }
-
-
-KERNEL_NAME = re.compile(r"^(kernel|function) `\w+`: ")
-"""The kernel that begins a reason; the table counts reasons of several kernels."""
 
 
 def _cell(text: str) -> str:
