@@ -334,9 +334,9 @@ def _end_to_end(
     labels = {array: info.label for array, info in zip(recorded.arrays, trace.arrays, strict=True)}
     inputs = [recorded.arrays[leaf] for leaf in leaves] if named else None
     try:
-        pace.begin("comparing the gradient with differences of the loss")
         share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
         with pace.share(share, DIRECTIONS) as seconds:
+            pace.begin("comparing the gradient with differences of the loss")
             result = end_to_end(
                 recorded.tape, target, inputs, labels=labels, max_seconds=seconds, checkpoint=pace.pulse
             )

@@ -11,6 +11,7 @@ from tapedebug import _progress, _time_limit
 from tapedebug._progress import OutOfTime, ProcessorLimit, Progress
 from tapedebug._time_limit import enforced, ensure
 from tapedebug.diagnose.default_limit import default_limit
+from tests.contract.test_end_to_end import recorded
 from tests.diagnose.test_time_limit import overwritten
 
 
@@ -32,10 +33,10 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
 
 def test_the_limit_is_a_multiple_of_the_program_and_at_least_some_seconds() -> None:
     assert default_limit(0.1) == ProcessorLimit(1.5, 4.0)
-    assert default_limit(10.0) == ProcessorLimit(20.0, 50.0)
-    assert default_limit(10.0, spent=5.0) == ProcessorLimit(15.0, 45.0)
+    assert default_limit(10.0) == ProcessorLimit(15.0, 50.0)
+    assert default_limit(10.0, spent=5.0) == ProcessorLimit(10.0, 45.0)
     assert default_limit(10.0, spent=99.0).seconds > 0
-    assert default_limit(10.0).part(0.5) == ProcessorLimit(10.0, 25.0)
+    assert default_limit(10.0).part(0.5) == ProcessorLimit(7.5, 25.0)
 
 
 def test_the_clock_is_that_of_the_processor(processor: Processor) -> None:
@@ -92,3 +93,10 @@ def test_a_wrong_gradient_is_explained_after_the_limit(monkeypatch: pytest.Monke
     tape, loss = overwritten()
     assert wp.diagnose(tape, loss, progress=False).verdict == "WRONG"
     assert len(allowed) == 1
+
+
+def test_each_tape_is_compared_although_the_limit_is_over() -> None:
+    tapes = [recorded()[0] for _ in range(3)]
+    found = wp.diagnose(tapes, progress=False, max_seconds=ProcessorLimit(1e-9, 60.0))
+    assert [trace.verdict for trace in found.traces] == ["AGREE"] * 3
+    assert all(trace.coverage.partial for trace in found.traces)
