@@ -91,6 +91,9 @@ def test_a_diagnosis_that_finds_its_analyses_lowers_no_kernel(tmp_path: Path) ->
         verdict, modules = json.loads(done.stdout)
         assert verdict == "AGREE"
         loaded.append("tapedebug.compiler.lower" in modules)
+        # Only a wrong gradient needs these checks of single launches, and `gradcheck`.
+        assert "tapedebug.autograd.tapes.end_to_end" in modules
+        assert not {"tapedebug.autograd.subjects.launches", "tapedebug.autograd.results.html"} & {*modules}
     assert loaded == [True, False]
 
 

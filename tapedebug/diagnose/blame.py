@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug._lazy_module import lazy_module
 from tapedebug._progress import OutOfTime
 from tapedebug.autograd.finite_diff.first_divergence import can_search
 from tapedebug.autograd.subjects.entry_names import entry_name, value_type
 from tapedebug.autograd.subjects.whole_tape import whole_tape
-from tapedebug.autograd.tapes.lockstep import Steps, lockstep
 from tapedebug.autograd.thresholds import ENTRY_IS_OFF
 from tapedebug.contract import SharedGradients
 from tapedebug.diagnose import wording as words
@@ -33,10 +33,13 @@ from tapedebug.diagnose.rules.wrong_adjoint import WrongAdjoint
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes import lockstep
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.autograd.tapes.single_launch import Argument
     from tapedebug.diagnose.experiments.changed_gradient import ChangedGradient
     from tapedebug.diagnose.experiments.replay import Replay
+else:
+    lockstep = lazy_module("tapedebug.autograd.tapes.lockstep")
 
 ECHO = "shown_on_another_tape"
 MOST_LAUNCHES = 2_000
@@ -92,14 +95,14 @@ def _searched(context: RuleContext) -> list[Finding]:
     if replay is None or len(replay.records) > MOST_LAUNCHES or not can_search(replay.recorded.tape):
         return []
     labels = {array: info.label for array, info in zip(replay.arrays, context.trace.arrays, strict=True)}
-    steps = Steps()
+    steps = lockstep.Steps()
     try:
         context.progress("comparing each launch with differences of it")
         tape = replay.recorded.tape
         program = whole_tape(tape, replay.seeds, [item.array for item in _wrong(context)], labels)
         if not program.inputs or program.blind:
             return []
-        lockstep(program, tape, 1e-3, range(len(replay.records)), steps, replay.pulse)
+        lockstep.lockstep(program, tape, 1e-3, range(len(replay.records)), steps, replay.pulse)
     except TapedebugError as error:
         context.skipped(f"launches were not searched one by one: {error.message}")
     wrong = [item for item in steps.arguments if item.verdict == "WRONG" and item.wrong is not None]

@@ -16,7 +16,8 @@ import pytest
 import tapedebug as wp
 from tapedebug._progress import OutOfTime
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.diagnose import Diagnosis, blame, registry
+from tapedebug.autograd.tapes import lockstep
+from tapedebug.diagnose import Diagnosis, registry
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.trace import Coverage, Finding, Trace
 from tests.processes import ROOT
@@ -124,7 +125,7 @@ def test_where_there_is_no_time_the_entry_is_told_at_its_first_reader(
         raise OutOfTime("time was up after 1 s")
 
     monkeypatch.setattr(wrong_adjoint, "find_first_divergence", late)
-    monkeypatch.setattr(blame, "lockstep", late)
+    monkeypatch.setattr(lockstep, "lockstep", late)
     tape, _ = program()
     found = only_error(wp.diagnose(tape))
     assert (found.rule, found.launches, found.arrays) == ("wrong-adjoint", [0], ["x"])

@@ -31,8 +31,8 @@ from tapedebug.autograd.results.error_patterns import (
     swapped,
     where,
 )
-from tapedebug.autograd.results.gradcheck_result import Entry, Layout, PairResult
 from tapedebug.autograd.results.one_sided import one_sided_slopes
+from tapedebug.autograd.results.pair_result import Entry, Layout, PairResult
 from tapedebug.autograd.results.wrong_entries import WrongEntries
 from tapedebug.autograd.subjects.entry_names import entry_name
 from tapedebug.autograd.subjects.probes import shape_index

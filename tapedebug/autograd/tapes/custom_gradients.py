@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._lazy_module import lazy_module
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.finite_diff.verdict import Verdict
-from tapedebug.autograd.results.gradcheck_result import PairResult
+from tapedebug.autograd.results.pair_result import PairResult
 from tapedebug.autograd.subjects.engine_kernels import kernel_of
-from tapedebug.autograd.subjects.launches import launch_values
 from tapedebug.autograd.thresholds import CALL_GRADIENT_OFF
 from tapedebug.compiler.passes.custom import calls_with_gradient
 from tapedebug.contract import CannotFollow, CheckedCall, PartialDerivative, RecordedTape, is_array
@@ -21,7 +21,10 @@ from tapedebug.runtime.replay.custom_gradients import checked_thread
 from tapedebug.runtime.tape.record import Record
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.subjects import launches
     from tapedebug.compiler.kernel import Kernel
+else:
+    launches = lazy_module("tapedebug.autograd.subjects.launches")
 
 
 CHECK = "func_grad alone"
@@ -46,7 +49,7 @@ def check_own_gradients(
     chosen = _launches_to_check(records, notes)
     found: list[PairResult] = []
     lost: dict[str, None] = {}
-    for record, values in launch_values(tape, chosen, checkpoint):
+    for record, values in launches.launch_values(tape, chosen, checkpoint):
         contents = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         calls: dict[str, list[CheckedCall]] = {name: [] for name in _functions(record.kernel)}
         for index in _spread(record.threads):
@@ -88,7 +91,7 @@ def functions_off(
     ]
     records = [record for record in records if set(names) & set(_functions(record.kernel))]
     wanted = list(islice(threads, THREADS))
-    for record, values in launch_values(tape, _launches_to_check(records, []), checkpoint):
+    for record, values in launches.launch_values(tape, _launches_to_check(records, []), checkpoint):
         contents = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         among = [index for index in wanted if index < record.threads]
         for index in dict.fromkeys([*among, *_spread(record.threads)]):

@@ -26,7 +26,7 @@ from tapedebug._tape_observers import recorded_tape
 from tapedebug.autograd.array_types import Checkpoint, Floats, Loss
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, dot_test
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst
-from tapedebug.autograd.results.gradcheck_result import Coverage
+from tapedebug.autograd.results.pair_result import Coverage
 from tapedebug.autograd.subjects.long_vectors import (
     BLOCK,
     compact_type,

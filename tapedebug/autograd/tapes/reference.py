@@ -24,7 +24,6 @@ from tapedebug.autograd.subjects.probes import entry_scales, shape_index
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.shadow_program import tape_shadow
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.autograd.tapes.custom_gradients import functions_off
 from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
 from tapedebug.autograd.tapes.float32_error_bar import SCALES
 from tapedebug.autograd.thresholds import REFERENCE_DECIDED, REFERENCE_ROUNDINGS, ROUNDING_SPREAD
@@ -183,6 +182,8 @@ class Reference:
         probe, right = self._decided(port, given - derived, entries, checkpoint)
         functions = self._blamed(port, entries)
         if right == "unknown" and functions:
+            from tapedebug.autograd.tapes.custom_gradients import functions_off  # which loads 20 modules
+
             threads = [int(at) // max(1, port.components) for at in entries]
             if functions_off(self.program.tape, [f.name for f in functions], threads, checkpoint):
                 right = "reference"
