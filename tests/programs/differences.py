@@ -220,7 +220,7 @@ def section(results: dict[str, Any]) -> list[str]:
     if differing:
         lines += [
             "",
-            "Each difference, with the constructs of the kernel that Warp reverses wrongly"
+            "Each difference, with the constructs of the kernel that Warp may reverse wrongly"
             " ([Warp's adjoints](warp-adjoints.md)):",
             "",
             "| Program | Kernel | Differs | Because of |",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,20 @@ class Mapper:
     @stand_in.func
     def doubled(x: float):
         return 2.0 * x
+
+
+@functools.cache
+def vector(length: int, dtype: Any) -> Any: ...
+
+
+vector.__wrapped__.__module__ = "warp._src.types"
+
+
+@stand_in.kernel
+def of_a_cached_maker(x: wp.array(dtype=float)):
+    v = vector(length=2, dtype=wp.float32)
+    v[0] = 2.0 * x[wp.tid()]
+    x[wp.tid()] = v[0] + v[1]
 
 
 @stand_in.kernel
@@ -345,6 +360,13 @@ def test_functions_in_classes_and_of_programs_for_warp_are_translated() -> None:
     np.testing.assert_array_equal(memory.view(x), [2, 4, 6])
     launched(mapped, x).forward(memory)
     np.testing.assert_array_equal(memory.view(x), [4, 4, 6])
+
+
+def test_makers_of_types_that_warp_caches_are_translated() -> None:
+    x = host([1, 2, 3])
+    memory = memory_of(x)
+    launched(of_a_cached_maker, x).forward(memory)
+    np.testing.assert_array_equal(memory.view(x), [2, 4, 6])
 
 
 class Step:

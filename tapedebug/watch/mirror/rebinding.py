@@ -261,6 +261,8 @@ class Rebinding:
             return type(value)(map(self.value, value))
         if type(value) is dict:
             return {self.value(key): self.value(held) for key, held in value.items()}
+        if isinstance(value, functools._lru_cache_wrapper):  # as `warp.types.matrix` is
+            value = value.__wrapped__
         if isinstance(value, FunctionType):
             return self._plain_function(value)
         return warp_types.value_of(value)
