@@ -103,7 +103,7 @@ test:  ## every test: ruff, mypy, tsc, biome, vitest, browser, pytest; prints ti
 	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup browser-tests+python-lint,js-lint,js-tests,python-tests
 
 ci:  ## all that CI runs: test, demo, packaging and docs
-	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup demo packaging,docs,browser-tests+python-lint,js-lint,js-tests,python-tests
+	@MAKE="$(MAKE)" $(PYTHON) scripts/steps.py test-setup demo packaging,browser-tests+docs,python-lint,js-lint,js-tests,python-tests
 
 test-setup:
 	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)
