@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from tapedebug._progress import ProcessorLimit
 
-TIMES, LEAST = 1.5, 1.5
+TIMES, LEAST = 2.0, 3.0
 """The limit as a multiple of the program's processor time, and at least, in seconds."""
-LONGEST_TIMES, LONGEST_LEAST = 5.0, 4.0
+LONGEST_TIMES, LONGEST_LEAST = 5.0, 6.0
 """The same until gradients were compared, and if one is wrong."""
 
 
