@@ -380,6 +380,11 @@ def _type_of(port: Port) -> np.dtype[Any]:
 def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
     rng = np.random.default_rng(0)
     seeds = program.seeds
+    # The consumed gradient goes on from the end of the run in float32. If arrays are large, it is computed
+    # after the float64 replays, which take most memory.
+    large = sum(port.size for port in program.inputs) > BLOCK
+    consumed = {} if large else program.pull(seeds, compacted=True)
+    program.forget()
     exact = program.pull(seeds, double=True, preserved=True)
     same = exact if program.preserves else program.pull(seeds, double=True)
     # Of long inputs in float32: it is an estimate, and as many bytes as the gradient itself.
@@ -406,9 +411,10 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
             f"{FEWER:g}: each sample takes a reverse pass"
         )
     del moved
-    program.forget()  # before the float32 replay is made
-    consumed = program.pull(seeds, compacted=True)
     program.forget()
+    if large:
+        consumed = program.pull(seeds, compacted=True)
+        program.forget()
     least = {port: norm(negligible(program, port)) for port in program.inputs}
     promised = [dot_of_sizes(np.abs(exact[port]), program.values(port)) for port in program.inputs]
     scale = max([abs(program.base), *(size for size in promised if np.isfinite(size))])

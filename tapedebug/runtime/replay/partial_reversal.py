@@ -22,7 +22,7 @@ from tapedebug.runtime.tape.record import Record
 if TYPE_CHECKING:
     from tapedebug.runtime.replay.shadow import Shadow
 
-LEAST_SAVED = 16 << 20
+LEAST_SAVED = 4 << 20
 """Bytes of saved values up to which a replay is reversed as a whole."""
 LEAST_EACH = 1 << 15
 """Bytes that a launch saves on average, below which packing its arguments again costs more than memory."""
