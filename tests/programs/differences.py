@@ -9,6 +9,7 @@ program never calls `backward`, the adjoint of the last float array that was wri
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -108,7 +109,11 @@ def row(kernels: dict[str, Any]) -> dict[str, Any]:
         "forward": {name: k["forward"] for name, k in kernels.items() if k["forward"]},
         "compared": sum(k["compared"] > 0 for k in kernels.values()),
         "adjoint": {
-            name: {"relative": float(f"{k['adjoint']:.3g}"), "array": k["array"], "limits": k["limits"]}
+            name: {
+                "relative": float(f"{k['adjoint']:.3g}") if math.isfinite(k["adjoint"]) else None,
+                "array": k["array"],
+                "limits": k["limits"],
+            }
             for name, k in kernels.items()
             if k["adjoint"]
         },
@@ -210,7 +215,12 @@ def section(results: dict[str, Any]) -> list[str]:
             (
                 name,
                 kernel,
-                f"the adjoint of `{item['array']}`, by {100 * item['relative']:.3g} %",
+                f"the adjoint of `{item['array']}`, "
+                + (
+                    "not finite in one of them"
+                    if item["relative"] is None
+                    else f"by {100 * item['relative']:.3g} %"
+                ),
                 name_of(item["limits"]),
             )
             for name, found in told
