@@ -383,7 +383,7 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
     # The consumed gradient goes on from the end of the run in float32. If arrays are large, it is computed
     # after the float64 replays, which take most memory.
     large = sum(port.size for port in program.inputs) > BLOCK
-    consumed = {} if large else program.pull(seeds, compacted=True)
+    consumed = {} if large else program.pull(seeds)
     program.forget()
     exact = program.pull(seeds, double=True, preserved=True)
     same = exact if program.preserves else program.pull(seeds, double=True)
